@@ -68,17 +68,17 @@ ANSWERS: Mapping[str, object] = {
 
 
 def writes(**files: str) -> Say:
-    """Write files (`_` stands for a point in their names), and report."""
+    """Write files of Python, and report."""
 
     def say(member: Member, text: str) -> object:
         for name, content in files.items():
-            (folder_of(member) / name.replace("_", ".")).write_text(content)
-        return {"status": "completed", "outputs": [name.replace("_", ".") for name in files]}
+            (folder_of(member) / f"{name}.py").write_text(content)
+        return {"status": "completed", "outputs": [f"{name}.py" for name in files]}
 
     return say
 
 
-CODE = writes(cart_py="total = 0\ncoupons = True\n")
+CODE = writes(cart="total = 0\ncoupons = True\n")
 
 
 def by(**others: object) -> Say:

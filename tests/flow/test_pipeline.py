@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from tests.flow.pipeline_stage import pipeline
+from coterie.config.schemas import FOLDER as SCHEMAS
+from coterie.errors import UsageError
+from coterie.model.about import ChangeAcceptance, GateFailed
+from coterie.model.artifact_table import ARTIFACTS
+from coterie.model.record import PhaseRecord
+from coterie.model.task import Caps
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from tests.flow.pipeline_stage import CODE, GRAPHS, PLAN, Built, Say, by, pipeline, team, writes
 from tests.flow.ticket_stage import git, repository
+
+SMALL = GRAPHS["small"]
+BROKEN = TurnFailed("error", "HTTP 500", retry=False)
+ATTENDED = {"attended": True, "caps": Caps()}
 
 
 @pytest.fixture
@@ -15,20 +30,449 @@ def project(memory_path: Path) -> Path:
     return repository(memory_path)
 
 
-async def test_a_goal_becomes_one_commit(project: Path) -> None:
+def heard(prompts: list[str], say: Say) -> Say:
+    """The same, and what was asked is kept."""
+
+    def saying(member: Member, text: str) -> object:
+        prompts.append(f"{member.id}: {text}")
+        return say(member, text)
+
+    return saying
+
+
+def phases(built: Built) -> list[str]:
+    seen = [one for one in built.on.recorder.records if isinstance(one, PhaseRecord)]
+    return [one.phase for one in seen if not one.step]
+
+
+def jsons(folder: Path) -> Iterator[tuple[str, object]]:
+    """Every JSON artifact by the stem of its schema; of a file of lines, each line."""
+    for path in sorted(folder.glob("*.json*")):
+        text = path.read_text()
+        for one in text.splitlines() if path.suffix == ".jsonl" else [text]:
+            yield path.stem, json.loads(one)
+
+
+async def test_a_goal_becomes_one_commit_and_every_artifact_fits_its_schema(project: Path) -> None:
+    (project / "mine.txt").write_text("not committed\n")
+    prompts: list[str] = []
+    plan = {**PLAN, "test_plan": {"strategy": "unit", "key_cases": ["one coupon"]}}
+    tests = writes(test_cart="def test_coupon(): pass\n")
+    say = heard(prompts, by(Write_the_plan=plan, Write_the_tests_now=tests))
     async with pipeline(project, accept="Add coupons") as built:
-        result = await built.run()
-        assert (result.status, result.reason) == ("completed", "accepted"), await built.asked()
-        state = built.state
-    assert git(project, "log", "--format=%s").split("\n")[:2] == ["Add coupons", "begin"]
-    assert (project / "cart.py").read_text() == "total = 0\ncoupons = True\n"
-    assert git(project, "status", "--porcelain") == ""
-    assert (state.phase, state.meta.status) == ("done", "done")
-    assert {name: actor.round for name, actor in state.actors.items()} == {
-        "planning": 1,
-        "codegen": 1,
-        "review": 1,
-        "test": 1,
-        "accept": 1,
-        "revert": 0,
+        result = await built.run(say)
+        assert (result.status, result.reason) == ("completed", "accepted")
+        state, folder = built.state, built.folder / "artifacts"
+        ran = built.checks.ran
+    assert git(project, "log", "--format=%s").split() == ["Add", "coupons", "begin"]
+    changed = git(project, "diff", "--name-only", "HEAD~1").split()
+    assert changed == ["cart.py", "test_cart.py"]
+    assert git(project, "status", "--porcelain").split() == ["??", "mine.txt"]
+    assert (project / "mine.txt").read_text() == "not committed\n"
+    assert [command for command, _ in ran] == ["make test"]
+    assert (state.phase, state.meta.status, state.meta.commit) == (
+        "done",
+        "done",
+        git(project, "rev-parse", "HEAD").strip(),
+    )
+    rounds = {name: (actor.round, actor.status) for name, actor in state.actors.items()}
+    assert rounds.pop("revert") == (0, "idle")
+    assert set(rounds.values()) == {(1, "completed")}
+    assert state.files.keys() | {"trajectory"} == ARTIFACTS.keys()
+    for name, file in state.files.items():
+        assert (folder / file).exists(), name
+    found = list(jsons(folder))
+    assert len({name for name, _ in found}) == 15
+    for stem, value in found:
+        schema = json.loads((SCHEMAS / "artifacts" / f"{stem}.schema.json").read_text())
+        jsonschema.validate(value, schema)
+    assert (folder / "files" / "cart.py.full").read_text() == "total = 0\ncoupons = True\n"
+    assert (folder / "eval-eval-1.log").exists()
+    lines = [json.loads(one) for one in (folder / "trajectory.jsonl").read_text().splitlines()]
+    assert [(one["action"], one.get("gate")) for one in lines] == [
+        ("workshop", None),
+        ("plan_review", True),
+        ("planning_meeting", None),
+        ("codegen", None),
+        ("code_review", True),
+        ("review_meeting", None),
+        ("test_codegen", None),
+        ("test_run", True),
+        ("accept", None),
+    ]
+    assert lines[0]["cost"]["turns"] == 8
+    coder = [one for one in prompts if "Make the change now" in one]
+    reviewers = [one[:3] for one in prompts if "What do you find?" in one]
+    assert (coder[0][:3], reviewers) == ("ada", ["rex", "rex", "rex"])
+
+
+async def test_a_plan_that_fails_goes_back_and_then_waits_for_the_user(project: Path) -> None:
+    opinions = iter(["no tests", "still none", "none at all"])
+    prompts: list[str] = []
+
+    def reviews(member: Member, text: str) -> object:
+        wrong = {"message": next(opinions), "must_fix": True}
+        return {"verdict": "revise", "summary": "not yet", "issues": [wrong]}
+
+    async with pipeline(project) as built:
+        result = await built.run(heard(prompts, by(Is_anything_missing_in_scope=reviews)))
+        assert result.reason == "question"
+        about = (await built.asked()).about
+        assert isinstance(about, GateFailed)
+        assert (about.gate, about.rounds, about.reasons) == ("plan", 2, ("none at all",))
+        assert built.state.actors["planning"].round == 3
+        plans = [one for one in prompts if "Write the plan." in one]
+        assert ["no tests" in one for one in plans] == [False, True, False]
+        assert await built.answer("override", "we know") == "gate_failed"
+        await built.run()
+        assert isinstance((await built.asked()).about, ChangeAcceptance)
+        assert built.state.meta.overrides == {"plan": "we know"}
+
+
+async def test_a_finding_that_must_be_mended_sends_the_work_back(project: Path) -> None:
+    prompts: list[str] = []
+
+    def reviews(member: Member, text: str) -> object:
+        if "rounded" in text:
+            return {"summary": "good"}
+        finding = {"file": "cart.py", "line": 2, "message": "round it", "must_fix": True}
+        return {"summary": "hm", "findings": [finding]}
+
+    def codes(member: Member, text: str) -> object:
+        mended = "round it" in text
+        return writes(cart=f"total = 0\n{'rounded' if mended else 'coupons'} = True\n")(
+            member, text
+        )
+
+    async with pipeline(project, graph=SMALL, accept="Coupons") as built:
+        said = heard(prompts, by(**{"What_do_you_find?": reviews, "Make_the_change_now": codes}))
+        assert (await built.run(said)).reason == "accepted"
+        assert phases(built) == [
+            "codegen",
+            "code_review",
+            "codegen",
+            "code_review",
+            "test_run",
+            "accept",
+        ]
+        review = built.artifact("review.json")
+        assert review["gate"]["passed"] is True  # type: ignore[index]
+    assert "cart.py:2: round it" in next(one for one in prompts[5:] if "intend" in one)
+
+
+async def test_failing_tests_go_back_with_a_debrief_and_never_become_a_commit_by_themselves(
+    project: Path,
+) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, accept="Coupons") as built:
+        built.checks.ends["make test"] = 1
+        result = await built.run(heard(prompts, by()))
+        assert result.reason == "question"
+        about = (await built.asked()).about
+        assert isinstance(about, GateFailed)
+        assert (about.gate, about.rounds) == ("tests", 3)
+        report = built.artifact("eval-report.json")
+        assert report["debrief"] == {
+            "summary": "it failed",
+            "causes": [],
+            "next_actions": ["mend it"],
+        }
+        intents = [one for one in prompts if "First say what you intend" in one]
+        assert ["mend it" in one for one in intents] == [False, True, True, True]
+        assert ["make test said so" in one for one in intents] == [False, True, True, True]
+        await built.answer("override", "known to fail")
+        await built.run()
+        assert git(project, "log", "--format=%s").split() == ["begin"]
+        assert await built.answer("accept", "Coupons, untested") == "change_acceptance"
+        assert (await built.run()).reason == "accepted"
+        assert built.state.meta.overrides == {"tests": "known to fail"}
+    assert git(project, "log", "-1", "--format=%s").strip() == "Coupons, untested"
+
+
+def commits(project: Path) -> None:
+    (project / "other.py").write_text("mine = 1\n")
+    git(project, "add", "other.py")
+    git(project, "commit", "-qm", "my own")
+
+
+def detaches(project: Path) -> None:
+    git(project, "checkout", "-q", "--detach")
+
+
+def edits(project: Path) -> None:
+    (project / "cart.py").write_text("total = 7\n")
+
+
+def touches_work(project: Path) -> None:
+    (project / ".coterie" / "worktrees" / "k3f9" / "work" / "cart.py").write_text("other = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("meddle", "problem"),
+    [
+        (commits, "main moved since the work began"),
+        (detaches, "no branch is checked out here"),
+        (edits, "you have changes of your own in cart.py"),
+        (touches_work, "the work moved since the gates ran"),
+    ],
+    ids=["head", "detached", "dirty", "tree"],
+)
+async def test_what_moved_since_the_gates_is_not_accepted(
+    project: Path, meddle: object, problem: str
+) -> None:
+    async with pipeline(project, graph=SMALL) as built:
+        await built.run()
+        assert callable(meddle)
+        meddle(project)
+        before = git(project, "rev-parse", "HEAD"), (project / "cart.py").read_bytes()
+        await built.answer("accept", "Coupons")
+        assert (await built.run()).reason == "question"
+        about = (await built.asked()).about
+        assert isinstance(about, ChangeAcceptance)
+        assert about.problem.startswith(problem)
+        assert built.state.actors["accept"].reason.startswith(problem)
+        assert before == (git(project, "rev-parse", "HEAD"), (project / "cart.py").read_bytes())
+
+
+STRAY = writes(cart="coupons = True\n", other="stray = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("choice", "files"),
+    [("allow", ["cart.py", "other.py"]), ("put_back", ["cart.py"]), ("redo", ["cart.py"])],
+)
+async def test_a_change_outside_the_plan_needs_a_word(
+    project: Path, choice: str, files: list[str]
+) -> None:
+    async with pipeline(project, accept="Coupons") as built:
+        assert (await built.run(by(Make_the_change_now=STRAY))).reason == "question"
+        asked = await built.asked()
+        assert (asked.author_actor_id, asked.display.title) == (
+            "ada",
+            "ada changed what the plan does not name: other.py",
+        )
+        assert await built.answer(choice) == "unplanned_files"
+        # Only where it is made anew does anybody code once more.
+        code = writes(cart="coupons = 2\n", other="") if choice == "redo" else BROKEN
+
+        def codes(member: Member, text: str) -> object:
+            if isinstance(code, TurnFailed):
+                return code
+            (Path(member.execution_dir or "") / "other.py").unlink()
+            return writes(cart="coupons = 2\n")(member, text)
+
+        assert (await built.run(by(Make_the_change_now=codes))).reason == "accepted"
+    assert git(project, "diff", "--name-only", "HEAD~1").split() == files
+
+
+async def test_rules_stand_in_for_models_where_they_can_and_else_one_question_waits(
+    project: Path,
+) -> None:
+    def silent(*but: str) -> Say:
+        """Nobody answers but to these words."""
+        spoken = by()
+
+        def say(member: Member, text: str) -> object:
+            return spoken(member, text) if any(one in text for one in but) else BROKEN
+
+        return say
+
+    async with pipeline(project, accept="Coupons") as built:
+        assert (await built.run(silent())).reason == "question"
+        assert (await built.asked()).display.title == "ada cannot speak (turn 1)"
+        await built.answer("retry")
+        # The plan comes; its review and the meeting go by rules; then the coder is silent.
+        await built.run(silent("Write the plan."))
+        assert built.state.phase == "codegen"
+        assert "ai_review" not in built.artifact("plan-review.json")
+        assert "ai_meeting" not in built.artifact("planning.meeting.json")
+        assert built.state.passed("plan")
+        await built.answer("retry")
+        await built.run(silent("First say", "Make the change now", "What do you find?"))
+        assert "ai_meeting" not in built.artifact("review.meeting.json")
+        assert built.state.meta.status == "done"
+
+
+async def test_a_reviewer_who_never_answers_can_be_done_without_but_not_all_of_them(
+    project: Path,
+) -> None:
+    async with pipeline(project, graph=SMALL) as built:
+        await built.run(by(**{"What_do_you_find?": BROKEN}))
+        for _ in ("review", "second_opinion", "security"):
+            await built.answer("skip")
+            await built.run(by(**{"What_do_you_find?": BROKEN}))
+        review = built.artifact("review.json")
+        assert review["unanswered"] == ["review", "second_opinion", "security"]
+        assert review["gate"]["reasons"] == ["nobody has reviewed it"]  # type: ignore[index]
+
+
+async def test_what_the_roles_cannot_settle_is_put_to_the_user(project: Path) -> None:
+    plan = {**PLAN, "open_questions": ["Which currency?", "How many?"]}
+    chair = {
+        "minutes": {"consensus": ["good"]},
+        "clarify": [
+            {"question": "Which currency?", "role": "product"},
+            {"question": "How many?", "answer": "as many as there are"},
+        ],
     }
+    prompts: list[str] = []
+    say = heard(prompts, by(Write_the_plan=plan, about_a_plan_and_its_review=chair))
+    async with pipeline(project, caps=Caps()) as built:
+        await built.run(say)
+        asked = await built.asked()
+        assert (asked.kind, asked.display.title, asked.display.description) == (
+            "Input",
+            "Which currency?",
+            "1 of 1, asked by product.",
+        )
+        await built.answer("euro")
+        await built.run(say)
+        meeting = built.artifact("planning.meeting.json")
+        assert [(one["answer"], one["settled_by"]) for one in meeting["clarifications"]] == [  # type: ignore[union-attr]
+            ("euro", "user"),
+            ("as many as there are", "role"),
+        ]
+        final = built.artifact("planning.final.json")
+        assert final["open_questions"] == []
+        assert final["assumptions"] == ["Which currency? euro", "How many? as many as there are"]
+        assert built.artifact("planning.draft.json")["open_questions"] == plan["open_questions"]
+        # Then the plan itself waits for a yes.
+        assert await built.answer("next") == "phase_choice"
+        await built.run(say)
+        assert "Which currency? euro" in next(one for one in prompts if "First say" in one)
+
+
+async def test_commands_go_where_the_state_allows_and_what_is_said_goes_along(
+    project: Path,
+) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, **ATTENDED) as built:
+        say = heard(prompts, by())
+        await built.run(say)
+        options = [one.id for one in (await built.asked()).options]
+        assert options == ["next", "codegen", "review", "test", "accept", "revert", "stop"]
+        await built.answer("codegen", "use decimals")
+        await built.run(say)
+        assert "use decimals" in prompts[2]
+        await built.answer("test")
+        await built.run(say)
+        await built.on.storage.inbox.request("k3f9", "say", "you", "mind the cents")
+        await built.answer("codegen")
+        await built.run(say)
+        assert "mind the cents" in prompts[-2]
+        await built.answer("accept")
+        await built.run(say)
+        # The first stage: the gates.  There was no review, so only an override takes it.
+        asked = await built.asked()
+        assert asked.about is not None
+        assert [one.id for one in asked.options] == ["override", "codegen", "revert", "stop"]
+        await built.answer("override", "Coupons")
+        assert (await built.run(say)).reason == "accepted"
+        assert phases(built) == ["codegen", "codegen", "test_run", "codegen", "accept"]
+
+
+async def test_work_that_is_taken_back_is_kept_and_the_next_try_begins_anew(project: Path) -> None:
+    (project / "mine.txt").write_text("not committed\n")
+    async with pipeline(project, graph=SMALL, accept="Coupons", **ATTENDED) as built:
+        await built.run()
+        await built.answer("revert")
+        await built.run()
+        state = built.state
+        assert (state.phase, state.meta.status) == ("codegen", "redo")
+        assert (state.actors["revert"].status, state.actors["codegen"].status) == (
+            "completed",
+            "redo",
+        )
+        assert "code" not in state.artifacts
+        kept = git(project, "show", "refs/coterie/dropped/k3f9/1:cart.py")
+        assert kept == "total = 0\ncoupons = True\n"
+        assert await built.answer("next") == "phase_choice"
+        await built.run(by(Make_the_change_now=writes(cart="second = True\n")))
+        for choice in ("next", "next", "next"):
+            await built.answer(choice)
+            await built.run(by())
+        assert built.state.meta.status == "done"
+    assert git(project, "show", "HEAD:cart.py") == "second = True\n"
+    assert git(project, "status", "--porcelain").split() == ["??", "mine.txt"]
+
+
+async def test_a_project_that_uses_openspec_gets_the_change_with_the_work(project: Path) -> None:
+    (project / "openspec").mkdir()
+    (project / "openspec" / "project.md").write_text("# Shop\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "openspec")
+    async with pipeline(project, accept="Coupons") as built:
+        assert (await built.run()).reason == "accepted"
+    changed = git(project, "diff", "--name-only", "HEAD~1").split()
+    change = "openspec/changes/add-coupons-to-cart-py-k3f9"
+    assert changed == [
+        "cart.py",
+        f"{change}/design.md",
+        f"{change}/proposal.md",
+        f"{change}/specs/cart/spec.md",
+        f"{change}/tasks.md",
+    ]
+
+
+async def test_the_test_writer_may_write_tests_and_nothing_else_unasked(project: Path) -> None:
+    plan = {**PLAN, "test_plan": {"strategy": "unit", "key_cases": ["one coupon"]}}
+    meddles = writes(test_cart="def test(): pass\n", cart="broken\n")
+    async with pipeline(project, accept="Coupons") as built:
+        await built.run(by(Write_the_plan=plan, Write_the_tests_now=meddles))
+        asked = await built.asked()
+        assert asked.display.title == "rex changed what the plan does not name: cart.py"
+        await built.answer("put_back")
+        assert (await built.run()).reason == "accepted"
+    assert git(project, "show", "HEAD:cart.py") == "total = 0\ncoupons = True\n"
+    assert git(project, "diff", "--name-only", "HEAD~1").split() == ["cart.py", "test_cart.py"]
+
+
+async def test_nothing_changed_is_no_success(project: Path) -> None:
+    async with pipeline(project, graph=SMALL) as built:
+        await built.run(by(Make_the_change_now={"status": "completed"}))
+        asked = await built.asked()
+        assert (asked.display.title, asked.display.description) == (
+            "codegen came to nothing",
+            "nothing was changed",
+        )
+        await built.answer("again", "really do it")
+        prompts: list[str] = []
+        await built.run(heard(prompts, by(Make_the_change_now=CODE)))
+        assert "really do it" in prompts[0]
+        assert built.state.phase == "accept"
+
+
+async def test_a_missing_test_command_is_no_pass(project: Path) -> None:
+    async with pipeline(project, graph=SMALL, evals=()) as built:
+        await built.run()
+        about = (await built.asked()).about
+        assert isinstance(about, GateFailed)
+        assert about.reasons[0].startswith("there is no test command")
+        assert phases(built) == ["codegen", "code_review", "test_run"]
+
+
+async def test_roles_of_the_team_say_who_does_what(project: Path) -> None:
+    who = team("ada", "rex", "cy", roles={"codegen": "cy", "second_opinion": "ada"})
+    prompts: list[str] = []
+    async with pipeline(project, who, graph=SMALL, accept="Coupons") as built:
+        await built.run(heard(prompts, by()))
+        review = built.artifact("review.json")
+    assert [(one["role"], one["member"]) for one in review["opinions"]] == [  # type: ignore[union-attr]
+        ("review", "ada"),
+        ("second_opinion", "ada"),
+        ("security", "rex"),
+    ]
+    assert next(one for one in prompts if "Make the change now" in one).startswith("cy: ")
+
+
+@pytest.mark.parametrize("has_git", [True, False], ids=["no-commits", "no-git"])
+async def test_where_there_is_no_commit_the_error_says_what_to_do(
+    memory_path: Path, has_git: bool
+) -> None:
+    (memory_path / ".coterie").mkdir()
+    if has_git:
+        git(memory_path, "init", "-q")
+    async with pipeline(memory_path) as built:
+        with pytest.raises(UsageError) as raised:
+            await built.run()
+    assert "git commit --allow-empty" in (raised.value.hint or "")

@@ -81,6 +81,8 @@ class PipelineMeta(_Value):
     """By gate that failed: why the user went on all the same."""
     reverts: int = 0
     """How often the work was taken back."""
+    tree: str = ""
+    """The files that the user was last asked to take."""
     commit: str = ""
     """What the accepted change is on the user's branch."""
 
@@ -104,6 +106,7 @@ class StatePatch(_Value):
     artifacts: Mapping[str, str] = Field(default_factory=dict[str, str])
     """By name: the file below the task's artifacts."""
     gate: GateDecision | None = None
+    tree: str = ""
     commit: str = ""
 
 
@@ -170,6 +173,8 @@ class PipelineState(_Value):
         state = self._with_actor(name, self.actors[name].model_copy(update=own))
         if patch.gate is not None:
             state = state._decided(patch.gate)
+        if patch.tree:
+            state = state._with_meta(tree=patch.tree)
         if patch.commit:
             state = state._with_meta(commit=patch.commit, status="done")
         if patch.artifacts:

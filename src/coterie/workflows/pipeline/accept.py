@@ -7,6 +7,7 @@ from coterie.model.about import ChangeAcceptance
 from coterie.model.code_change import CodePatch
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.test_files import is_test
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.codegen import size_text
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
@@ -21,53 +22,64 @@ class AcceptStep(PipelineStepRun):
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """The commit; before that the question, unless the answer was given at the start."""
-        failed = self._failed(state)
         choice = message.choice if message else ""
         if choice in (REVERT, CODEGEN):
             said = message.content if message else ""
             return StepResult(patch=StatePatch(status="idle", reason=said), actions=(choice,))
+        tree = await self.git(lambda work: work.tree)
+        failed = await self._failed(state, tree)
         if message is not None and choice in (ACCEPT, OVERRIDE):
-            return await self._take(state, message.content or self._title())
+            # Bound to what the user saw: another tree is refused.
+            return await self._take(state, message.content or self._title(), state.meta.tree)
         given = self.services.settings.accept
-        if given is not None and not failed and message is None:
-            return await self._take(state, given)
-        return await self._asked(state, failed)
+        gates = state.meta.gates.values()
+        unasked = message is None or message.sender == "agent"
+        if given is not None and unasked and not failed and all(gate.passed for gate in gates):
+            return await self._take(state, given, tree)
+        return await self._asked(state, tree, failed)
 
-    async def _take(self, state: PipelineState, text: str) -> StepResult:
-        tree = self._gated_tree(state)
-
+    async def _take(self, state: PipelineState, text: str, tree: str) -> StepResult:
         async def take() -> object:
-            return await self.git(lambda work: work.accept(text, tree or work.tree))
+            return await self.git(lambda work: work.accept(text, tree))
 
-        context = self.services.context
         try:
-            commit = str(await context.step(f"{self.name}/commit", [], take))
+            commit = str(await self.services.context.step(f"{self.name}/commit", [], take))
         except NotAccepted as refused:
-            return await self._asked(state, self._failed(state), refused.problem)
+            now = await self.git(lambda work: work.tree)
+            return await self._asked(state, now, await self._failed(state, now), refused.problem)
         await self.git(PipelineWork.clear)
         overrides = [f"over {gate}: {why}" for gate, why in state.meta.overrides.items()]
         logs = (f"committed as {commit[:12]}", *overrides)
         return StepResult(patch=StatePatch(commit=commit), logs=logs)
 
-    def _failed(self, state: PipelineState) -> tuple[str, ...]:
-        gates = [phase.gate for phase in self.services.settings.graph.phases.values()]
-        return tuple(gate for gate in gates if gate is not None and not state.passed(gate))
+    async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
+        """Gates that are not passed, or were on other files than these."""
+        found: list[str] = []
+        for phase in self.services.settings.graph.phases.values():
+            gate = phase.gate
+            if gate is not None and not (
+                state.passed(gate) and await self._holds(state, gate, tree)
+            ):
+                found.append(gate)
+        return tuple(found)
 
-    def _gated_tree(self, state: PipelineState) -> str:
-        """The tree that the last gate was decided on; empty where none looked at files."""
-        trees = [gate.tree for gate in state.meta.gates.values() if gate.tree]
-        return trees[-1] if trees else ""
+    async def _holds(self, state: PipelineState, gate: str, tree: str) -> bool:
+        """Whether a gate was decided on these files; tests may be written after the review."""
+        decided = state.meta.gates[gate].tree
+        if decided in ("", tree):
+            return True
+        since = await self.git(lambda work: work.changed(decided))
+        return gate == "review" and all(is_test(one.path) for one in since)
 
     def _title(self) -> str:
         return self.services.task.goal.strip().partition("\n")[0][:_TITLE]
 
     async def _asked(
-        self, state: PipelineState, failed: tuple[str, ...], problem: str = ""
+        self, state: PipelineState, tree: str, failed: tuple[str, ...], problem: str = ""
     ) -> StepResult:
         patch = await self.read(state, "code.patch", CodePatch)
         size = patch.summary if patch else None
         summary = size_text(size) if size else ""
-        tree = await self.git(lambda work: work.tree)
         accept = Option(id=ACCEPT, label="commit it", style="primary", detail="with what you say")
         if failed:
             accept = Option(id=OVERRIDE, label="commit it all the same", style="danger")
@@ -88,7 +100,7 @@ class AcceptStep(PipelineStepRun):
         status = "failed" if failed or problem else "in_progress"
         reason = problem or (f"not passed: {', '.join(failed)}" if failed else "")
         return StepResult(
-            patch=StatePatch(status=status, reason=reason),
+            patch=StatePatch(status=status, reason=reason, tree=tree),
             questions=(question,),
             actions=("ask_user",),
         )

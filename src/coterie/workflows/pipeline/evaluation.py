@@ -47,8 +47,12 @@ class RunTestsStep(PipelineStepRun):
         )
         tests = await self.read(state, "test.plan", PlannedTests)
         strategy = (f"strategy: {tests.strategy}",) if tests and tests.strategy else ()
+        # Without a command that may be run no other change would pass.
+        actions = () if runs and not refused else ("ask_user",)
         return StepResult(
-            patch=patch, logs=(*strategy, *(f"{r.command}: {_ended(r)}" for r in runs))
+            actions=actions,
+            patch=patch,
+            logs=(*strategy, *(f"{r.command}: {_ended(r)}" for r in runs)),
         )
 
     async def _commands(self) -> tuple[list[EvalCommand], list[EvalCommand]]:

@@ -63,6 +63,9 @@ STEPS: Mapping[str, type[PipelineStepRun]] = {
 }
 
 
+ASK_USER = "ask_user"
+
+
 class WorkReverted(Exception):
     """The work was taken back while a step was under way."""
 
@@ -117,7 +120,11 @@ class PipelineRunner:
         """One phase from its beginning to its gate; where it goes on."""
         seen = self._state.meta.reverts
 
+        fresh = False
+
         async def enter() -> object:
+            nonlocal fresh
+            fresh = True
             reverts = await self._reverts()
             phase = where.phase if reverts == seen else self._graph.start
             said, heard = await self._heard(visit)
@@ -134,7 +141,8 @@ class PipelineRunner:
         if reverts != seen:
             self._rounds.clear()
             return await self._choose(visit, phase, phase)
-        self._tell(PhaseRecord(self._task.task_id, phase))
+        if fresh:
+            self._tell(PhaseRecord(self._task.task_id, phase))
         try:
             return await self._steps(visit, where)
         except WorkReverted:
@@ -164,14 +172,15 @@ class PipelineRunner:
         phase = self._graph.phases[where.phase]
         steps = phase.steps
         begin = steps.index(where.step) if where.step in steps else 0
-        message = where.message
+        message, helpless = where.message, False
         for step in steps[begin:]:
             result = await self._take(visit, step, message)
             asked = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
             if asked is not None:
                 return await self._obey(visit, asked, result.patch.reason)
             message = None
-        return await self._follow(visit, where.phase)
+            helpless |= ASK_USER in result.actions
+        return await self._follow(visit, where.phase, helpless=helpless)
 
     async def _take(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
         """A step, taken again with every answer until it asks nothing more."""
@@ -231,18 +240,18 @@ class PipelineRunner:
         response = await self._services.ask_user(f"{name}/failed", question)
         return StepMessage(sender="user", content=_words(response), choice="again")
 
-    async def _follow(self, visit: int, name: str) -> NextPhase:
+    async def _follow(self, visit: int, name: str, *, helpless: bool) -> NextPhase:
         """What follows a phase: the next one, the one that its gate sends back to, or what the
-        user says."""
+        user says; that at once where no other round would help."""
         phase, state = self._graph.phases[name], self._state
         following = phase.next or DONE
         if phase.gate is None or state.passed(phase.gate):
-            if self._asks_after(name):
+            if following != DONE and self._asks_after(name):
                 return await self._choose(visit, name, following)
             return NextPhase(following)
         decision = state.meta.gates[phase.gate]
         why = StepMessage(sender="agent", content="\n".join(decision.reasons))
-        if phase.back is not None and self._rounds[name] < phase.rounds:
+        if phase.back is not None and self._rounds[name] < phase.rounds and not helpless:
             self._rounds[name] += 1
             return NextPhase(phase.back, message=why)
         return await self._after_gate(visit, name, phase.gate)

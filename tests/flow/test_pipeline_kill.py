@@ -1,0 +1,56 @@
+"""A pipeline whose process dies at some write between plan and accept: it ends all the same, with
+every phase's effect once and one commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.scripted import TASK
+from tests.flow.pipeline_stage import Say, by, pipeline
+from tests.flow.ticket_stage import git, repository
+
+INSTANTS = 10
+_CALLS = 58
+"""How many calls of the storage a whole run makes, at least."""
+
+
+async def ran(project: Path, death: Death | None, say: Say) -> int | None:
+    """How many calls of the storage there were; None where the process died."""
+    real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
+    mortal = MortalStorage(real, death)
+    try:
+        async with pipeline(project, storage=mortal, accept="Add coupons") as built:
+            assert (await built.run(say)).reason == "accepted"
+    except Died:
+        return None
+    finally:
+        await real.close()
+    return mortal.calls
+
+
+@pytest.mark.parametrize("instant", range(INSTANTS))
+async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, instant: int) -> None:
+    project = repository(memory_path)
+    asked: list[str] = []
+
+    def say(member: object, text: str) -> object:
+        asked.append(text)
+        return by()(member, text)  # type: ignore[arg-type]
+
+    call = 8 + instant * (_CALLS - 8) // INSTANTS
+    death = Death(call, took_effect=instant % 2 == 0, queued_kept=instant % 4 < 2)
+    assert await ran(project, death, say) is None
+    before = len(asked)
+    calls = await ran(project, None, say)
+    assert calls is not None
+    assert git(project, "log", "--format=%s").splitlines() == ["Add coupons", "begin"]
+    assert git(project, "show", "HEAD:cart.py") == "total = 0\ncoupons = True\n"
+    assert git(project, "status", "--porcelain") == ""
+    # Only the turns that were under way, at most one for each member, are taken again.
+    assert len(asked) - len(set(asked)) <= 2, (before, len(asked))
+    state = (project / ".coterie" / "sessions" / TASK / "state.json").read_text()
+    assert '"phase": "done"' in state
