@@ -21,7 +21,7 @@ from tests.flow.pipeline_stage import CODE, GRAPHS, PLAN, Built, Say, by, pipeli
 from tests.flow.ticket_stage import git, repository
 
 SMALL = GRAPHS["small"]
-BROKEN = TurnFailed("error", "HTTP 500", retry=False)
+BROKEN = TurnFailed("protocol", "HTTP 500", retry=False)
 ATTENDED = {"attended": True, "caps": Caps()}
 
 

@@ -86,8 +86,9 @@ def _phases(found: PhaseGraph, state: PipelineState | None = None) -> tuple[list
         told = f"gate: {gate}" if gate else ""
         if gate and state and gate in state.meta.gates:
             told = gate_text(gate, state)
-        here = state is not None and state.phase == name
-        boxes.append(Box(name, f"{name} ●" if here else name, told, row=row))
+        if state is not None and state.phase == name:
+            told = f"{told}, here" if told else "here"
+        boxes.append(Box(name, name, told, row=row))
     arrows = [
         Arrow(edge.source, edge.target, counted(edge.rounds, "time"), is_back=True)
         if edge.rounds is not None

@@ -1,0 +1,174 @@
+"""`coterie build`: from one sentence to a commit, as a user sees it, on nobody's model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Cli, Inside, Ran
+from tests.cli.crew import git
+from tests.conftest import House, ours
+
+GOAL = "Add coupons to cart.py"
+MEMBERS = [{"id": "ada", "agent": "claude"}, {"id": "rex", "agent": "codex"}]
+
+
+NO_WAY_BACK = {
+    "name": "short",
+    "start": "codegen",
+    "phases": {
+        "codegen": {"steps": ["codegen"], "next": "test_run"},
+        "test_run": {"steps": ["test_run"], "gate": "tests", "next": "accept"},
+        "accept": {"steps": ["accept"], "next": "done"},
+        "done": {},
+    },
+}
+
+
+def shop(house: House, *, eval_conf: str = "unit = test -s cart.py\n") -> Path:
+    """A small repository, a team of two, and something of the user's that is not committed."""
+    root = house.project
+    (root / "cart.py").write_text("total = 0\n")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "cart.py")
+    git(root, "commit", "-qm", "begin")
+    (root / "notes.txt").write_text("mine\n")
+    folder = ours(root) / "teams" / "pair"
+    folder.mkdir(parents=True)
+    (folder / "team.json").write_text(json.dumps({"members": MEMBERS}))
+    if eval_conf:
+        (root / ".coterie" / "eval.conf").write_text(eval_conf)
+    return root
+
+
+def state_of(root: Path, task: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (root / ".coterie" / "sessions" / task / "state.json").read_text()
+    )
+    return found
+
+
+def built(cli: Cli, *words: str) -> Ran:
+    return cli("build", "--rehearse", "--yes", *words, GOAL)
+
+
+def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside: Inside) -> None:
+    """One run, looked at from all sides: it stops before the commit, is accepted and reverted."""
+    root = shop(inside.house)
+    ran = built(inside, "--json", "--graph", "small")
+    result = ran.lines[-1]
+    assert (ran.code, result["status"], result["reason"]) == (0, "waiting", "gates_passed")
+    assert [(one["gate"], one["passed"]) for one in result["checks"]] == [
+        ("review", True),
+        ("tests", True),
+    ]
+    told = [(one["phase"], one["step"], one["passed"]) for one in ran.of("phase")]
+    assert ("code_review", "code_review", True) in told
+    task = str(result["task"])
+    assert git(root, "log", "--format=%s").split() == ["begin"]
+    shown = inside("graph", task)
+    assert "accept ●" in shown.out
+    assert "gate tests passed" in shown.out
+    (graph,) = inside("graph", task, "--json").lines
+    assert graph["state"] == state_of(root, task)
+    assert "accept<br/>here" in inside("graph", task, "--format", "mermaid").out
+    assert "cart.py" in inside("diff", task).out
+
+    refused = inside("accept", task, "--recheck", "-m", "")  # an empty message is the goal
+    assert (refused.code, git(root, "log", "-1", "--format=%s").strip()) == (0, GOAL)
+    again = inside("accept", task)
+    assert (again.code, "was accepted already" in again.err) == (1, True)
+    assert git(root, "status", "--porcelain").split() == ["??", "notes.txt"]
+    assert state_of(root, task)["phase"] == "done"
+
+    assert inside("revert", task).code == 0
+    assert git(root, "log", "-1", "--format=%s").strip() == f"Revert {task}"
+    assert (root / "cart.py").read_text() == "total = 0\n"
+    assert (root / "notes.txt").read_text() == "mine\n"
+    after = state_of(root, task)
+    assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
+    assert after["actors"]["revert"]["status"] == "completed"
+    assert after["actors"]["codegen"]["status"] == "redo"
+    assert inside("revert", task, "--undo").code == 0
+    assert state_of(root, task)["phase"] == "done"
+
+
+def test_the_whole_graph_is_rehearsed_to_a_commit(inside: Inside) -> None:
+    root = shop(inside.house)
+    ran = built(inside, "--accept", "Add coupons")
+    assert ran.code == 0, ran.err
+    assert git(root, "log", "--format=%s").splitlines() == ["Add coupons", "begin"]
+    for words in ("gate plan passed", "gate review passed", "gate tests passed", "committed as"):
+        assert words in ran.out
+    (listed,) = inside("tasks", "--json").of("task")
+    assert (listed["workflow"], listed["status"]) == ("pipeline", "completed")
+
+
+def test_a_failed_gate_is_an_exit_code_and_only_an_override_commits(inside: Inside) -> None:
+    root = shop(inside.house, eval_conf="")
+    graph = root / ".coterie" / "pipeline.json"  # the project's own: nothing goes back
+    graph.write_text(json.dumps(NO_WAY_BACK))
+    ran = built(inside, "--eval", "exit 3", "--accept", "Never")
+    assert (ran.code, "a gate failed" in ran.out) == (1, True)
+    assert git(root, "log", "--format=%s").split() == ["begin"]
+    (task,) = (one["id"] for one in inside("tasks", "--json").of("task"))
+    early = inside("accept", task, "-m", "Coupons")
+    assert (early.code, "is in the phase test_run" in early.err) == (1, True)
+    assert inside("answer", "q1", "override", "--say", "flaky").code == 0
+    inside("resume", task)
+    assert inside("accept", task, "-m", "Coupons").code == 0
+    assert git(root, "log", "-1", "--format=%s").strip() == "Coupons"
+    assert state_of(root, task)["meta"]["overrides"] == {"tests": "flaky"}
+
+
+def test_work_that_was_never_accepted_is_dropped_and_kept_under_a_ref(inside: Inside) -> None:
+    root = shop(inside.house)
+    task = str(built(inside, "--json", "--graph", "small").lines[-1]["task"])
+    ran = inside("revert", task)
+    assert (ran.code, f"refs/coterie/dropped/{task}/1" in ran.out) == (0, True)
+    assert "+# A stand-in" in git(root, "diff", "main", f"refs/coterie/dropped/{task}/1")
+    assert not (root / ".coterie" / "worktrees" / task).exists()
+    assert inside("inbox", "--json").lines == []
+    after = state_of(root, task)
+    assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
+    assert git(root, "status", "--porcelain").split() == ["??", "notes.txt"]
+    inside("resume", task)
+    (asked,) = inside("inbox", "--json").lines
+    assert asked["title"] == "The work was taken back: what next?"
+
+
+def test_a_test_command_that_nobody_wrote_is_shown_and_allowed_once(inside: Inside) -> None:
+    root = shop(inside.house, eval_conf="")
+    (root / "Makefile").write_text("test:\n\ttest -s cart.py\n")
+    git(root, "add", "Makefile")
+    git(root, "commit", "-qm", "make")
+    ran = built(inside, "--graph", "small")
+    assert (ran.code, "make test" in ran.out) == (3, True)
+    inside("answer", "q1", "task")
+    done = inside("resume", "last")
+    assert (done.code, "gate tests passed" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--graph", "nope"), 'No graph or file "nope"'),
+        (("--graph", "broken.json"), "is a dead end"),
+        ((), "has no commit yet"),
+    ],
+    ids=["no-graph", "broken-graph", "no-commits"],
+)
+def test_what_cannot_be_built_says_why(inside: Inside, words: tuple[str, ...], said: str) -> None:
+    root = inside.house.project
+    git(root, "init", "-q")
+    folder = ours(root) / "teams" / "pair"
+    folder.mkdir(parents=True)
+    (folder / "team.json").write_text(json.dumps({"members": MEMBERS}))
+    graph = {"name": "x", "start": "codegen", "phases": {"codegen": {}, "done": {}}}
+    (root / "broken.json").write_text(json.dumps(graph))
+    ran = inside("-C", str(root), "build", "--rehearse", "--yes", *words, GOAL)
+    assert ran.code != 0
+    assert said in ran.err
