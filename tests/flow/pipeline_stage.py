@@ -58,6 +58,7 @@ MINUTES: dict[str, object] = {"consensus": ["do it"], "next_actions": ["begin"]}
 ANSWERS: Mapping[str, object] = {
     "You take part in a planning workshop": {"summary": "fine"},
     "Write the plan.": PLAN,
+    "Give the whole plan as it should be": PLAN,
     "Is anything missing in scope": {"verdict": "approve", "summary": "good"},
     "about a plan and its review": {"minutes": MINUTES},
     "First say what you intend": INTENT,
