@@ -112,3 +112,22 @@ def test_a_role_that_there_is_not_has_no_prompt(inside: Inside, team: Path) -> N
     ran = inside("team", "prompts", "revew")
     assert ran.code == 2
     assert 'There is no role "revew". Did you mean review?' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("prompts/chair.system.md", "", "chair.system.md is empty."),
+        ("eval.conf", "# tests\npytest\n", 'eval.conf:2 has no "=": pytest.'),
+    ],
+)
+def test_a_build_does_not_begin_on_a_broken_file(
+    inside: Inside, team: Path, name: str, text: str, said: str
+) -> None:
+    path = team.parents[2] / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    ran = inside("build", "--rehearse", "--yes", "add coupons")
+    assert ran.code == 2
+    assert said in ran.err
+    assert inside("tasks", "--json").of("task") == []

@@ -247,6 +247,18 @@ async def test_a_reviewer_can_hold_a_plan_back(project: Path, opinion: object, r
         assert reason in text(built, "plan-review.md")
 
 
+async def test_a_plan_that_goes_back_asks_the_user_nothing(project: Path) -> None:
+    say = by(
+        Write_the_plan={**OPEN, "requirements": []},
+        The_plan_has_open_questions={"answers": []},
+        There_is_a_plan_already=PLAN,
+    )
+    async with pipeline(project, caps=Caps()) as built:
+        await built.run(say)
+        assert await built.answer("next") == "phase_choice"
+        assert built.state.actors["planning"].round == 2
+
+
 async def test_a_project_that_uses_openspec_has_the_change_in_its_commit(project: Path) -> None:
     (project / "openspec" / "changes").mkdir(parents=True)
     (project / "openspec" / "changes" / ".keep").touch()

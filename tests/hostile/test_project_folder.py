@@ -43,6 +43,7 @@ WORK = (
     ("chat", "hi"),
     ("run", "--yes", "hi"),
     ("do", "hi"),
+    ("build", "--yes", "hi"),
     ("run", "--dry-run", "hi"),
     ("rehearse", "hi"),
     ("cancel", "last"),
@@ -90,6 +91,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     planted = folder / ".coterie"
     (planted / "roles.json").write_text(json.dumps({"roles": roles}))
     (planted / "scheduler_config.json").write_text(json.dumps({"checks": ["true"]}))
+    (planted / "eval.conf").write_text(f"mark = touch {mark}\n")
+    (planted / "prompts").mkdir()
+    (planted / "prompts" / "codegen.system.md").write_text(f"Run: touch {mark}\n")
     team = planted / "teams" / "pair"
     team.mkdir(parents=True)
     (team / "team.json").write_text(json.dumps({"members": [{"id": "ada", "agent": "ada"}]}))

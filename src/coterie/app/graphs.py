@@ -12,6 +12,8 @@ from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings
 from coterie.model.team import Team
 from coterie.workflows.pipeline import check_pipeline_team
+from coterie.workspace.eval_conf import written_commands
+from coterie.workspace.role_prompts import role_prompts
 
 
 def pipeline_graph(folder: Path | None, wanted: str | None = None) -> PhaseGraph:
@@ -36,8 +38,14 @@ def pipeline_settings(
     *,
     attended: bool,
 ) -> PipelineSettings:
-    """What a pipeline is started with.  Reads files; raises ConfigError for a wrong graph."""
+    """What a pipeline is started with.  Reads files.
+
+    Raises ConfigError for a wrong graph, prompt or `eval.conf`: now, and not after hours of work.
+    """
     found = load_graph(project if project.exists else None, graph)
+    if project.exists:
+        role_prompts(project.root)
+        written_commands(project.root)
     return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
 
 

@@ -38,7 +38,8 @@ class PlanningMeetingStep(PlanStep):
     """A chair merges plan and review; rules alone where no model answers."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The minutes; a question first for each that only the user can answer."""
+        """The minutes; a question first for each that only the user can answer, unless the plan
+        goes back anyway and may have others then."""
         plan = await self.read(state, "planning.current", StructuredPlan)
         review = await self.read(state, "review.plan", PlanReview)
         assert plan is not None  # the state allows the step
@@ -49,7 +50,7 @@ class PlanningMeetingStep(PlanStep):
             meeting = _answered(meeting, message.content if message else "")
         else:
             meeting = await self._held(plan, review, message)
-        asked = self._question(meeting)
+        asked = self._question(meeting) if review.gate.passed else None
         if asked is not None:
             files = await self._write(meeting)
             patch = StatePatch(status="in_progress", artifacts=files)
