@@ -79,9 +79,11 @@ def detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "site" / "loud-1.0.dist-info"
     info.mkdir(parents=True)
     code = "def detect(line):\n    return line.endswith('!') and line[:-1]\n"
+    code += "def fails(line):\n    raise KeyError(line)\n"
     (tmp_path / "site" / "loud_detector.py").write_text(code)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[coterie.detectors]\nloud = loud_detector:detect\n")
+    points = "loud = loud_detector:detect\nfails = loud_detector:fails\ngone = loud_detector:gone\n"
+    (info / "entry_points.txt").write_text(f"[coterie.detectors]\n{points}")
     monkeypatch.syspath_prepend(tmp_path / "site")
 
 
@@ -102,6 +104,25 @@ def test_two_rounds_of_every_kind(inside: Inside) -> None:
     told_each_time = (*heard["anew"], *heard["unflagged"])
     assert all(text.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\n") for text in told_each_time)
     assert all(text.startswith("heard: [CONTEXT]\nyou: hello\n") for text in heard["flag"])
+
+
+@pytest.mark.usefixtures("detector")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fails", "its detector failed: KeyError('turn 1')"),
+        ("gone", "The detector gone (loud_detector:gone) cannot be loaded: "),
+        ("nobody", 'there is no detector "nobody" in the entry points coterie.detectors'),
+    ],
+)
+def test_a_detector_that_is_broken_fails_its_members_turn(
+    inside: Inside, name: str, said: str
+) -> None:
+    told = {"completionDetection": "custom", "detector": name}
+    inside.registry(it=agent(told, "--plain", "turn"))
+    ran = inside("chat", "--json", "--agents", "ada=it", "hello")
+    (error,) = ran.of("error")
+    assert (ran.code, said in error["message"]) == (3, True), error
 
 
 @pytest.mark.parametrize("told", [EVENT, STAYS], ids=["each turn", "stays"])

@@ -73,7 +73,7 @@ def test_a_team_may_name_it(installed: Cli) -> None:
         (
             2,
             '.coterie/teams/pair/team.json:1 workflow is "duett"; expected chat, tickets, solo, '
-            "broken or duet. Did you mean duet?",
+            "pipeline, broken or duet. Did you mean duet?",
         )
     )
 
@@ -84,7 +84,7 @@ def test_a_workflow_that_is_not_there(installed: Cli) -> None:
         (
             2,
             """\
-! No workflow "duel"; there are chat, tickets, solo, broken, duet. Did you mean duet?
+! No workflow "duel"; there are chat, tickets, solo, pipeline, broken, duet. Did you mean duet?
   A workflow of another package is an entry point of the group coterie.workflows.
 """,
         )
@@ -95,9 +95,24 @@ def test_a_workflow_that_is_not_there(installed: Cli) -> None:
         (
             2,
             "! The workflow broken (duet:Nobody) cannot be loaded: module 'duet' has no attribute "
-            "'Nobody'.\n",
+            "'Nobody'.\n  Mend or remove the package mine.\n",
         )
     )
+
+
+def test_a_broken_package_breaks_nothing_else(installed: Cli, tmp_path: Path) -> None:
+    points = tmp_path / "site" / "mine-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[coterie.agents]\nodd = nowhere:FACTS\nworse = duet:Nobody\n")
+    installed.registry(it={"command": "cat", "adapter": "odd"}, fine={"command": "cat"})
+    told = ran(installed, "doctor", "--json")
+    broken = [one["detail"] for one in told.of("check") if one["name"] == "package"]
+    assert broken == [
+        "The agent odd (nowhere:FACTS) cannot be loaded: No module named 'nowhere'.",
+        "The agent worse (duet:Nobody) cannot be loaded: module 'duet' has no attribute 'Nobody'.",
+    ]
+    states = {one["name"]: one["state"] for one in told.of("agent")}
+    assert (states["it"], states["fine"]) == ("no adapter", "ready")
+    assert ran(installed, "chat", "--agents", "fine", "hello").code == 0
 
 
 def test_completion_knows_it(installed: Cli) -> None:

@@ -163,12 +163,6 @@ def test_the_clocks(desk: TaskRun) -> None:
     assert (other.total(member), other.limits(member)) == (5.0, Limits(7.0, 0.1))
 
 
-async def test_a_detector_that_is_not_there(desk: TaskRun) -> None:
-    told: dict[str, object] = {"completionDetection": "custom", "detector": "nobody"}
-    with pytest.raises(AgentMissing, match='no detector "nobody"'):
-        await desk.open(desk.adapter(told))
-
-
 # -- who it is ---------------------------------------------------------------------------------
 
 

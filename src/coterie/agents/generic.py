@@ -6,13 +6,11 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import cast
 
 import anyio.to_thread
 
 from coterie.agents.program import ProgramAdapter
-from coterie.errors import AgentMissing
+from coterie.errors import AgentMissing, NotFound, UsageError
 from coterie.model import update
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
@@ -60,10 +58,10 @@ class GenericAdapter(ProgramAdapter):
             return CompletionStrategy.after_silence(self.agent.idle_timeout_ms(member))
         if told.completion_pattern is not None:
             return CompletionStrategy.pattern(told.completion_pattern)
-        detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
-        if detect is None:
-            problem = f'there is no detector "{told.detector}" in the entry points {DETECTORS}'
-            raise self.missing(member, workspace, problem)
+        try:
+            detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
+        except UsageError as problem:
+            raise self.missing(member, workspace, str(problem), problem.hint or "") from problem
         return CompletionStrategy.detector(detect)
 
 
@@ -196,6 +194,13 @@ class GenericChannel:
         return text.encode("utf-8", "replace")
 
 
-def _detector(name: str) -> Callable[[str], str | bool | None] | None:
-    found = entry_points(group=DETECTORS, name=name)
-    return cast("Callable[[str], str | bool | None]", next(iter(found)).load()) if found else None
+def _detector(name: str) -> Callable[[str], str | bool | None]:
+    from importlib.metadata import entry_points
+
+    from coterie.ports.entry_points import load_entry_point
+
+    for point in entry_points(group=DETECTORS, name=name):
+        return load_entry_point(point, "detector")
+    raise NotFound(
+        f'there is no detector "{name}" in the entry points {DETECTORS}', "coterie doctor"
+    )

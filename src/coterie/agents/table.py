@@ -6,13 +6,13 @@ program.  Other packages bring agents by entry points.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Protocol
 
 from coterie.agents import acp, builtin, claude, codex, gemini, opencode, qwen
-from coterie.errors import NotFound
+from coterie.errors import NotFound, UsageError
 from coterie.model.agent import (
     GENERIC,
     AdapterFacts,
@@ -33,11 +33,26 @@ registry entries name it as their adapter."""
 
 
 def _installed() -> Mapping[str, AgentFacts]:
-    """The agents whose facts other packages bring, by name."""
+    """The agents whose facts other packages bring, by name; a broken package is left out."""
+    loaded = (found for found in _loaded() if isinstance(found, AgentFacts))
+    return {facts.name: facts for facts in loaded}
+
+
+def broken_packages() -> list[UsageError]:
+    """What is wrong with those packages that should bring agents and cannot be loaded."""
+    return [found for found in _loaded() if isinstance(found, UsageError)]
+
+
+def _loaded() -> Iterator[object]:
     from importlib.metadata import entry_points
 
-    loaded: tuple[object, ...] = tuple(point.load() for point in entry_points(group=GROUP))
-    return {facts.name: facts for facts in loaded if isinstance(facts, AgentFacts)}
+    from coterie.ports.entry_points import load_entry_point
+
+    for point in entry_points(group=GROUP):
+        try:
+            yield load_entry_point(point, "agent")
+        except UsageError as problem:
+            yield problem
 
 
 _OURS = (claude.FACTS, codex.FACTS, gemini.FACTS, qwen.FACTS, opencode.FACTS, builtin.FACTS)
@@ -74,10 +89,13 @@ def has_adapter(name: str | None) -> bool:
     """Whether there is an adapter of that name: ours, or one that somebody installed."""
     if name is None or name in KNOWN_AGENTS.adapters:
         return True
-    from importlib.metadata import entry_points
-
-    named = bool(entry_points(group=GROUP, name=name))
-    return named or any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values())
+    if any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values()):
+        return True
+    try:
+        adapter_maker(AdapterPlace(name, name, None))
+    except UsageError:
+        return False
+    return True
 
 
 def with_login(adapter: Adapter, login: LoginFacts) -> Adapter:
@@ -108,8 +126,10 @@ def adapter_maker(place: AdapterPlace) -> MakeAdapter:
         return getattr(import_module(module), attribute)
     from importlib.metadata import entry_points
 
+    from coterie.ports.entry_points import load_entry_point
+
     for point in entry_points(group=GROUP, name=place.name):
-        theirs: MakeAdapter = point.load()
+        theirs: MakeAdapter = load_entry_point(point, "agent")
         return theirs
     raise NotFound(
         f'{place.agent}: no adapter "{place.name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from coterie.agents.builtin import FACTS as BUILT_IN
-from coterie.agents.table import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS, broken_packages
 from coterie.app.agent_health import AgentHealth, health_of, version_of
 from coterie.app.project import App
 from coterie.app.projects import has_history
@@ -138,9 +138,11 @@ class Doctor:
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
-        """The registry, the project, its database, the keeper, the sandbox, git."""
+        """The registry, the project, its database, the keeper, the sandbox, git; and packages that
+        should bring agents and are broken."""
         own = (self._check_registry(), *self._check_project(), self._check_keeper())
-        return (*own, anyio.run(_check_sandbox), _check_git())
+        broken = (_failed("package", problem) for problem in broken_packages())
+        return (*own, *broken, anyio.run(_check_sandbox), _check_git())
 
     @cached_property
     def _registry(self) -> Registry | CoterieError:

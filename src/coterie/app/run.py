@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import anyio.from_thread
 import anyio.to_thread
@@ -24,7 +24,7 @@ from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, StderrKeeper, TaskChildren
-from coterie.errors import CoterieError, NotFound, NotTrusted, UsageError
+from coterie.errors import CoterieError, NotFound, NotTrusted
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
@@ -358,12 +358,10 @@ class Workflows(dict[str, Workflow]):
     def __missing__(self, name: str) -> Workflow:
         from importlib.metadata import entry_points
 
+        from coterie.ports.entry_points import load_entry_point
+
         for point in entry_points(group=team_entry.WORKFLOW_GROUP, name=name):
-            try:
-                loaded: Any = point.load()
-            except (ImportError, AttributeError) as error:
-                problem = f"The workflow {name} ({point.value}) cannot be loaded: {error}."
-                raise UsageError(problem) from error
+            loaded = load_entry_point(point, "workflow")
             workflow: Workflow = loaded() if isinstance(loaded, type) else loaded
             return self.setdefault(name, workflow)
         raise team_entry.unknown_workflow(name)

@@ -19,6 +19,10 @@ from coterie.process.streams import LineSplitter, clean, parse_object, text_of
 TEXT_FIELDS = ("result", "text", "content", "message")
 
 
+class DetectorFailed(Exception):
+    """A detector, which is somebody else's code, could not judge a line."""
+
+
 @dataclass(frozen=True)
 class CompletionStrategy:
     """One way to know the end of a reply.  A line is judged as it comes, whatever it holds."""
@@ -59,7 +63,10 @@ class CompletionStrategy:
         """
 
         def ended_by(line: str) -> str | None:
-            detected = detect(line)
+            try:
+                detected = detect(line)
+            except Exception as error:
+                raise DetectorFailed(f"its detector failed: {error!r}") from error
             if isinstance(detected, str):
                 return detected
             return line if detected else None
@@ -191,10 +198,13 @@ class StdioTurns:
 
     async def _judge(self, line: bytes, *, may_end: bool) -> ReplyEnd | None:
         """Whether the line ends the reply; if it does not, it may be a part of it."""
-        if len(line) > BIG_LINE:
-            text, last = await anyio.to_thread.run_sync(self._parse, line)
-        else:
-            text, last = self._parse(line)
+        try:
+            if len(line) > BIG_LINE:
+                text, last = await anyio.to_thread.run_sync(self._parse, line)
+            else:
+                text, last = self._parse(line)
+        except DetectorFailed as problem:
+            return TurnFailed("protocol", str(problem), retry=False)
         if last is not None and may_end:
             if not self._strategy.prints_reply:
                 return TurnCompleted(last)
