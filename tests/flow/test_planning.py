@@ -144,6 +144,8 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
             ("risk", "user"),
             ("product", "nobody"),
         ]
+        spoken = [(one["from"], one["content"]) for one in transcript(built)[-2:]]
+        assert spoken == [("agent", "Who may use them?"), ("user", "members only")]
         minutes = text(built, "planning.meeting.md")
         assert "Who may use them? — asked by risk: members only (user)" in minutes
 

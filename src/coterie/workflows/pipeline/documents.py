@@ -102,7 +102,7 @@ def planning_meeting_document(meeting: PlanningMeeting) -> str:
 def review_meeting_document(meeting: ReviewMeeting) -> str:
     """`review.meeting.md`: the minutes of the review meeting."""
     short = meeting.review_summary
-    counts = (_counted(short.opinions, "review"), _counted(short.findings, "finding"))
+    counts = (counted(short.opinions, "review"), counted(short.findings, "finding"))
     figures = f"{', '.join(counts)}, {short.must_fix} to be mended"
     at = f", at tree {short.tree[:12]}" if short.tree else ""
     return document(
@@ -158,7 +158,8 @@ def _gate(*, passed: bool, reasons: Iterable[str]) -> str:
     return "Passed." if passed else f"Not passed.\n\n{bullets(reasons)}".rstrip()
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

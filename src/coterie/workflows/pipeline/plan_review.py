@@ -14,7 +14,7 @@ from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage,
 from coterie.model.plan_review import PlanIssue, PlanOpinion, PlanReview
 from coterie.model.planning import StructuredPlan
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.documents import plan_document, plan_review_document
+from coterie.workflows.pipeline.documents import counted, plan_document, plan_review_document
 from coterie.workflows.pipeline.workshop import PlanStep
 from coterie.workspace.openspec_tool import (
     INSTALL,
@@ -53,8 +53,8 @@ class PlanReviewStep(PlanStep):
             reason="; ".join(gate.reasons),
         )
         by = "rules and a reviewer" if opinion else "rules alone: no model answered"
-        counted = f"{len(issues)} {'issue' if len(issues) == 1 else 'issues'}, by {by}"
-        return StepResult(patch=patch, logs=(counted,), actions=("call_meeting",))
+        found = f"{counted(len(issues), 'issue')}, by {by}"
+        return StepResult(patch=patch, logs=(found,), actions=("call_meeting",))
 
     async def _opinion(
         self, plan: StructuredPlan, issues: list[PlanIssue], message: StepMessage | None

@@ -6,7 +6,7 @@ question to the user and the answer to the role, and the plan is changed for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import anyio
 
@@ -25,7 +25,11 @@ from coterie.model.plan_review import (
 )
 from coterie.model.planning import RoleNotes, StructuredPlan
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.documents import plan_document, planning_meeting_document
+from coterie.workflows.pipeline.documents import (
+    counted,
+    plan_document,
+    planning_meeting_document,
+)
 from coterie.workflows.pipeline.workshop import PlanStep
 
 GO = "go"
@@ -112,11 +116,21 @@ class PlanningMeetingStep(PlanStep):
             files = await self.keep(plan)
             meeting = meeting.model_copy(update={"planning_summary": _summary(plan)})
         files |= await self._write(meeting)
+        files |= await self.also_told(state, self._spoken(meeting))
         by = "a chair" if meeting.ai_meeting else "rules alone: no model answered"
         logs = [f"the meeting is written down, by {by}"]
         if settled:
-            logs.append(f"{len(settled)} questions were clarified")
+            logs.append(f"clarified: {counted(len(settled), 'question')}")
         return StepResult(patch=StatePatch(artifacts=files), logs=tuple(logs))
+
+    def _spoken(self, meeting: PlanningMeeting) -> Iterator[dict[str, str]]:
+        """What the chair carried to the user and back, for the transcript."""
+        chair = self.services.roles["chair"].id
+        for one in meeting.clarifications:
+            if one.settled_by == "user":
+                asked = {"from": "agent", "role": "chair", "member": chair}
+                yield {**asked, "content": one.question}
+                yield {"from": "user", "content": one.answer}
 
     async def _clarified(
         self, plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]

@@ -22,7 +22,7 @@ from coterie.model.planning import (
     TranscriptLine,
 )
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.documents import plan_document
+from coterie.workflows.pipeline.documents import counted, plan_document
 from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.openspec_tool import clear_change, uses_openspec, write_change
 from coterie.workspace.pipeline_work import PipelineWork
@@ -90,13 +90,28 @@ class PlanStep(PipelineStepRun):
     ) -> dict[str, str]:
         """The transcript with what was said in this step; taken again, it replaces what was said in
         the same round."""
-        now, number = instant.now(), max(state.actors["planning"].round, 1)
-        kept = [one for one in await self._transcript(state) if one.round < number]
-        said: list[ArtifactData] = [
-            TranscriptLine.model_validate({"timestamp": now, "round": number, **line})
-            for line in lines
-        ]
-        return await self.write("planning.transcript", [*kept, *said])
+        kept = [one for one in await self._transcript(state) if one.round < self._round(state)]
+        return await self.write("planning.transcript", [*kept, *self._lines(state, lines)])
+
+    async def also_told(
+        self, state: PipelineState, lines: Iterable[Mapping[str, str]]
+    ) -> dict[str, str]:
+        """The transcript with what was said later in the same round; taken again, it adds nothing
+        twice."""
+        kept = await self._transcript(state)
+        known = {(one.round, one.role, one.content) for one in kept}
+        fresh = self._lines(state, lines)
+        added = [one for one in fresh if (one.round, one.role, one.content) not in known]
+        return await self.write("planning.transcript", [*kept, *added])
+
+    def _lines(
+        self, state: PipelineState, lines: Iterable[Mapping[str, str]]
+    ) -> list[TranscriptLine]:
+        about = {"timestamp": instant.now(), "round": self._round(state)}
+        return [TranscriptLine.model_validate({**about, **line}) for line in lines]
+
+    def _round(self, state: PipelineState) -> int:
+        return max(state.actors["planning"].round, 1)
 
     async def _transcript(self, state: PipelineState) -> list[TranscriptLine]:
         text = await self.text(state, "planning.transcript")
@@ -220,9 +235,9 @@ class WorkshopStep(PlanStep):
 
 
 def _done(plan: StructuredPlan, files: dict[str, str], silent: Iterable[str]) -> StepResult:
-    counted = f"{len(plan.file_impacts)} files, {len(plan.risks)} risks"
-    logs = [f"{plan.title}: {counted}", *(f"no answer: {role}" for role in silent)]
+    size = f"{counted(len(plan.file_impacts), 'file')}, {counted(len(plan.risks), 'risk')}"
+    logs = [f"{plan.title}: {size}", *(f"no answer: {role}" for role in silent)]
     if plan.open_questions:
-        logs.append(f"{len(plan.open_questions)} questions are open")
+        logs.append(f"open: {counted(len(plan.open_questions), 'question')}")
     patch = StatePatch(artifacts=files)
     return StepResult(patch=patch, logs=tuple(logs), actions=("suggest_plan_review",))
