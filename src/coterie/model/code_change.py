@@ -53,7 +53,7 @@ class CodegenIr(ArtifactData):
 class FilePatch(ArtifactData):
     """What became of one file."""
 
-    path: ProjectPath = Field(description="Relative to the project's folder.")
+    path: Said = Field(description="Relative to the project's folder, as git has it.")
     operation: FileOperation = Field(description="What was done with it.")
     additions: Amount | None = Field(
         default=None, description="Lines added. Left out: it is no text."

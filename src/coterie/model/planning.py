@@ -22,11 +22,16 @@ def _as(field: str) -> BeforeValidator:
     return BeforeValidator(made)
 
 
+_NOBODYS = frozenset({".git", ".coterie"})
+
+
 def relative_path(given: str) -> str:
     """The path of a file of the project, with `/`; one that leads out of it is refused."""
     path = PurePosixPath(given.replace("\\", "/"))
     if not given.strip() or path.is_absolute() or ".." in path.parts or path == PurePosixPath():
         raise ValueError(f"{visible(given)} is no path of a file below the project's folder")
+    if any(part.casefold() in _NOBODYS for part in path.parts):
+        raise ValueError(f"{visible(given)} is git's or Coterie's own, and part of no plan")
     return str(path)
 
 

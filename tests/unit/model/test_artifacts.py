@@ -13,6 +13,7 @@ from coterie.config.schemas import FOLDER
 from coterie.errors import UsageError
 from coterie.model.artifact import ArtifactData
 from coterie.model.artifact_table import ARTIFACTS, artifact_file, declared
+from coterie.model.code_change import FilePatch
 from coterie.model.code_review import CodeReview, Finding, ReviewOpinion
 from coterie.model.phase_graph import PIPELINE_STEPS
 from coterie.model.planning import PlanFiles, StructuredPlan, TranscriptLine
@@ -176,6 +177,18 @@ def test_one_text_stands_for_what_it_plainly_means() -> None:
 def test_a_path_that_leads_out_of_the_project_is_refused(path: str) -> None:
     with pytest.raises(ValidationError, match="no path of a file"):
         StructuredPlan.model_validate({**PLAN, "file_impacts": [path]})
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", "a/.GIT/config", ".coterie/eval.conf"])
+def test_what_is_gits_or_ours_is_part_of_no_plan(path: str) -> None:
+    with pytest.raises(ValidationError, match="part of no plan"):
+        StructuredPlan.model_validate({**PLAN, "file_impacts": [path]})
+
+
+def test_a_change_is_written_down_whatever_its_files_are_called() -> None:
+    for path in ("a\\b.py", ".coterie/x", "caf\udce9.py"):
+        made = FilePatch.model_validate({"path": path, "operation": "create"})
+        assert made.path == path.replace("\udce9", "<0xE9>")
 
 
 @pytest.mark.parametrize(
