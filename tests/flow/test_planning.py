@@ -278,6 +278,19 @@ async def test_a_project_that_uses_openspec_has_the_change_in_its_commit(project
     assert git(project, "status", "--porcelain") == ""
 
 
+async def test_the_plan_alone_is_no_change(project: Path) -> None:
+    (project / "openspec" / "changes").mkdir(parents=True)
+    (project / "openspec" / "changes" / ".keep").touch()
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "specs")
+    async with pipeline(project) as built:
+        await built.run(by(Make_the_change_now={"status": "completed", "outputs": []}))
+        asked = await built.asked()
+        assert asked.about is not None
+        assert asked.about.kind == "failed_phase_step"
+        assert built.state.actors["codegen"].reason == "nothing was changed"
+
+
 async def test_an_openspec_folder_behind_a_link_is_not_written_through(
     project: Path, tmp_path: Path
 ) -> None:

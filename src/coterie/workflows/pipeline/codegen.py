@@ -118,7 +118,9 @@ class CodegenStep(ChangeStep):
             made = await self._written(intent, plan_files)
             await self._change(state, message, intent)
         changed = await self.changed()
-        if not changed:
+        # A project that uses OpenSpec has the plan in its work: that alone is no change.
+        specs = {file for name, file in state.files.items() if name.startswith("openspec.")}
+        if all(one.path in specs for one in changed):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)
             return StepResult(patch=patch)
         allowed = planned if planned is not None else await self._intended(state, made)
