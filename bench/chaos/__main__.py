@@ -1,6 +1,8 @@
 """`make chaos`: kill -9 at random instants of chats, of the built-in agent and of tickets.
 
-Chats are killed when nothing else happens to them, and between interrupts and words.
+Chats are killed when nothing else happens to them, between interrupts and words, and when several
+share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
+for them, take them over, park them, watch them and clear up.
 
 Looks are random command lines that pass unasked, run in hostile folders under strace.
 Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
@@ -16,17 +18,22 @@ from pathlib import Path
 
 import anyio
 
+from bench.chaos.budgets import BudgetChaos
 from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
 from bench.chaos.looks import LookFuzzer
+from bench.chaos.terminals import TerminalChaos
 from bench.chaos.tickets import TicketChaos
 
 CHAT_KILLS = 200
 INTERRUPT_KILLS = 100
 BUILTIN_KILLS = 100
 TICKET_KILLS = 100
+TERMINAL_KILLS = 40
+BUDGET_KILLS = 40
 LOOKS = 20_000
+PARTS = ("chat", "interrupts", "builtin", "tickets", "terminals", "budgets", "looks")
 
 
 def main() -> int:
@@ -41,6 +48,10 @@ def main() -> int:
         clean &= builtin(options, options.kills or BUILTIN_KILLS)
     if options.only in (None, "tickets"):
         clean &= tickets(options, options.kills or TICKET_KILLS)
+    if options.only in (None, "terminals"):
+        clean &= terminals(options, options.kills or TERMINAL_KILLS)
+    if options.only in (None, "budgets"):
+        clean &= budgets(options, options.kills or BUDGET_KILLS)
     if options.only in (None, "looks"):
         clean &= looks(options, options.kills or LOOKS)
     return 0 if clean else 1
@@ -48,8 +59,9 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["chat", "interrupts", "builtin", "tickets", "looks"])
-    usual = f"{CHAT_KILLS}, {INTERRUPT_KILLS}, {BUILTIN_KILLS}, {TICKET_KILLS}; of looks {LOOKS}"
+    parser.add_argument("--only", choices=PARTS)
+    kills = (CHAT_KILLS, INTERRUPT_KILLS, BUILTIN_KILLS, TICKET_KILLS, TERMINAL_KILLS, BUDGET_KILLS)
+    usual = f"{', '.join(map(str, kills))}; of looks {LOOKS}"
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
@@ -99,6 +111,24 @@ def tickets(options: argparse.Namespace, kills: int) -> bool:
         chaos = TicketChaos(Path(folder), keeper=options.keeper, seed=options.seed)
         tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
+    return tally.clean
+
+
+def terminals(options: argparse.Namespace, kills: int) -> bool:
+    """The same sessions with budgets and several terminals at once; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = TerminalChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
+    return tally.clean
+
+
+def budgets(options: argparse.Namespace, kills: int) -> bool:
+    """Chats side by side under one day's limit; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = BudgetChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
+    sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -20,6 +21,9 @@ from bench.chaos.ticket_outcome import Outcome, broken_rules, git, kept_in, outc
 from coterie.config.project import Project, make_project
 
 MANAGER = "mira"
+_TEAM = "--agents " + ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
+_MORE = "+5"
+"""What is given where a budget is used up."""
 _AGENT = Path(ticket_agent.__file__)
 _ROOT = _AGENT.parents[2]
 _AT_ONCE = 1 + len(WORKERS)
@@ -29,7 +33,7 @@ _EARLY = 0.2
 _SPAN = 0.7
 """A kill comes within so many seconds, so that a session lives through several."""
 _PATIENCE = 120.0
-_WAITS = 3
+WAITS = 3
 """How a session ends that waits for its user."""
 
 
@@ -44,6 +48,8 @@ class TicketTally:
     """Executions without any kill."""
     overlaps: int = 0
     survivors: int = 0
+    beside: dict[str, int] = field(default_factory=dict[str, int])
+    """How often which command was run beside them."""
     wrong: list[str] = field(default_factory=list[str])
 
     @property
@@ -68,6 +74,8 @@ class TicketChaos:
     seed: int = 1
     kills_each: int = 10
     """After so many a session is left alone."""
+    team: str = _TEAM
+    """The words that name it."""
     tally: TicketTally = field(default_factory=TicketTally)
 
     def __post_init__(self) -> None:
@@ -89,28 +97,32 @@ class TicketChaos:
 
     def _project(self, name: str) -> Path:
         project = self.folder / name
-        _furnish(project, self.milliseconds, self.keeper)
+        furnish(project, self.milliseconds, self.keeper)
         return project
 
     def _to_its_end(self, project: Path, kills: int) -> None:
         """Start and kill so often; then start and leave alone."""
-        killed, ended = 0, False
-        while not ended:
-            process = _start(project)
+        killed, goes_on = 0, True
+        while goes_on and killed <= kills and not is_over(project):
+            process = start(project, self.team)
             if killed < kills:
-                self._wait(process, project)
+                self.wait(process, project)
             try:
-                process.wait(0.0 if killed < kills else _PATIENCE)
-                # It waits for a yes to its plan, or to its report.
-                ended = process.returncode != _WAITS or not _answered(project)
+                code = process.wait(0.0 if killed < kills else _PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
                 killed += 1
-                ended = killed > kills
+            else:
+                goes_on = self.goes_on(project, code)
         self.tally.kills += min(killed, kills)
 
-    def _wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
+    def goes_on(self, project: Path, code: int) -> bool:
+        """Whether it is worth another start after it has ended by itself: it waits for a yes to
+        its plan or to its report, which is given."""
+        return code == WAITS and answered(project)
+
+    def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
         """Until it is to be killed: mostly when agents are at work, sometimes before."""
         if self._random.random() > _EARLY:
             before = _size(project / "executions")
@@ -123,10 +135,9 @@ class TicketChaos:
         """What the session came to; None where it did not come to its end."""
         work = project / "work"
         kept = kept_in(work)
-        said = (project / "said").read_text(errors="replace")
-        report = work / ".coterie" / "sessions" / kept.session / "final_report.json"
         # The report is there before it is confirmed: only then is it over.
-        if not report.exists() or json.loads(said.splitlines()[-1])["status"] != "completed":
+        if kept.tasks[kept.session] != "completed":
+            said = (project / "said").read_text(errors="replace")
             self.tally.wrong.append(f"{project.name}: it did not end: {said[-1000:]}")
             return None
         self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
@@ -145,7 +156,8 @@ class TicketChaos:
             tally.wrong += [f"{project.name}: {one}" for one in found.differences(expected)]
 
 
-def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
+def furnish(project: Path, milliseconds: float, keeper: str) -> None:
+    """A repository with a registry of our manager and workers."""
     registry, work = project / "user" / "agents", project / "work"
     registry.mkdir(parents=True)
     agents = {
@@ -177,40 +189,58 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
     (work / "new.txt").write_text("not added yet\n")
 
 
-def _start(project: Path) -> subprocess.Popen[bytes]:
-    team = ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
-    begin = ["run", "--agents", team, "Twelve parts"]
+def start(project: Path, team: str) -> subprocess.Popen[bytes]:
+    """The session, begun or resumed; what it says is in `said`."""
+    begin = ["run", *team.split(), "Twelve parts"]
     database = project / "work" / ".coterie" / "coterie.db"
     words = ["resume", "last"] if has_begun(database) else begin
     with (project / "said").open("wb") as said:
         return subprocess.Popen(
-            _command(project, *words),
-            env=_environment(project),
+            command(project, *words),
+            env=environment(project),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
         )
 
 
-def _command(project: Path, *words: str) -> list[str]:
+def command(project: Path, *words: str) -> list[str]:
+    """A command line in the project."""
     return [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"]
 
 
-def _environment(project: Path) -> dict[str, str]:
+def environment(project: Path) -> dict[str, str]:
+    """That of the project's user."""
     user = str(project / "user")
     return {**os.environ, "COTERIE_HOME": user, "HOME": user}
 
 
-def _answered(project: Path) -> bool:
-    """Approve of whatever waits for the user; False where nothing does."""
-    env = _environment(project)
-    inbox = subprocess.run(_command(project, "inbox"), env=env, capture_output=True, check=True)
+def is_over(project: Path) -> bool:
+    """Whether the session has ended."""
+    database = project / "work" / ".coterie" / "coterie.db"
+    if not has_begun(database):
+        return False
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        sessions = "SELECT status FROM tasks WHERE parent_id IS NULL"
+        return connection.execute(sessions).fetchall() == [("completed",)]
+
+
+def answered(project: Path) -> bool:
+    """Answer whatever waits for the user, unless somebody else did; False where nothing does."""
+    asked = open_questions(project)
+    for name, kind in asked.items():
+        answer = _MORE if kind == "budget" else "approve"
+        words, env = command(project, "answer", name, answer), environment(project)
+        subprocess.run(words, env=env, capture_output=True, check=False)
+    return bool(asked)
+
+
+def open_questions(project: Path) -> dict[str, str]:
+    """What waits for the user, by id: what it is about."""
+    words, env = command(project, "inbox"), environment(project)
+    inbox = subprocess.run(words, env=env, capture_output=True, check=True)
     asked = [json.loads(line) for line in inbox.stdout.splitlines()]
-    names = [one["id"] for one in asked if one["type"] == "interaction"]
-    for name in names:
-        words = _command(project, "answer", name, "approve")
-        subprocess.run(words, env=env, stdout=subprocess.DEVNULL, check=True)
-    return bool(names)
+    return {one["id"]: one["about"]["kind"] for one in asked if one["type"] == "interaction"}
 
 
 def _executions(project: Path) -> list[str]:

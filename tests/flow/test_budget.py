@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from time import monotonic
 
 import anyio
 import pytest
@@ -18,7 +17,7 @@ from coterie.errors import AnswerRefused
 from coterie.model import instant
 from coterie.model.about import BudgetReached
 from coterie.model.conversation import Message, Prompt
-from coterie.model.record import MemberRecord
+from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.task import Caps
 from coterie.model.team import Allowance, Budget, Member, Team, more, shown
 from coterie.model.update import (
@@ -246,13 +245,14 @@ async def test_a_day_has_one_sum_and_ends(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    midnight, began = datetime(2031, 1, 2, tzinfo=UTC), monotonic()
-
-    def now() -> str:
-        return instant.of(midnight + timedelta(seconds=monotonic() - began - 0.3))
-
-    monkeypatch.setattr(instant, "now", now)
     async with stage(tmp_path) as it:
+        seen = it.recorder.records
+
+        def now() -> str:  # the night passes as soon as somebody is asked
+            asked = any(isinstance(one, InteractionRecord) for one in seen)
+            return "2031-01-02T00:00:01.000Z" if asked else "2031-01-01T23:59:59.700Z"
+
+        monkeypatch.setattr(instant, "now", now)
         await it.start(limited(Budget(per_day=Allowance(turns=1)), "ada"), caps=TWO)
         with anyio.fail_after(10):
             result = await it.run(ScriptedChannels(costs(1)), patience=None)

@@ -127,7 +127,7 @@ class Budgets:
                 await self._ask_while_reached(limit, member)
 
     async def _reserve(self, attempt: Attempt) -> None:
-        waits = False
+        waits, seen = False, 0
         while (blocked := await self._blocked(attempt)) is not None:
             if not blocked.by:
                 await self._ask(blocked.limit, attempt.member)
@@ -137,7 +137,8 @@ class Budgets:
                 tasks = ", ".join(dict.fromkeys(one.task_id for one in blocked.by))
                 reason = f"what is left is reserved for turns under way: {tasks}"
                 self._run.keep_state(attempt.member, "waiting", "budget", reason)
-            await anyio.sleep(_LOOK)
+            with anyio.move_on_after(_LOOK):  # a process that dies writes nothing
+                seen = await self._run.storage.changed(seen)
         if waits:
             self._run.keep_state(attempt.member, "working")
 

@@ -1,0 +1,254 @@
+"""Chats in several terminals under one day's limit: killed, resumed and given more at random."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+
+from bench.chaos.chats import AGENT, is_locked
+from coterie.config.project import Project, make_project
+from coterie.model.team import more
+
+_LIMIT = 2
+_GIVEN = 4
+"""Turns a day at first, and what is given each time that somebody asks."""
+_ANSWERED = 0.2
+"""How often it is looked whether somebody asks."""
+_PATIENCE = 180.0
+"""So many seconds all of it may take."""
+_WAITS = 3
+"""How a chat ends that waits for its user."""
+
+
+@dataclass
+class BudgetTally:
+    """What a series of killed chats under one limit came to."""
+
+    kills: int = 0
+    projects: int = 0
+    turns: int = 0
+    executions: int = 0
+    looks: int = 0
+    """How often it was looked whether the limit holds."""
+    questions: int = 0
+    overlaps: int = 0
+    survivors: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def clean(self) -> bool:
+        """Whether no limit was passed, and nothing was lost, doubled or left running."""
+        few = self.executions <= self.turns + self.kills
+        return few and not (self.wrong or self.overlaps or self.survivors)
+
+
+@dataclass
+class BudgetChaos:
+    """Projects with several chats at once, all of whose turns count for the same day."""
+
+    folder: Path
+    chats: int = 3
+    turns: int = 4
+    milliseconds: float = 60
+    keeper: str = "auto"
+    seed: int = 1
+    kills_each: int = 6
+    """After so many kills a project is left alone."""
+    tally: BudgetTally = field(default_factory=BudgetTally)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def run(
+        self, kills: int, progress: Callable[[BudgetTally], None] = lambda _: None
+    ) -> BudgetTally:
+        """Projects until there have been so many kills."""
+        while self.tally.kills < kills and not self.tally.wrong:
+            project = self.folder / f"day{self.tally.projects}"
+            self._furnish(project)
+            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._count(project)
+            progress(self.tally)
+        return self.tally
+
+    def _to_its_end(self, project: Path, kills: int) -> None:
+        """Keep every chat running until it is done; kill one, or answer, every now and then."""
+        running: dict[int, subprocess.Popen[bytes]] = {}
+        left, until = set(range(self.chats)), monotonic() + _PATIENCE
+        while left and monotonic() < until:
+            for number in list(left):
+                process = running.get(number) or self._start(project, number)
+                running[number] = process
+                code = process.poll()
+                if code is not None:
+                    del running[number]
+                    self._ended(project, number, code, left)
+            self._look(project)
+            sleep(self._random.uniform(0.02, 0.25))
+            if kills and (victim := self._victim(project, list(running))) is not None:
+                kills -= 1
+                self.tally.kills += 1
+                _kill(running.pop(victim))
+            elif self._random.random() < _ANSWERED:
+                _answer(project)
+        for process in running.values():
+            _kill(process)
+        if left:
+            self.tally.wrong.append(f"{project.name}: chats {left} did not end")
+
+    def _victim(self, project: Path, running: list[int]) -> int | None:
+        """Which chat is killed now, if any: mostly one that is in a turn, sometimes one that
+        starts, waits for what others have reserved, or asks."""
+        if not running:
+            return None
+        number = self._random.choice(running)
+        words = (project / f"agent{number}" / "executions").read_text().split()[::2]
+        is_at_work = words.count("begin") > words.count("end")
+        return number if self._random.random() < (0.5 if is_at_work else 0.05) else None
+
+    def _start(self, project: Path, number: int) -> subprocess.Popen[bytes]:
+        known = _task(project, number)
+        new = ["chat", "-t", f"team{number}", "--max-turns", str(self.turns), f"{number} turn 0"]
+        return _coterie(project, number, *(["resume", known] if known else new), "--wait", "1s")
+
+    def _ended(self, project: Path, number: int, code: int, left: set[int]) -> None:
+        if code == 0:
+            left.discard(number)
+        elif code != _WAITS:
+            said = (project / f"said{number}").read_text(errors="replace")[-1000:]
+            self.tally.wrong.append(f"{project.name}: chat {number} ended with {code}: {said}")
+            left.clear()
+
+    def _look(self, project: Path) -> None:
+        """At any instant no more was used than may be, and one question is open at most."""
+        self.tally.looks += 1
+        used, allowed, is_open = _day(project)
+        if used > allowed:
+            self.tally.wrong.append(f"{project.name}: {used} turns of {allowed}")
+        if is_open > 1:
+            self.tally.wrong.append(f"{project.name}: {is_open} open questions for one limit")
+
+    def _count(self, project: Path) -> None:
+        tally = self.tally
+        tally.projects += 1
+        tally.turns += self.turns * self.chats
+        for number in range(self.chats):
+            own = project / f"agent{number}"
+            words = (own / "executions").read_text().split()[::2]
+            tally.executions += words.count("begin")
+            tally.overlaps += words.count("overlap")
+            tally.survivors += is_locked(own / "lock")
+            said = _said(project, _task(project, number) or "")
+            if said != [f"{number} turn 0", *(f"turn {n}" for n in range(1, self.turns + 1))]:
+                tally.wrong.append(f"{project.name}: chat {number} said {said}")
+        for about in _budget_questions(project):
+            tally.questions += 1
+            if about["used"] != about["limit"]:
+                tally.wrong.append(f"{project.name}: asked at {about}")
+
+    def _furnish(self, project: Path) -> None:
+        registry, work = project / "user" / "agents", project / "work"
+        registry.mkdir(parents=True)
+        work.mkdir()
+        make_project(Project(work, project / "user"))
+        agents: dict[str, object] = {}
+        for number in range(self.chats):
+            own = project / f"agent{number}"
+            own.mkdir()
+            (own / "executions").touch()
+            (own / "lock").touch()
+            words = ["-I", "-S", str(AGENT), str(own), str(self.milliseconds)]
+            ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
+            agents[f"a{number}"] = {
+                "command": sys.executable,
+                "baseArgs": words,
+                "capabilities": ends,
+            }
+            team = work / ".coterie" / "teams" / f"team{number}"
+            team.mkdir(parents=True)
+            members = [{"id": f"m{number}{one}", "agent": f"a{number}"} for one in "ab"]
+            budget = {"perDay": {"turns": _LIMIT}}
+            (team / "team.json").write_text(json.dumps({"budget": budget, "members": members}))
+        config = {"schemaVersion": "1.2", "agents": agents}
+        (registry / "config.json").write_text(json.dumps(config))
+        (project / "user" / "settings.json").write_text(json.dumps({"keeper": self.keeper}))
+
+
+def _coterie(project: Path, number: int | None, *words: str) -> subprocess.Popen[bytes]:
+    user = str(project / "user")
+    said = project / f"said{'' if number is None else number}"
+    with said.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"],
+            env={**os.environ, "COTERIE_HOME": user, "HOME": user},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def _answer(project: Path) -> None:
+    """Give more, from another terminal, where somebody asks."""
+    for identity, _ in _rows(project, "SELECT id, state FROM questions WHERE state = 'open'"):
+        _coterie(project, None, "answer", identity, f"+{_GIVEN}").wait()
+
+
+# -- what is recorded, read without Coterie ------------------------------------------------------
+
+
+def _rows(project: Path, *statements: str) -> list[tuple[str, str]]:
+    """The rows of all statements, as of one instant; none where there is no database yet."""
+    database = project / "work" / ".coterie" / "coterie.db"
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            connection.execute("BEGIN")
+            return [row for one in statements for row in connection.execute(one).fetchall()]
+        except sqlite3.OperationalError:
+            return []
+
+
+def _task(project: Path, number: int) -> str | None:
+    found = _rows(project, f"SELECT id, title FROM tasks WHERE title = '{number} turn 0'")
+    return found[0][0] if found else None
+
+
+def _said(project: Path, task: str) -> list[str]:
+    found = _rows(project, f"SELECT text, seq FROM messages WHERE task_id = '{task}' ORDER BY seq")
+    return [text for text, _ in found]
+
+
+def _day(project: Path) -> tuple[int, float, int]:
+    """How many turns were taken, how many may be, and how many questions about that are open."""
+    rows = _rows(
+        project,
+        "SELECT 'turn', step FROM turns WHERE outcome IN ('completed', 'interrupted')",
+        "SELECT 'open', id FROM questions WHERE state = 'open'",
+        "SELECT type, data FROM events WHERE type = 'UserInteractionResponded'",
+    )
+    kinds = [kind for kind, _ in rows]
+    answers = (json.loads(data) for kind, data in rows if kind == "UserInteractionResponded")
+    given = (more(str(one["response"].get("inputValue") or "stop")) or 0 for one in answers)
+    return kinds.count("turn"), _LIMIT + sum(given), kinds.count("open")
+
+
+def _budget_questions(project: Path) -> Iterator[dict[str, object]]:
+    asked = "SELECT data, task_id FROM events WHERE type = 'UserInteractionRequested'"
+    for data, _ in _rows(project, asked):
+        yield json.loads(data)["interaction"]["about"]

@@ -1,0 +1,141 @@
+"""Sessions with tickets and budgets that are killed while other terminals are at the same task.
+
+What others do beside it changes nothing of what it comes to: they look (`attach`, `ps`, `show`),
+answer, take it over (`resume`), park it (`stop`) and clear away what ended tasks left (`clean`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.chaos.ticket_agent import WORKERS
+from bench.chaos.tickets import (
+    MANAGER,
+    TicketChaos,
+    answered,
+    command,
+    environment,
+    is_over,
+)
+
+BUDGET = {"perTicket": {"turns": 4}, "perDay": {"turns": 30}}
+"""Some tickets need more, and so does the day."""
+_TEAM = "crew"
+_BESIDE: Mapping[str, Sequence[str]] = {
+    "attach": ("attach", "last"),
+    "clean": ("clean", "--yes"),
+    "ps": ("ps",),
+    "resume": ("resume", "last"),
+    "show": ("show", "last"),
+    "stop": ("stop", "last"),
+    "answer": ("answer",),
+}
+_CODES = (0, 2, 3, 130)
+"""How something ends that others do: done, refused with a reason, waits for the user, let go."""
+_LINGERS = 60.0
+"""So long one that has taken the session over may take with it, in seconds."""
+_MOST = 100
+"""How often a session is started at most."""
+
+
+@dataclass
+class TerminalChaos(TicketChaos):
+    """Sessions at which several terminals are at once."""
+
+    team: str = f"-t {_TEAM}"
+    _starts: int = 0
+    _others: list[tuple[str, Path, subprocess.Popen[bytes]]] = field(
+        default_factory=list[tuple[str, Path, subprocess.Popen[bytes]]]
+    )
+
+    def _project(self, name: str) -> Path:
+        project = super()._project(name)
+        team = project / "work" / ".coterie" / "teams" / _TEAM
+        team.mkdir(parents=True)
+        members = [{"id": one, "agent": one} for one in (MANAGER, *WORKERS)]
+        (team / "team.json").write_text(json.dumps({"budget": BUDGET, "members": members}))
+        return project
+
+    def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
+        """Until it is to be killed; meanwhile others come, and some stay until after that."""
+        super().wait(process, project)
+        if process.poll() is None:
+            self._beside(project, self._random.choice(list(_BESIDE)))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(self._random.uniform(0.0, 0.6))
+
+    def goes_on(self, project: Path, code: int) -> bool:
+        """Whether it ended as it may when others answer, park it or take it over."""
+        self._starts += 1
+        answered(project)
+        if code in _CODES and self._starts < _MOST:
+            return True
+        said = (project / "said").read_text(errors="replace")[-1000:]
+        self.tally.wrong.append(f"{project.name}: it ended with {code}: {said}")
+        return False
+
+    def _to_its_end(self, project: Path, kills: int) -> None:
+        self._starts = 0
+        super()._to_its_end(project, kills)
+        self._settle()
+        if not is_over(project):  # whoever had taken it over has ended
+            super()._to_its_end(project, 0)
+        for problem in _budget_faults(project):
+            self.tally.wrong.append(f"{project.name}: {problem}")
+
+    def _beside(self, project: Path, name: str) -> None:
+        if name == "answer":
+            answered(project)
+        else:
+            number = sum(self.tally.beside.values())
+            path = project / f"{name}{number}"
+            with path.open("wb") as said:
+                words, env = command(project, *_BESIDE[name]), environment(project)
+                other = subprocess.Popen(
+                    words, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                )
+            self._others.append((name, path, other))
+        self.tally.beside[name] = self.tally.beside.get(name, 0) + 1
+
+    def _settle(self) -> None:
+        """All who came have ended, and none by a bug of ours."""
+        others, self._others = self._others, []
+        for name, path, process in others:
+            try:
+                code = process.wait(_LINGERS)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                code = process.wait()
+                self.tally.wrong.append(f"{path}: it did not end")
+            said = path.read_text(errors="replace")
+            if code not in _CODES or "Traceback" in said or "a bug in Coterie" in said:
+                self.tally.wrong.append(f"{name} ended with {code}: {said[-1000:]}")
+
+
+def _budget_faults(project: Path) -> Iterator[str]:
+    """What is wrong with the questions about budgets: a limit in turns is never passed, and none
+    is asked about twice at once."""
+    database = project / "work" / ".coterie" / "coterie.db"
+    asked: dict[str, tuple[str, str, str]] = {}
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        events = connection.execute("SELECT type, data FROM events ORDER BY sequence").fetchall()
+    for kind, data in events:
+        event = json.loads(data)
+        if kind == "UserInteractionResponded":
+            asked.pop(event["response"]["interactionId"], None)
+        elif kind == "UserInteractionRequested":
+            about = event["interaction"]["about"]
+            if about["kind"] != "budget":
+                continue
+            limit = (about["scope"], about["measure"], about["member"])
+            if limit in asked.values():
+                yield f"asked twice at once: {limit}"
+            asked[event["interaction"]["interactionId"]] = limit
+            if about["used"] > about["limit"]:
+                yield f"passed: {about}"
