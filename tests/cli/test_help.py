@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.cli.main import VERBS
+from coterie.cli.main import VERBS, Verbs
 from tests.cli.command import Cli
 
 
@@ -57,12 +58,25 @@ def test_every_verb_has_an_example_and_the_options_of_all(bare: Cli, verb: str) 
         assert part in ran.out
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_may_be_left_out_stands_in_brackets(verb: str) -> None:
+    verbs = Verbs("coterie")
+    context = click.Context(verbs)
+    found = verbs.get_command(context, verb)
+    assert found is not None
+    for one in found.params:
+        if isinstance(one, click.Argument):
+            assert one.make_metavar(context).startswith("[") == (not one.required)
+
+
 def test_help_of_a_verb(bare: Cli) -> None:
     assert bare("help", "logs").out == snapshot("""\
-Usage: coterie log [OPTIONS] ID
+Usage: coterie log [OPTIONS] [ID]
 
   What happened in a task or a ticket (k3f9/T2), in order; each line names
   who.
+
+  Without ID: in the last task that you started.
 
 Options:
   -C DIR        The project's folder.

@@ -26,12 +26,13 @@ _LOOK = 1.0
 
 
 @command("attach", "coterie attach k3f9")
-@click.argument("id_", metavar="ID", default="last")
+@click.argument("id_", metavar="[ID]", default="last")
 @pass_call
 def attach(call: Call, id_: str) -> None:
     """The live screen of a task that runs elsewhere: watch, answer, say, break off a turn.
 
-    ^C leaves it, and the task goes on. Without a terminal it is the log, as it grows.
+    Without ID: the last task that you started. ^C leaves it, and the task goes on. Without a
+    terminal it is the log, as it grows.
     """
 
     async def body(app: App, task_id: str) -> int:

@@ -54,7 +54,9 @@ _SINCE = click.option(
     is_flag=True,
     help="Check that no row and no envelope was changed, added or removed.",
 )
-@click.option("--export", "path", metavar="FILE", help="Rows as JSON lines into a file; - is here.")
+@click.option(
+    "--export", "path", metavar="FILE", help="Rows as JSON lines into a file; - is stdout."
+)
 @pass_call
 def audit(
     call: Call, id_: str | None, *, verify: bool, path: str | None, newest: Newest, **given: Any
@@ -172,7 +174,11 @@ _KEYS: Mapping[str, Callable[[Cost], str]] = {
 
 @command("cost", "coterie cost --by day --since 7d")
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--by", type=click.Choice(list(_KEYS)), help="A row for each (task; of one: member).")
+@click.option(
+    "--by",
+    type=click.Choice(list(_KEYS)),
+    help="What has a row of its own; left out: each task, with ID each member.",
+)
 @_SINCE
 @newest_of
 @pass_call

@@ -29,11 +29,14 @@ _DID = {
 
 
 @command("diff", "coterie diff last | git apply")
-@click.argument("id_", metavar="ID", default="last")
+@click.argument("id_", metavar="[ID]", default="last")
 @click.option("--stat", is_flag=True, help="Only how much was changed.")
 @pass_call
 def diff(call: Call, id_: str, *, stat: bool) -> None:
-    """What a task changed in your files: a patch, which `git apply` takes."""
+    """What a task changed in your files: a patch, which `git apply` takes.
+
+    Without ID: the last task that you started.
+    """
 
     async def body(app: App, task_id: str) -> tuple[str, TaskDiff]:
         return task_id, await app.diff(task_id)

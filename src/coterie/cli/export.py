@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="[FOLDER]", required=False)
 @pass_call
 def export(call: Call, id_: str, target: str | None) -> None:
-    """A task as others can read it: task.jsonl, changes.patch, artifacts/; of all tasks below it
-    too. FOLDER is made (ID.export where none is named); - writes the lines to stdout.
+    """Write all that is on record of a task and of those below it into a new folder: task.jsonl,
+    changes.patch, artifacts/. Without FOLDER it is ID.export; - writes the lines to stdout.
 
     The first field of each line, type, says what it is: task, then what log --json shows, then
     audit, envelope, cost and artifact. Secrets are taken out, as they are on record.

@@ -23,7 +23,7 @@ _FORMATS = ("text", "mermaid", "svg")
 
 
 @command("graph", "coterie graph --pipeline --format svg > pipeline.svg")
-@click.argument("id_", metavar="ID", default="last")
+@click.argument("id_", metavar="[ID]", default="last")
 @click.option(
     "--pipeline",
     metavar="[FILE]",

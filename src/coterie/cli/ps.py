@@ -64,7 +64,7 @@ def _projects(call: Call) -> projects.ProjectsAtWork:
 
 
 @command("stop", "coterie stop k3f9 ada")
-@click.argument("id_", metavar="ID", required=False)
+@click.argument("id_", metavar="[ID]", required=False)
 @click.argument("member", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every task that runs, in every project.")
 @pass_call

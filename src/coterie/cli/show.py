@@ -42,7 +42,7 @@ TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 
 
 @command("show", "coterie show last")
-@click.argument("id_", metavar="ID", default="last")
+@click.argument("id_", metavar="[ID]", default="last")
 @click.option(
     "--stderr",
     metavar="[MEMBER]",
@@ -52,7 +52,10 @@ TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 )
 @pass_call
 def show(call: Call, id_: str, stderr: str | None) -> None:
-    """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2)."""
+    """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2).
+
+    Without ID: the last task that you started.
+    """
     if stderr is not None:
         _show_stderr(call, id_, stderr)
     elif re.fullmatch(r"q\d+", id_, re.I):

@@ -96,11 +96,14 @@ def state_of(view: TaskView) -> str:
 
 
 @command("log", "coterie log last --follow")
-@click.argument("id_", metavar="ID", default="last")
+@click.argument("id_", metavar="[ID]", default="last")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
 @pass_call
 def log(call: Call, id_: str, *, follow: bool) -> None:
-    """What happened in a task or a ticket (k3f9/T2), in order; each line names who."""
+    """What happened in a task or a ticket (k3f9/T2), in order; each line names who.
+
+    Without ID: in the last task that you started.
+    """
 
     async def body(app: App, task_id: str) -> None:
         detail = await app.show(task_id)

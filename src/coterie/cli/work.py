@@ -110,7 +110,7 @@ def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps
 
 
 @command("do", 'coterie do --agent claude "make test_total fast"')
-@click.argument("words", metavar="GOAL", nargs=-1)
+@click.argument("words", metavar="[GOAL]", nargs=-1)
 @click.option("--as", "member", metavar="MEMBER", help="Who does it; else the team's first.")
 @click.option("--agent", metavar="NAME", help="No team needed: claude or claude:opus.")
 @options(TEAM, *REHEARSAL)
@@ -164,7 +164,7 @@ def _complete_workflow(
 
 
 @command("run", 'coterie run --agents mira=claude,wren=codex "add coupons to the checkout"')
-@click.argument("words", metavar="GOAL", nargs=-1)
+@click.argument("words", metavar="[GOAL]", nargs=-1)
 @options(TEAM)
 @click.option("--agents", metavar="A,B", help="No file needed: mira=claude,wren=codex; A manages.")
 @click.option(

@@ -43,6 +43,7 @@ from coterie.model.task import (
     TaskCreated,
     TaskStarted,
     ticket_task,
+    transition,
 )
 from coterie.model.team import Member, base_of
 from coterie.model.update import WaitsFor
@@ -198,16 +199,6 @@ def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:
     ]
 
 
-_STATUS_AFTER: Mapping[str, Status] = {
-    "TaskCreated": "created",
-    "TaskStarted": "running",
-    "TaskCompleted": "completed",
-    "TaskFailed": "failed",
-    "TaskCanceled": "canceled",
-}
-"""By event that a workflow records of a ticket: how that stands then."""
-
-
 @dataclass
 class TaskRun:
     """One run of one task."""
@@ -290,8 +281,9 @@ class TaskRun:
         """Know of the tickets that a write makes or ends."""
         for write in writes:
             if isinstance(write, AppendEvent):
-                event = write.event
-                self.children[event.task_id] = _STATUS_AFTER[event.type]
+                known = self.children.get(write.event.task_id)
+                before = (known, frozenset[str]()) if known else None
+                self.children[write.event.task_id], _ = transition(before, write.event)
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""

@@ -184,7 +184,7 @@ class TicketScheduler:
         if self._tracker.plans <= self._task.scheduler.replans:
             why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
             hint = "The manager plans anew."
-            first = next(iter(failed)).owner or COTERIE
+            first = failed[0].owner or COTERIE
             where, task = self._services.messenger.folder(first), self._task.task_id
             self._context.tell(ErrorRecord("ticket_failed", why, hint, first, where, task))
             await self._replan(why)
