@@ -127,8 +127,11 @@ def test_a_subtask_is_exported_with_its_task_once(handed_out: Inside) -> None:
 
 def test_a_subtask_is_open_as_long_as_its_task_and_ends_by_its_own_name(handed_out: Inside) -> None:
     assert [one["outcome"] for one in handed_out("audit", "--json").of("audit")] == ["open"]
-    assert handed_out("stop", "k3f9.1").out == "Nobody ran k3f9.1.  coterie resume k3f9.1\n"
+    assert handed_out("stop", "k3f9.1").out == "Nobody runs k3f9.1.  coterie resume k3f9.1\n"
     refused = handed_out("clean", "k3f9.1", "--yes")
     assert (refused.code, "k3f9.1 has not ended." in refused.err) == (2, True)
     assert handed_out("cancel", "k3f9.1", "--yes").out == "Canceled k3f9.1.\n"
+    for words in (("stop", "k3f9.1"), ("stop", "k3f9.1", "rex")):
+        assert handed_out(*words).out == "k3f9.1 has ended (canceled).\n"
+    assert handed_out("show", "k3f9.1", "--stderr").out == "Nothing was written to stderr.\n"
     assert handed_out("clean", "k3f9.1", "--yes").out == "Nothing to remove.\n"

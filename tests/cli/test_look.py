@@ -90,7 +90,7 @@ def test_a_running_task_is_seen_followed_and_stopped(cli: Cli) -> None:
             assert "Nobody runs it now." in follower.out.read()
             assert (follower.wait(30), second.wait(30)) == (0, 130)
         assert child.wait(30) == 130
-    assert cli("stop", task).out == f"Nobody ran {task}.  coterie resume {task}\n"
+    assert cli("stop", task).out == f"Nobody runs {task}.  coterie resume {task}\n"
 
 
 def test_cancel_is_final_and_asks(cli: Cli) -> None:

@@ -234,7 +234,7 @@ def test_one_member_is_stopped_and_the_task_asks_what_now(cli: Cli) -> None:
         ]  # fmt: skip
         assert cli("answer", "q1", "skip").code == 0
         assert child.wait(30) == 0
-    assert "Nobody runs" in cli("stop", task, "rex").out
+    assert "has ended (completed)" in cli("stop", task, "rex").out
 
 
 def test_a_stop_outlives_a_kill_and_is_done_once(cli: Cli) -> None:

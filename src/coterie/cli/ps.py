@@ -93,24 +93,26 @@ def _stop_task(call: Call, id_: str) -> None:
 
     view, ran = named(call, id_, body)
     call.record("task", records.task(view) | {"stopped": ran})
-    if view.status in ENDED:
-        call.line(f"{view.id} has ended ({view.status}).")
-    elif ran:
-        call.line(f"Stopped, kept: coterie resume {view.id}")
-    else:
-        call.line(f"Nobody ran {view.id}.  coterie resume {view.id}")
+    parked = ran and view.status not in ENDED  # it may have come to its end before it was told
+    call.line(f"Stopped, kept: coterie resume {view.id}" if parked else _not_running(view))
 
 
 def _stop_member(call: Call, id_: str, member: str) -> None:
-    async def body(app: App, task_id: str) -> tuple[str, bool]:
-        return task_id, await app.stop_member(task_id, member)
+    async def body(app: App, task_id: str) -> tuple[TaskView, bool]:
+        ran = await app.stop_member(task_id, member)
+        return (await app.show(task_id)).view, ran
 
-    task_id, ran = named(call, id_, body)
-    call.record("member", {"task": task_id, "member": member, "stopped": ran})
-    if ran:
-        call.line(f"Stopped {member}; {task_id} goes on.  What now, you are asked: coterie inbox")
-    else:
-        call.line(f"Nobody runs {task_id}.  coterie resume {task_id}")
+    view, ran = named(call, id_, body)
+    call.record("member", {"task": view.id, "member": member, "stopped": ran})
+    asked = "What now, you are asked: coterie inbox"
+    call.line(f"Stopped {member}; {view.id} goes on.  {asked}" if ran else _not_running(view))
+
+
+def _not_running(view: TaskView) -> str:
+    """Why there was nothing to stop."""
+    if view.status in ENDED:
+        return f"{view.id} has ended ({view.status})."
+    return f"Nobody runs {view.id}.  coterie resume {view.id}"
 
 
 def _stop_all(call: Call) -> None:

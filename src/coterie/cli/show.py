@@ -99,7 +99,9 @@ def _show_stderr(call: Call, id_: str, member: str) -> None:
         lines = [f"  {printable(line)}" for line in one.text.splitlines()]
         call.lines([f"{one.member}  {shown(Path(one.path))}", *lines])
     if not found:
-        call.line(f"{member or 'Nobody'} wrote nothing to stderr.")
+        call.line(
+            f"{member} wrote nothing to stderr." if member else "Nothing was written to stderr."
+        )
 
 
 def _show_faults(call: Call, session: SessionView) -> None:
