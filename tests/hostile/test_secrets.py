@@ -182,17 +182,18 @@ def play(house: House, *, known: bool) -> Scene:
     registry = house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"leaky": leaky}}))
-    for agent in ("builtin", "leaky"):
-        member = {"id": agent, "agent": agent, "systemInstruction": planted("prompt")}
-        member |= {"env": env} if known else {}
-        folder = outside / agent
-        folder.mkdir()
-        (folder / "team.json").write_text(json.dumps({"name": agent, "members": [member]}))
     scene = Scene(house)
-    team = str(outside / "builtin" / "team.json")
-    if known:
-        assert scene("team", "trust", team).code == 0
-        assert scene("team", "trust", str(outside / "leaky" / "team.json")).code == 0
+    teams: dict[str, str] = {}
+    for name, agents in {"builtin": 1, "leaky": 1, "crew": 2}.items():
+        agent = "leaky" if name == "leaky" else "builtin"
+        member = {"agent": agent, "systemInstruction": planted("prompt")}
+        member |= {"env": env} if known else {}
+        members = [{"id": f"{name}{number}", **member} for number in range(agents)]
+        file = outside / name / "team.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps({"name": name, "members": members}))
+        teams[name] = str(file)
+        assert not known or scene("team", "trust", teams[name]).code == 0
     calls = [
         {"name": "readFile", "input": {"path": "notes.txt"}},
         {"name": "runCommand", "input": {"command": "cat out.txt"}},
@@ -202,11 +203,12 @@ def play(house: House, *, known: bool) -> Scene:
     replies = [{"text": planted("reply"), "tools": calls}, {"text": f"done\n{planted('title')}"}]
     script = outside / "script.json"
     script.write_text(json.dumps({"rules": [{"when": {}, "replies": replies, "then": "last"}]}))
-    job = ("do", "--json", "--wait", "30s", "-t", team, "--script", str(script))
-    scene.start(*job, f"{planted('title')}\n{planted('goal')}")
-    leaks = str(outside / "leaky" / "team.json")
-    scene.start("chat", "--json", "--wait", "30s", "-t", leaks, "say it")
-    scene.start("chat", "--json", "--wait", "30s", "-t", leaks, "fail")
+    goal = f"{planted('title')}\n{planted('goal')}"
+    live = ("--json", "--wait", "30s", "-t")
+    scene.start("do", *live, teams["builtin"], "--script", str(script), goal)
+    scene.start("chat", *live, teams["leaky"], "say it")
+    scene.start("chat", *live, teams["leaky"], "fail")
+    scene.start("run", *live, teams["crew"], "--rehearse", "--yes", goal)
     for words in (("tasks",), ("log",), ("show", "last"), ("audit",), ("audit", "--json")):
         scene(*words)
     scene("audit", "--export", "-")
@@ -231,6 +233,7 @@ def leaks(scene: Scene) -> dict[str, list[str]]:
 def test_no_planted_secret_is_kept_or_shown(house: House) -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES) == 60
     scene = play(house, known=True)
+    assert any(place.endswith("-ticket.json") for place in scene.kept())  # its envelopes
     assert leaks(scene) == {}
 
 

@@ -105,15 +105,19 @@ class TaskReader:
         return NotFound(why, f"coterie show {session}", str(self.root))
 
     async def state(self, task_id: str) -> TaskState:
-        """A task's state, from its events; raises NotFound where there is no such task."""
+        """A task's state, from its events; raises NotFound where there is no such task.
+
+        A ticket has the team of its session, and whatever is known of that.
+        """
         events = await self.storage.events.of_task(task_id)
         if not events:
             raise NotFound(f'No task "{task_id}".', "coterie tasks", str(self.root))
         state = fold(events)
         if not ticket_in(task_id):
             return state
-        team = (await self.state(run_with(task_id))).created.team
-        return replace(state, created=state.created.model_copy(update={"team": team}))
+        session = (await self.state(run_with(task_id))).created
+        team = {"team": session.team, "team_file": session.team_file}
+        return replace(state, created=state.created.model_copy(update=team))
 
     async def runner(self, lease: Lease | None) -> OwnerFacts | None:
         """Who runs a task now; None when nobody does."""
