@@ -18,7 +18,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from tests.flow.pipeline_stage import MINUTES, PLAN, Built, by, pipeline, team
-from tests.flow.ticket_stage import git, repository
+from tests.flow.ticket_stage import folder_of, git, repository
 
 PLANNING = ("planning.", "plan", "review.plan", "openspec", "test.plan")
 FAILED = TurnFailed("exit", "the model said 500", retry=False)
@@ -289,6 +289,22 @@ async def test_the_plan_alone_is_no_change(project: Path) -> None:
         assert asked.about is not None
         assert asked.about.kind == "failed_phase_step"
         assert built.state.actors["codegen"].reason == "nothing was changed"
+
+
+async def test_documents_have_no_tests_written_for_them(project: Path) -> None:
+    def write(member: Member, text: str) -> object:
+        (folder_of(member) / "notes.md").write_text("# Notes\n")
+        return {"status": "completed", "outputs": ["notes.md"]}
+
+    notes = {**PLAN, "file_impacts": ["notes.md"], "test_plan": {"key_cases": ["it reads well"]}}
+    say = by(
+        Write_the_plan=notes,
+        First_say_what_you_intend={"summary": "n", "files": [{"path": "notes.md", "intent": "n"}]},
+        Make_the_change_now=write,
+    )
+    async with pipeline(project, accept="Notes") as built:
+        assert (await built.run(say)).status == "completed"
+    assert git(project, "show", "--name-only", "--format=").split() == ["notes.md"]
 
 
 async def test_an_openspec_folder_behind_a_link_is_not_written_through(

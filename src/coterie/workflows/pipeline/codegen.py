@@ -19,7 +19,7 @@ from coterie.model.eval_report import EvalReport
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.planning import PlanFiles, PlannedTests
-from coterie.model.test_files import is_test, suggested_tests
+from coterie.model.test_files import is_test, is_testable, suggested_tests
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
@@ -223,6 +223,8 @@ class WriteTestsStep(ChangeStep):
         before = await self.read(state, "code.patch", CodePatch)
         if tests is None or not tests.write_tests or not wanted or before is None:
             return StepResult(logs=("the plan asks for no tests of its own",))
+        if not any(is_testable(one.path) for one in before.files):
+            return StepResult(logs=("no file of the change could have tests",))
         choice = message.choice if message else ""
         planned = {one.path for one in before.files if one.is_planned}
         if choice == PUT_BACK:
