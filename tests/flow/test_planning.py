@@ -17,6 +17,8 @@ from coterie.model.pipeline_roles import WORKSHOP
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
 from tests.flow.pipeline_stage import MINUTES, PLAN, Built, by, pipeline, team
 from tests.flow.ticket_stage import folder_of, git, repository
 
@@ -342,3 +344,42 @@ async def test_a_broken_prompt_stops_the_run_with_its_place(project: Path) -> No
     async with pipeline(project) as built:
         with pytest.raises(ConfigError, match=r"risk\.system\.md:1 is not UTF-8 text"):
             await built.run()
+
+
+async def planned(project: Path, death: Death | None) -> Built | None:
+    """A plan with a question that the user answers; None where the process died."""
+
+    def replan(member: Member, text: str) -> object:
+        settled = {**PLAN, "assumptions": ["Only members."]}
+        return settled if "members" in text else {**PLAN, "open_questions": ["Who?"]}
+
+    say = by(
+        Write_the_plan=OPEN,
+        The_plan_has_open_questions={"answers": [{"number": 1, "answer": "Euro"}]},
+        the_chair_brings_the_answers={"summary": "then only members"},
+        There_is_a_plan_already=replan,
+    )
+    real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
+    try:
+        async with pipeline(project, storage=MortalStorage(real, death), caps=Caps()) as built:
+            for kind in ("plan_question", "phase_choice"):
+                await built.run(say)
+                about = (await built.asked()).about
+                if about is not None and about.kind == kind == "plan_question":
+                    await built.answer("", "members")
+            return built
+    except Died:
+        return None
+    finally:
+        await real.close()
+
+
+@pytest.mark.parametrize("call", [14, 46, 58])
+async def test_a_plan_survives_the_death_of_its_process(project: Path, call: int) -> None:
+    assert await planned(project, Death(call, took_effect=call % 4 == 2, queued_kept=True)) is None
+    built = await planned(project, None)
+    assert built is not None
+    assert built.artifact("planning.final.json")["assumptions"] == ["Only members."]
+    spoken = [(one["from"], one.get("role"), one["content"]) for one in transcript(built)]
+    assert len(spoken) == len(set(spoken))
+    assert spoken[-1] == ("user", "", "members")
