@@ -76,6 +76,9 @@ def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside:
     assert graph["state"] == state_of(root, task)
     assert "accept<br/>here" in inside("graph", task, "--format", "mermaid").out
     assert "cart.py" in inside("diff", task).out
+    looked = inside("show", task)
+    assert "  gates    review passed · tests passed\n" in looked.out
+    assert f"  files    .coterie/sessions/{task}/artifacts\n" in looked.out
 
     refused = inside("accept", task, "--recheck", "-m", "")  # an empty message is the goal
     assert (refused.code, git(root, "log", "-1", "--format=%s").strip()) == (0, GOAL)

@@ -406,6 +406,28 @@ async def test_nothing_changed_is_no_success(project: Path) -> None:
         assert built.state.phase == "accept"
 
 
+async def test_a_yes_with_its_message_is_enough_where_every_gate_has_passed(project: Path) -> None:
+    async with pipeline(project, graph=SMALL, **ATTENDED) as built:
+        for choice in ("next", "next", "accept"):
+            await built.run()
+            said = "Coupons" if choice == "accept" else "looks good"
+            await built.answer(choice, said)
+        assert (await built.run()).reason == "accepted"
+    assert git(project, "log", "-1", "--format=%s").strip() == "Coupons"
+
+
+@pytest.mark.parametrize(("ends", "how"), [(None, "no end in time"), (127, "exit 127")])
+async def test_a_test_command_that_hangs_or_is_not_there_fails(
+    project: Path, ends: int | None, how: str
+) -> None:
+    async with pipeline(project, graph=SMALL) as built:
+        built.checks.ends["make test"] = ends
+        await built.run()
+        about = (await built.asked()).about
+        assert isinstance(about, GateFailed)
+        assert about.reasons == (f"make test: {how}",)
+
+
 async def test_a_missing_test_command_is_no_pass(project: Path) -> None:
     async with pipeline(project, graph=SMALL, evals=()) as built:
         await built.run()

@@ -34,9 +34,10 @@ from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.project import App
+    from coterie.model.pipeline_state import PipelineState
 
-TICKETS = "tickets"
-"""The workflow that has them."""
+TICKETS, PIPELINE = "tickets", "pipeline"
+"""The workflows that have more to show."""
 TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 """How a ticket is named: `k3f9/T2`, `last/t2`."""
 
@@ -71,6 +72,8 @@ def _show_task(call: Call, id_: str) -> None:
     detail, listed = session.detail, rows(session)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
+    if detail.view.workflow == PIPELINE:
+        _show_state(call, detail.view.id)
     call.lines(field("next", _next(session), call.width))
     _show_faults(call, session)
     call.records("ticket", (ticket_fields(detail.view.id, row) for row in listed))
@@ -78,6 +81,18 @@ def _show_task(call: Call, id_: str) -> None:
         call.lines(["", *ticket_graph(listed, call.width, call.paint), ""])
         call.lines(_table(listed, call.width, call.paint))
     call.lines(_open(call, detail))
+
+
+def _show_state(call: Call, task_id: str) -> None:
+    """Where a pipeline is, and the folder of all that it made."""
+    from coterie.cli.phase_events import state_lines
+
+    async def body(app: App, task: str) -> PipelineState:
+        return (await app.pipelines.view(task)).state
+
+    state = named(call, task_id, body)
+    call.record("pipeline", state.model_dump(mode="json"))
+    call.lines([*state_lines(state), f"  files    .coterie/sessions/{task_id}/artifacts"])
 
 
 def _show_stderr(call: Call, id_: str, member: str) -> None:

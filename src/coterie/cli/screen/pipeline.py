@@ -53,8 +53,14 @@ class PipelineStatus(ChatStatus):
         "Esc": "breaks off the turns that run",
         "^C": KEYS["^C"],
     }
-    spare: Sequence[str] = (HELP,)
+    spare: Sequence[str] = ()
     queued: str = "the next step hears it"
+
+    def _hints(self) -> list[str]:
+        offered = [one.id for record, _ in self.asked for one in record.interaction.options]
+        able = " ".join(name for name in PHASES if name.removeprefix("/") in offered)
+        working = ["Esc interrupt"] if self.busy else []
+        return [*([able] if able else []), *working, self.stops, HELP]
 
 
 class PipelineScreen(Screen):

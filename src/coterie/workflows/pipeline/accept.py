@@ -28,15 +28,21 @@ class AcceptStep(PipelineStepRun):
             return StepResult(patch=StatePatch(status="idle", reason=said), actions=(choice,))
         tree = await self.git(lambda work: work.tree)
         failed = await self._failed(state, tree)
-        if message is not None and choice in (ACCEPT, OVERRIDE):
+        if message is not None and choice in (ACCEPT, OVERRIDE) and self.number > 1:
             # Bound to what the user saw: another tree is refused.
             return await self._take(state, message.content or self._title(), state.meta.tree)
-        given = self.services.settings.accept
-        gates = state.meta.gates.values()
-        unasked = message is None or message.sender == "agent"
-        if given is not None and unasked and not failed and all(gate.passed for gate in gates):
+        given = self._given(state, message)
+        if given and not failed:
             return await self._take(state, given, tree)
         return await self._asked(state, tree, failed)
+
+    def _given(self, state: PipelineState, message: StepMessage | None) -> str | None:
+        """The message with which the user has said yes before the gates were looked at."""
+        if message is not None and message.sender == "user":
+            return message.content if message.choice == ACCEPT else None
+        # What was said at the start is never meant for a gate that failed.
+        passed = all(gate.passed for gate in state.meta.gates.values())
+        return self.services.settings.accept if passed else None
 
     async def _take(self, state: PipelineState, text: str, tree: str) -> StepResult:
         async def take() -> object:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 import anyio
 
-from coterie.model import step_name
 from coterie.model.about import PlanQuestion
 from coterie.model.artifact import MeetingMinutes
 from coterie.model.interaction import Ask
@@ -48,7 +47,7 @@ class PlanningMeetingStep(PlanStep):
         review = await self.read(state, "review.plan", PlanReview)
         assert plan is not None  # the state allows the step
         assert review is not None
-        if self._number > 1:
+        if self.number > 1:
             meeting = await self.read(state, "planning.meeting", PlanningMeeting)
             assert meeting is not None  # written before anything was asked
             meeting = _answered(meeting, message.content if message else "")
@@ -60,12 +59,6 @@ class PlanningMeetingStep(PlanStep):
             patch = StatePatch(status="in_progress", artifacts=files)
             return StepResult(patch=patch, questions=(asked,), actions=("ask_user",))
         return await self._closed(state, plan, meeting)
-
-    @property
-    def _number(self) -> int:
-        """The how-manieth time the step is taken: again after every answer."""
-        own = step_name.parse(self.name).pipeline
-        return own.number if own else 1
 
     async def _held(
         self, plan: StructuredPlan, review: PlanReview, message: StepMessage | None

@@ -327,7 +327,7 @@ class PipelineRunner:
             return NextPhase(self._graph.start)
         found = meant_by(command, self._graph, self._state)
         assert found is not None, "only what can be done is offered"
-        message = StepMessage(sender="user", content=said) if said else None
+        message = StepMessage(sender="user", content=said, choice=command) if said else None
         return found._replace(message=message)
 
     async def _drop(self) -> object:

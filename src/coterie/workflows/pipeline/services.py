@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.artifact import ArtifactData
 from coterie.model.interaction import Ask, Option, Response
 from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
@@ -118,6 +118,12 @@ class PipelineStepRun:
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Take the step; `message` is what the user said, or why it is taken again."""
         raise NotImplementedError
+
+    @property
+    def number(self) -> int:
+        """The how-manieth time the step is taken: again after every answer."""
+        own = step_name.parse(self.name).pipeline
+        return own.number if own else 1
 
     @property
     def work(self) -> PipelineWork:
