@@ -1,4 +1,4 @@
-"""`make chaos`: kill -9 at random instants of chats, of the built-in agent and of tickets.
+"""`make chaos`: kill -9 at random instants of chats, the built-in agent, tickets and pipelines.
 
 Chats are killed when nothing else happens to them, between interrupts and words, and when several
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
@@ -23,6 +23,7 @@ from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
 from bench.chaos.looks import LookFuzzer
+from bench.chaos.pipelines import PipelineChaos
 from bench.chaos.terminals import TerminalChaos
 from bench.chaos.tickets import TicketChaos
 
@@ -31,9 +32,19 @@ INTERRUPT_KILLS = 100
 BUILTIN_KILLS = 100
 TICKET_KILLS = 100
 TERMINAL_KILLS = 40
+PIPELINE_KILLS = 100
 BUDGET_KILLS = 40
 LOOKS = 20_000
-PARTS = ("chat", "interrupts", "builtin", "tickets", "terminals", "budgets", "looks")
+PARTS = (
+    "chat",
+    "interrupts",
+    "builtin",
+    "tickets",
+    "terminals",
+    "pipelines",
+    "budgets",
+    "looks",
+)
 
 
 def main() -> int:
@@ -50,6 +61,8 @@ def main() -> int:
         clean &= tickets(options, options.kills or TICKET_KILLS)
     if options.only in (None, "terminals"):
         clean &= terminals(options, options.kills or TERMINAL_KILLS)
+    if options.only in (None, "pipelines"):
+        clean &= pipelines(options, options.kills or PIPELINE_KILLS)
     if options.only in (None, "budgets"):
         clean &= budgets(options, options.kills or BUDGET_KILLS)
     if options.only in (None, "looks"):
@@ -60,7 +73,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
-    kills = (CHAT_KILLS, INTERRUPT_KILLS, BUILTIN_KILLS, TICKET_KILLS, TERMINAL_KILLS, BUDGET_KILLS)
+    first = (CHAT_KILLS, INTERRUPT_KILLS, BUILTIN_KILLS, TICKET_KILLS)
+    kills = (*first, TERMINAL_KILLS, PIPELINE_KILLS, BUDGET_KILLS)
     usual = f"{', '.join(map(str, kills))}; of looks {LOOKS}"
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
@@ -129,6 +143,15 @@ def budgets(options: argparse.Namespace, kills: int) -> bool:
         chaos = BudgetChaos(Path(folder), keeper=options.keeper, seed=options.seed)
         tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
+    return tally.clean
+
+
+def pipelines(options: argparse.Namespace, kills: int) -> bool:
+    """Pipelines from plan to commit, with a finding in between; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = PipelineChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
+    sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
 

@@ -1,0 +1,205 @@
+"""Killing pipelines at random instants from plan to commit; each must end as one left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.chaos import pipeline_agent
+from bench.chaos.chats import has_begun, is_locked
+from bench.chaos.ticket_outcome import git
+from coterie.config.project import Project, make_project
+
+MEMBERS = ("ada", "rex")
+_AGENT = Path(pipeline_agent.__file__)
+_ROOT = _AGENT.parents[2]
+_SPAN = 3.0
+"""A kill comes within so many seconds, so that a pipeline lives through several."""
+_PATIENCE = 120.0
+_MESSAGE = "Add coupons"
+
+
+@dataclass
+class PipelineTally:
+    """What a series of killed pipelines came to."""
+
+    kills: int = 0
+    pipelines: int = 0
+    executions: int = 0
+    needed: int = 0
+    """Executions without any kill."""
+    overlaps: int = 0
+    survivors: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def repeated(self) -> int:
+        """Executions that a kill had cut, or whose end nobody had heard of."""
+        return self.executions - self.needed
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was lost, doubled or left running."""
+        few = 0 <= self.repeated <= self.kills * len(MEMBERS)
+        return few and not (self.wrong or self.overlaps or self.survivors)
+
+
+@dataclass
+class PipelineChaos:
+    """Pipelines in projects of their own, killed at random until each has its commit."""
+
+    folder: Path
+    milliseconds: float = 20
+    keeper: str = "auto"
+    seed: int = 1
+    kills_each: int = 10
+    """After so many a pipeline is left alone."""
+    tally: PipelineTally = field(default_factory=PipelineTally)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def run(
+        self, kills: int, progress: Callable[[PipelineTally], None] = lambda _: None
+    ) -> PipelineTally:
+        """A pipeline left alone, then others until there have been so many kills."""
+        alone = self._project("alone")
+        self._to_its_end(alone, 0)
+        expected, needed = outcome(alone), executions(alone).count("begin")
+        self.tally.wrong += _broken(alone)
+        while not self.tally.wrong and self.tally.kills < kills:
+            project = self._project(f"pipeline{self.tally.pipelines}")
+            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._count(project, expected, needed)
+            progress(self.tally)
+        return self.tally
+
+    def _project(self, name: str) -> Path:
+        project = self.folder / name
+        _furnish(project, self.milliseconds, self.keeper)
+        return project
+
+    def _to_its_end(self, project: Path, kills: int) -> None:
+        """Start and kill so often; then start and leave alone."""
+        for _ in range(kills):
+            process = _start(project)
+            try:
+                process.wait(self._random.uniform(0.3, _SPAN))
+                return
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                self.tally.kills += 1
+        with suppress(subprocess.TimeoutExpired):
+            _start(project).wait(_PATIENCE)
+
+    def _count(self, project: Path, expected: object, needed: int) -> None:
+        tally, words = self.tally, executions(project)
+        tally.pipelines += 1
+        tally.needed += needed
+        tally.executions += words.count("begin")
+        tally.overlaps += words.count("overlap")
+        tally.survivors += sum(is_locked(lock) for lock in project.glob("lock.*"))
+        tally.wrong += _broken(project)
+        found = outcome(project)
+        if found != expected:
+            tally.wrong.append(f"{project.name}: {found} is not {expected}")
+
+
+def outcome(project: Path) -> dict[str, object]:
+    """What must not depend on when a pipeline was killed."""
+    work = project / "work"
+    folders = list((work / ".coterie" / "sessions").iterdir())
+    state = json.loads((folders[0] / "state.json").read_text())
+    lines = (folders[0] / "artifacts" / "trajectory.jsonl").read_text().splitlines()
+    task = folders[0].name
+    names = sorted(
+        str(one.relative_to(folders[0])).replace(task, "TASK")
+        for one in folders[0].rglob("*")
+        if one.is_file() and "checks" not in one.parts
+    )
+    return {
+        "phase": (state["phase"], state["meta"]["status"]),
+        "rounds": {name: actor["round"] for name, actor in state["actors"].items()},
+        "actions": [(one["action"], one["outcome"]) for one in map(json.loads, lines)],
+        "artifacts": names,
+    }
+
+
+def _broken(project: Path) -> Iterator[str]:
+    """What is wrong with the user's own repository after all."""
+    work = project / "work"
+    said = (project / "said").read_text(errors="replace")[-800:]
+    if git(work, "log", "--format=%s").splitlines() != [_MESSAGE, "begin"]:
+        yield f"{project.name}: not one commit: {said}"
+        return
+    if git(work, "diff", "--name-only", "HEAD~1", "HEAD").split() != [
+        "cart.py",
+        "tests/test_cart.py",
+    ]:
+        yield f"{project.name}: other files than planned"
+    if git(work, "show", "HEAD:cart.py") != "total = 0\nmended\n":
+        yield f"{project.name}: cart.py is {git(work, 'show', 'HEAD:cart.py')!r}"
+    if git(work, "status", "--porcelain").split() != ["M", "notes.txt", "??", "new.txt"]:
+        yield f"{project.name}: the user's own changes: {git(work, 'status', '--porcelain')}"
+    if (work / "notes.txt").read_text() != "changed by the user\n":
+        yield f"{project.name}: the user's own file was changed"
+
+
+def executions(project: Path) -> list[str]:
+    """What the agents noted: `begin`, `end`, `overlap`."""
+    lines = (project / "executions").read_text().split()[::2]
+    return [line.partition(":")[0] for line in lines]
+
+
+def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
+    registry, work = project / "user" / "agents", project / "work"
+    registry.mkdir(parents=True)
+    agents = {
+        member: {
+            "command": sys.executable,
+            "baseArgs": ["-S", str(_AGENT), str(project), member, str(milliseconds)],
+            "env": {"PYTHONPATH": str(_ROOT)},
+            "capabilities": {"completionDetection": "jsonl", "completionTypes": ["result"]},
+        }
+        for member in MEMBERS
+    }
+    config = {"schemaVersion": "1.2", "agents": agents}
+    (registry / "config.json").write_text(json.dumps(config))
+    (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
+    work.mkdir(parents=True)
+    make_project(Project(work, project / "user"))
+    (work / ".coterie" / "eval.conf").write_text("unit = grep -q mended cart.py\n")
+    (work / ".gitignore").write_text(".coterie\n")
+    (work / "cart.py").write_text("total = 0\n")
+    (work / "notes.txt").write_text("kept\n")
+    git(work, "init", "-q", "-b", "main")
+    git(work, "config", "user.name", "You")
+    git(work, "config", "user.email", "you@example.com")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "begin")
+    # What the user is in the middle of: nobody else may take it along or put it away.
+    (work / "notes.txt").write_text("changed by the user\n")
+    (work / "new.txt").write_text("not added yet\n")
+
+
+def _start(project: Path) -> subprocess.Popen[bytes]:
+    team = ",".join(f"{member}={member}" for member in MEMBERS)
+    begin = ["build", "--agents", team, "--yes", "--accept", _MESSAGE, "Add coupons"]
+    words = ["resume", "last"] if has_begun(project / "work" / ".coterie" / "coterie.db") else begin
+    user = str(project / "user")
+    with (project / "said").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words],
+            env={**os.environ, "COTERIE_HOME": user, "HOME": user},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+        )
