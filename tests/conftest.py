@@ -15,6 +15,8 @@ from blockbuster import BlockBuster
 
 from coterie.config.project import Project, make_project
 
+collect_ignore = ["repositories"]
+"""Projects that tests copy: their tests are run there."""
 IN_CI = os.environ.get("CI") == "true"
 
 hypothesis.settings.register_profile("dev", deadline=None)

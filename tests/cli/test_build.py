@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ from tests.cli.command import Cli, Inside, Ran
 from tests.cli.crew import git
 from tests.conftest import House, ours
 
-GOAL = "Add coupons to cart.py"
+SHOP = Path(__file__).parents[1] / "repositories" / "shop"
+UNIT = "unit = python3 -m unittest discover -q -s tests -t .\n"
+GOAL = "Add coupons to shop/cart.py"
 MEMBERS = [{"id": "ada", "agent": "claude"}, {"id": "rex", "agent": "codex"}]
 
 
+OWN = ["M", "README.md", "??", "notes.txt"]
+"""What the user is in the middle of."""
 NO_WAY_BACK = {
     "name": "short",
     "start": "codegen",
@@ -28,14 +33,15 @@ NO_WAY_BACK = {
 }
 
 
-def shop(house: House, *, eval_conf: str = "unit = test -s cart.py\n") -> Path:
+def shop(house: House, *, eval_conf: str = UNIT) -> Path:
     """A small repository, a team of two, and something of the user's that is not committed."""
     root = house.project
-    (root / "cart.py").write_text("total = 0\n")
+    shutil.copytree(SHOP, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     git(root, "init", "-q", "-b", "main")
-    git(root, "add", "cart.py")
+    git(root, "add", ".")
     git(root, "commit", "-qm", "begin")
     (root / "notes.txt").write_text("mine\n")
+    (root / "README.md").write_text("# My shop\n")
     folder = ours(root) / "teams" / "pair"
     folder.mkdir(parents=True)
     (folder / "team.json").write_text(json.dumps({"members": MEMBERS}))
@@ -84,13 +90,14 @@ def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside:
     assert (refused.code, git(root, "log", "-1", "--format=%s").strip()) == (0, GOAL)
     again = inside("accept", task)
     assert (again.code, "was accepted already" in again.err) == (1, True)
-    assert git(root, "status", "--porcelain").split() == ["??", "notes.txt"]
+    assert git(root, "status", "--porcelain").split() == OWN
     assert state_of(root, task)["phase"] == "done"
 
     assert inside("revert", task).code == 0
     assert git(root, "log", "-1", "--format=%s").strip() == f"Revert {task}"
-    assert (root / "cart.py").read_text() == "total = 0\n"
+    assert (root / "shop" / "cart.py").read_bytes() == (SHOP / "shop" / "cart.py").read_bytes()
     assert (root / "notes.txt").read_text() == "mine\n"
+    assert (root / "README.md").read_text() == "# My shop\n"
     after = state_of(root, task)
     assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
     assert after["actors"]["revert"]["status"] == "completed"
@@ -137,7 +144,7 @@ def test_work_that_was_never_accepted_is_dropped_and_kept_under_a_ref(inside: In
     assert inside("inbox", "--json").lines == []
     after = state_of(root, task)
     assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
-    assert git(root, "status", "--porcelain").split() == ["??", "notes.txt"]
+    assert git(root, "status", "--porcelain").split() == OWN
     inside("resume", task)
     (asked,) = inside("inbox", "--json").lines
     assert asked["title"] == "The work was taken back: what next?"
@@ -145,14 +152,13 @@ def test_work_that_was_never_accepted_is_dropped_and_kept_under_a_ref(inside: In
 
 def test_a_test_command_that_nobody_wrote_is_shown_and_allowed_once(inside: Inside) -> None:
     root = shop(inside.house, eval_conf="")
-    (root / "Makefile").write_text("test:\n\ttest -s cart.py\n")
-    git(root, "add", "Makefile")
-    git(root, "commit", "-qm", "make")
     ran = built(inside, "--graph", "small")
-    assert (ran.code, "make test" in ran.out) == (3, True)
-    inside("answer", "q1", "task")
+    assert (ran.code, "python3 -m pytest -q" in ran.out) == (3, True)
+    inside("answer", "q1", "deny", "--say", "not here")
     done = inside("resume", "last")
-    assert (done.code, "gate tests passed" in done.out) == (0, True)
+    said = "python3 -m pytest -q: it was not permitted"
+    assert (done.code, said in done.out) == (1, True)
+    assert git(root, "log", "--format=%s").split() == ["begin"]
 
 
 @pytest.mark.parametrize(
