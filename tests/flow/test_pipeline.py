@@ -391,6 +391,28 @@ async def test_the_test_writer_may_write_tests_and_nothing_else_unasked(project:
     assert git(project, "diff", "--name-only", "HEAD~1").split() == ["cart.py", "test_cart.py"]
 
 
+async def test_what_changes_outside_the_worktree_is_asked_about(project: Path) -> None:
+    def strays(member: Member, text: str) -> object:
+        (project / "mine.py").write_text("who did that?\n")
+        return CODE(member, text)
+
+    def leaves(member: Member, text: str) -> object:
+        (Path(member.execution_dir or "") / "left.txt").write_text("looked\n")
+        return {"summary": "good"}
+
+    async with pipeline(project, graph=SMALL, accept="Coupons") as built:
+        await built.run(by(Make_the_change_now=strays))
+        asked = await built.asked()
+        assert asked.display.title == (
+            "Was it you? While ada worked in its worktree, files of yours changed: mine.py"
+        )
+        assert await built.answer("mine") == "outside_edits"
+        # What reviewers leave in the worktree is no part of the change.
+        assert (await built.run(by(**{"What_do_you_find?": leaves}))).reason == "accepted"
+    assert git(project, "diff", "--name-only", "HEAD~1").split() == ["cart.py"]
+    assert (project / "mine.py").read_text() == "who did that?\n"
+
+
 async def test_nothing_changed_is_no_success(project: Path) -> None:
     async with pipeline(project, graph=SMALL) as built:
         await built.run(by(Make_the_change_now={"status": "completed"}))

@@ -38,8 +38,6 @@ class CodeReviewStep(PipelineStepRun):
         plan = await self.text(state, "plan")
         facts: dict[str, object] = {"plan": plan, "diff": f"```diff\n{diff[:_DIFF]}\n```"}
         answers = await self._answers(facts)
-        # Whatever a reviewer has left in the folder is no part of the change.
-        await self.git(PipelineWork.restore)
         opinions = tuple(
             self._opinion(role, one)
             for role, one in answers.items()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import count
+from typing import Any, ClassVar, cast
 
-from coterie.model.about import UnplannedFiles
+from coterie.model.about import OutsideEdits, UnplannedFiles
 from coterie.model.code_change import (
     CodegenIr,
     CodegenPlan,
@@ -21,7 +23,8 @@ from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage,
 from coterie.model.planning import PlanFiles, PlannedTests
 from coterie.model.test_files import is_test, is_testable, suggested_tests
 from coterie.workflows.chat import STOP
-from coterie.workflows.pipeline.services import PipelineStepRun
+from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
+from coterie.workflows.project_watch import ProjectState, ProjectWatch
 from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
 
 ALLOW, PUT_BACK, REDO = "allow", "put_back", "redo"
@@ -39,12 +42,49 @@ def size_text(size: DiffSummary) -> str:
 class ChangeStep(PipelineStepRun):
     """What steps share in which a member changes files of the worktree."""
 
-    async def change(self, role: str, facts: dict[str, object], goal: str) -> Report:
-        """The member's turn on the change, and its work committed, whatever it reports."""
-        folder = await self.git(PipelineWork.open)
-        report = await self.need(role, Report, facts, folder=folder)
-        await self.git(lambda work: work.commit(f"{role}: {goal}"))
-        return report
+    changes_files: ClassVar[bool] = True
+
+    async def change(self, role: str, facts: dict[str, object], goal: str) -> None:
+        """The member's turn on the change, and its work committed, whatever it reports.
+
+        Where the user's own files changed meanwhile, only they know who did that.
+        """
+        for tries in count(1):
+            name = self.name if tries == 1 else f"{self.name}/again/{tries}"
+            before = await self._users_tree(f"{name}/before")
+            run = PipelineStepRun(self.services, name)
+            await run.need(role, Report, facts)
+            await self.git(lambda work: work.commit(f"{role}: {goal}"))
+            after = await self._users_tree(f"{name}/after")
+            strays = ProjectWatch().changes(before, after)
+            if not strays or await self._was_the_user(f"{name}/outside", role, strays):
+                return
+
+    async def _users_tree(self, name: str) -> ProjectState | None:
+        """How the user's own tree stands; kept, so that a kill does not hide a change."""
+
+        async def look() -> object:
+            state = await self.git(lambda work: ProjectWatch().state(work.worktrees, ""))
+            return None if state is None else [state.head, dict(state.files)]
+
+        found = cast("list[Any] | None", await self.services.context.step(name, [], look))
+        return None if found is None else ProjectState(*found)
+
+    async def _was_the_user(self, name: str, role: str, files: Sequence[str]) -> bool:
+        member = self.services.roles[role].id
+        message = f"While {member} worked in its worktree, files of yours changed: "
+        question = Ask(
+            COTERIE,
+            "Select",
+            OutsideEdits(worker=member, message=message + ", ".join(files)),
+            options=(
+                Option(id="mine", label="I changed them: go on", style="primary"),
+                Option(id="redo", label=f"not I: {member} works on it again"),
+                STOP,
+            ),
+            intent=[*files],
+        )
+        return (await self.services.ask_user(name, question)).selected_option_id == "mine"
 
     async def changed(self) -> list[ChangedFile]:
         return await self.git(PipelineWork.changed)

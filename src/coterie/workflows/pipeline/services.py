@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import anyio.to_thread
 
@@ -75,6 +75,8 @@ class PipelineServices:
         """Take a step; the result with when it ended and what it used."""
         begun, turns, before = monotonic(), self.turns.taken, await self._spent()
         result = await run.step(state, message)
+        if self.turns.taken > turns and not run.changes_files and self.work is not None:
+            await anyio.to_thread.run_sync(self.work.restore)
         after = await self._spent()
         cost = StepCost(
             turns=self.turns.taken - turns,
@@ -114,6 +116,8 @@ class PipelineStepRun:
     """Of the step in the journal: what is done in it is named below."""
     tries: int | None = None
     """How often an agent may fail before that is the result; None: as often as in any turn."""
+    changes_files: ClassVar[bool] = False
+    """Whether what members leave in the folder is work."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Take the step; `message` is what the user said, or why it is taken again."""
@@ -151,7 +155,8 @@ class PipelineStepRun:
         text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
         whole = f"{who}\n\n{text}\n\n{_shape(wanted)}"
         asked = StructuredRequest(whole, wanted, prompt, self.tries, role)
-        member = self.member(role, folder)
+        # Nobody works in the user's own tree, not even to look at it.
+        member = self.member(role, folder or await self.git(PipelineWork.open))
         return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
 
     async def need(
@@ -185,11 +190,9 @@ class PipelineStepRun:
         name = f"{self.name}/failed/{role}/{what}/{number}"
         return (await self.services.ask_user(name, question)).choice
 
-    def member(self, role: str, folder: Path | None = None) -> Member:
+    def member(self, role: str, folder: Path) -> Member:
         """The member in a role, at work in a folder."""
         member = self.services.roles[role]
-        if folder is None:
-            return member
         minutes = self.services.task.scheduler.time_limits.work
         limit = member.timeout_ms or round(minutes * 60_000)
         own = {"execution_dir": str(folder), "work": "link", "timeout_ms": limit}
