@@ -14,7 +14,7 @@ from tests.cli.crew import git
 from tests.conftest import House, ours
 
 SHOP = Path(__file__).parents[1] / "repositories" / "shop"
-UNIT = "unit = python3 -m unittest discover -q -s tests -t .\n"
+UNIT = "unit = python3 -m unittest -q\n"
 GOAL = "Add coupons to shop/cart.py"
 MEMBERS = [{"id": "ada", "agent": "claude"}, {"id": "rex", "agent": "codex"}]
 
