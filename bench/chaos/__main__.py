@@ -27,55 +27,41 @@ from bench.chaos.pipelines import PipelineChaos
 from bench.chaos.terminals import TerminalChaos
 from bench.chaos.tickets import TicketChaos
 
-CHAT_KILLS = 200
-INTERRUPT_KILLS = 100
-BUILTIN_KILLS = 100
-TICKET_KILLS = 100
-TERMINAL_KILLS = 40
-PIPELINE_KILLS = 100
-BUDGET_KILLS = 40
-LOOKS = 20_000
-PARTS = (
-    "chat",
-    "interrupts",
-    "builtin",
-    "tickets",
-    "terminals",
-    "pipelines",
-    "budgets",
-    "looks",
-)
+KILLS = {
+    "chat": 200,
+    "interrupts": 100,
+    "builtin": 100,
+    "tickets": 100,
+    "terminals": 40,
+    "pipelines": 100,
+    "budgets": 40,
+    "looks": 20_000,
+}
+"""By what is killed: how often, where nothing else is said; of looks, how many there are."""
 
 
 def main() -> int:
     """Kill as often as asked."""
     options = _options()
-    clean = True
-    if options.only in (None, "chat"):
-        clean &= chats(options, options.kills or CHAT_KILLS)
-    if options.only in (None, "interrupts"):
-        clean &= interrupts(options, options.kills or INTERRUPT_KILLS)
-    if options.only in (None, "builtin"):
-        clean &= builtin(options, options.kills or BUILTIN_KILLS)
-    if options.only in (None, "tickets"):
-        clean &= tickets(options, options.kills or TICKET_KILLS)
-    if options.only in (None, "terminals"):
-        clean &= terminals(options, options.kills or TERMINAL_KILLS)
-    if options.only in (None, "pipelines"):
-        clean &= pipelines(options, options.kills or PIPELINE_KILLS)
-    if options.only in (None, "budgets"):
-        clean &= budgets(options, options.kills or BUDGET_KILLS)
-    if options.only in (None, "looks"):
-        clean &= looks(options, options.kills or LOOKS)
-    return 0 if clean else 1
+    parts = {
+        "chat": chats,
+        "interrupts": interrupts,
+        "builtin": builtin,
+        "tickets": tickets,
+        "terminals": terminals,
+        "pipelines": pipelines,
+        "budgets": budgets,
+        "looks": looks,
+    }
+    wanted = [options.only] if options.only else list(parts)
+    clean = [parts[name](options, options.kills or KILLS[name]) for name in wanted]
+    return 0 if all(clean) else 1
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS)
-    first = (CHAT_KILLS, INTERRUPT_KILLS, BUILTIN_KILLS, TICKET_KILLS)
-    kills = (*first, TERMINAL_KILLS, PIPELINE_KILLS, BUDGET_KILLS)
-    usual = f"{', '.join(map(str, kills))}; of looks {LOOKS}"
+    parser.add_argument("--only", choices=list(KILLS))
+    usual = ", ".join(f"{name} {kills}" for name, kills in KILLS.items())
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
