@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import anyio
 import anyio.to_thread
@@ -58,14 +58,14 @@ class Login:
         return bool(expiries) and min(expiries) - _now() < MARGIN
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[Held | None]:
+    async def held(self) -> AsyncGenerator[LoginLock | None]:
         """Hold it in the block, unless it need not be; waits while somebody else does."""
         held = await anyio.to_thread.run_sync(self._try)
         with anyio.move_on_after(PATIENCE):
-            while held is False:
+            while held == "busy":
                 await anyio.sleep(_LOOK)
                 held = await anyio.to_thread.run_sync(self._try)
-        if not isinstance(held, Held):
+        if not isinstance(held, LoginLock):
             yield None
             return
         try:
@@ -73,28 +73,28 @@ class Login:
         finally:
             held.release()
 
-    def _try(self) -> Held | bool:
-        """The lock; False: somebody else has it; True: nobody needs it."""
+    def _try(self) -> LoginLock | Literal["busy", "not due"]:
+        """The lock, unless somebody else has it, or nobody needs it."""
         if not self.is_due():
-            return True
+            return "not due"
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return True
+            return "not due"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
-            return False
-        held = Held(descriptor)
+            return "busy"
+        held = LoginLock(descriptor)
         if not self.is_due():  # renewed meanwhile, perhaps as another file
             held.release()
-            return True
+            return "not due"
         return held
 
 
-class Held:
-    """A lock that is held."""
+class LoginLock:
+    """The lock on a login, which is held until it is released."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

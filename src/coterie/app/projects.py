@@ -99,7 +99,7 @@ def put_aside(project: Project) -> Path | None:
 
 def forget(folder: Path) -> None:
     """Take a project that is gone off the user's list; raises UsageError for one that is not."""
-    root, path = folder.expanduser().absolute(), Project(folder).projects
+    root, path = folder.expanduser().resolve(), Project(folder).projects
     if (root / FOLDER).exists():
         raise UsageError(f"{shown(root)} is there, and in use.", "coterie project", str(root))
     with locked(path):

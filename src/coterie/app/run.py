@@ -23,7 +23,7 @@ from coterie.config.settings import load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
-from coterie.engine.channels import ChannelPool, SessionChannels, StderrKeeper, TaskChildren
+from coterie.engine.channels import ChannelPool, SessionChannels, StderrFiles, TaskChildren
 from coterie.errors import CoterieError, NotFound, NotTrusted
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.journal import Fence
@@ -210,7 +210,7 @@ class Members:
                 shared.storage.leases,
                 fence,
                 shared.machine,
-                StderrKeeper(task.session_id, shared.root, self.team, self.redactor),
+                StderrFiles(task.session_id, shared.root, self.team, self.redactor),
             ),
             adapter_of=self.adapter,
             workspace_of=self.workspace,

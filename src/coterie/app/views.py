@@ -125,7 +125,7 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
 
 
 @dataclass(frozen=True)
-class MemberErrors:
+class MemberStderr:
     """What one member's processes wrote to stderr in a session."""
 
     member: str
@@ -134,16 +134,18 @@ class MemberErrors:
     text: str
 
 
-async def read_errors(app: App, task_id: str, member: str | None = None) -> list[MemberErrors]:
+async def read_member_stderr(
+    app: App, task_id: str, member: str | None = None
+) -> list[MemberStderr]:
     """What members wrote to stderr, those who wrote nothing left out; raises NotFound."""
     created = (await app.show(task_id)).state.created
     team = created.team
     wanted = [team.member(base_of(member))] if member else team.ai_members
 
-    def read() -> list[MemberErrors]:
+    def read() -> list[MemberStderr]:
         from coterie.workspace.stderr_file import read_stderr, stderr_path
 
-        found: list[MemberErrors] = []
+        found: list[MemberStderr] = []
         for one in wanted:
             own = member_folder(app.root, team.name, one)
             # Each instance of one that is doubled has a folder of its own beside it.
@@ -151,7 +153,7 @@ async def read_errors(app: App, task_id: str, member: str | None = None) -> list
             for folder in (own, *others):
                 text = read_stderr(folder, created.session_id)
                 path = str(stderr_path(folder, created.session_id))
-                found += [MemberErrors(folder.name, path, text)] if text else []
+                found += [MemberStderr(folder.name, path, text)] if text else []
         return found
 
     errors = await anyio.to_thread.run_sync(read)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.views import (
-    MemberErrors,
+    MemberStderr,
     SessionView,
     read_checked,
-    read_errors,
+    read_member_stderr,
     read_session,
     read_ticket,
 )
@@ -100,13 +100,13 @@ def _show_stderr(call: Call, id_: str, member: str) -> None:
     ticket = TICKET.fullmatch(id_)
     name = ticket["task"] if ticket else id_
 
-    async def read(app: App, task_id: str) -> list[MemberErrors]:
+    async def read(app: App, task_id: str) -> list[MemberStderr]:
         who = member
         if ticket and not who:
             found = await read_ticket(app, task_id, ticket["ticket"].upper())
             views = {view.ticket.id: view.ticket for view in found.session.tickets}
             who = views[found.id].owner or ""
-        return await read_errors(app, task_id, who or None)
+        return await read_member_stderr(app, task_id, who or None)
 
     found = named(call, name, read)
     for one in found:

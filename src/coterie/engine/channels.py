@@ -32,12 +32,12 @@ class TaskChildren:
     leases: LeaseStore
     fence: Fence
     machine: Machine
-    keeper: StderrKeeper | None = None
+    stderr_files: StderrFiles | None = None
     """What keeps the stderr of members' processes; None: nobody does."""
 
     def stderr(self, member: str) -> Callable[[bytes], None]:
         """What keeps it."""
-        return self.keeper.of(member) if self.keeper else _unheard
+        return self.stderr_files.of(member) if self.stderr_files else _drop
 
     async def starting(self, member: str, agent: str) -> str:
         """Record that a process will be started; its mark is how it is found again."""
@@ -65,7 +65,7 @@ class TaskChildren:
 
 
 @dataclass(frozen=True)
-class StderrKeeper:
+class StderrFiles:
     """Keeps what the processes of a team's members write to stderr in a session."""
 
     session: str
@@ -91,7 +91,7 @@ class StderrKeeper:
         return keep
 
 
-def _unheard(_chunk: bytes) -> None:
+def _drop(_chunk: bytes) -> None:
     """Nothing is kept."""
 
 

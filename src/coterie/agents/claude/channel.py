@@ -254,7 +254,7 @@ class ClaudeChannel(ProcessChannel):
     ) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
         sandbox = self._looking is not None
-        around = permissions.Around(folder, turn.speech.last, diff, sandbox)
+        around = permissions.ClaudeRequestContext(folder, turn.speech.last, diff, sandbox)
         asked = permissions.asking(request, around)
         for question in asked.questions:
             if not turn.interrupted:

@@ -192,7 +192,7 @@ class ClaudeQuestions:
 
 
 @dataclass(frozen=True)
-class Around:
+class ClaudeRequestContext:
     """What is known where a request is made."""
 
     cwd: str
@@ -204,7 +204,7 @@ class Around:
     """Whether a command can be run where it can only look."""
 
 
-def asking(request: ClaudeRequest, around: Around) -> ClaudeQuestions:
+def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuestions:
     """The questions of a request."""
     if request.tool == QUESTION:
         found = mappings(request.input.get("questions"))
@@ -215,7 +215,7 @@ def asking(request: ClaudeRequest, around: Around) -> ClaudeQuestions:
     return ClaudeQuestions(request, [_permission(request, around)])
 
 
-def _permission(request: ClaudeRequest, around: Around) -> Asked:
+def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
     given, cwd = request.input, around.cwd
     call = PendingCall(
         call_id=request.call_id,
