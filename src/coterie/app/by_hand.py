@@ -45,7 +45,7 @@ def by_hand(members: Members, member: Member) -> ByHand:
         workspace.execution_dir,
         start.env,
         workspace.folder,
-        KNOWN_AGENTS.instruction_file(KNOWN_AGENTS.of(agent)),
+        KNOWN_AGENTS.instruction_file(agent).name,
         start.is_told or not member.system_instruction.strip(),
     )
 

@@ -254,9 +254,7 @@ class Members:
         made = open_workspace(root, self.team.name, member, passed, env, isolating)
         save_identity_if_new(root, self.team.name, member)
         if member.type == "ai":
-            name = KNOWN_AGENTS.instruction_file(facts)
-            imports = facts is not None and facts.follows_imports
-            write_instructions(root, self.team, member, name, imports=imports)
+            write_instructions(root, self.team, member, KNOWN_AGENTS.instruction_file(agent))
         return replace(
             made,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},

@@ -306,10 +306,8 @@ class Teams:
         settled = member_folders.with_saved_identities(root, team).get(member.id)
         if settled is None or settled.type == "human":
             return
-        agent = self.registry.agents.get(settled.agent or "")
-        facts = KNOWN_AGENTS.of(agent) if agent else None
-        name, imports = KNOWN_AGENTS.instruction_file(facts), facts and facts.follows_imports
-        member_folders.write_instructions(root, team, settled, name, imports=bool(imports))
+        file = KNOWN_AGENTS.instruction_file(self.registry.agents.get(settled.agent or ""))
+        member_folders.write_instructions(root, team, settled, file)
 
 
 def changed_in(change: ChangedMember) -> str:

@@ -294,6 +294,14 @@ class AdapterPlace(NamedTuple):
     """What its members share and it renews."""
 
 
+class InstructionFile(NamedTuple):
+    """What an agent reads in the folder that it is started in by hand."""
+
+    name: str
+    follows_imports: bool
+    """Whether `@PATH` in it stands for what is in that file."""
+
+
 @dataclass(frozen=True)
 class KnownAgents:
     """Every agent that is known by name, and the adapters there are."""
@@ -372,9 +380,11 @@ class KnownAgents:
         facts = self.ours.get(self.adapter_name(definition))
         return facts is not None and not facts.is_program
 
-    def instruction_file(self, facts: AgentFacts | None) -> str:
-        """What the instruction file of a member on an agent is called."""
-        return facts.instructions[0] if facts and facts.instructions else INSTRUCTIONS
+    def instruction_file(self, definition: AgentDefinition | None) -> InstructionFile:
+        """The instruction file of a member on a registered agent."""
+        facts = self.of(definition) if definition else None
+        name = facts.instructions[0] if facts and facts.instructions else INSTRUCTIONS
+        return InstructionFile(name, facts is not None and facts.follows_imports)
 
     def isolating(self, facts: AgentFacts | None) -> frozenset[str]:
         """Variables that nobody may set for an agent: any program's, our vendors' and its own."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Required, TypedDict, cast
 
 from coterie.errors import NotOurs, StorageError, StorageFull, StorageReadOnly, UsageError
+from coterie.model.agent import InstructionFile
 from coterie.model.redaction import Redactor, is_kept_as
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
 from coterie.model.workspace import (
@@ -197,9 +198,9 @@ def _storage_error(folder: Path, error: OSError) -> StorageError:
 # -- instruction files, for people and for starting a CLI by hand --------------------------------
 
 
-def write_instructions(root: Path, team: Team, member: Member, name: str, *, imports: bool) -> None:
-    """Write the team's text, its folder of shared files, and the member's instruction file `name`:
-    its role, and where the team's text is, as an import for an agent that follows those.
+def write_instructions(root: Path, team: Team, member: Member, file: InstructionFile) -> None:
+    """Write the team's text, its folder of shared files, and the member's instruction file: its
+    role, and where the team's text is, as an import for an agent that follows those.
 
     A file that a person wrote is kept: a member's folder may be any folder that the user named.
     """
@@ -214,8 +215,12 @@ def write_instructions(root: Path, team: Team, member: Member, name: str, *, imp
         where = place / TEAM_INSTRUCTION
         shown = os.path.relpath(where, folder) if inside else str(where)
         told = f"What everyone in the team is told stands in {shown}: read it first."
-        parts = [OURS, member.system_instruction.strip(), f"@{shown}" if imports else told]
-        _write_ours(folder, name, "\n\n".join(part for part in parts if part) + "\n")
+        parts = [
+            OURS,
+            member.system_instruction.strip(),
+            f"@{shown}" if file.follows_imports else told,
+        ]
+        _write_ours(folder, file.name, "\n\n".join(part for part in parts if part) + "\n")
     except OSError as error:
         raise _storage_error(folder, error) from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import StorageReadOnly, UsageError
+from coterie.model.agent import InstructionFile
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import OURS, UNWRITTEN, Workspace
 from coterie.workspace.folder import (
@@ -200,18 +201,18 @@ def test_an_instruction_file_is_rewritten_until_a_person_takes_it(house: House) 
     place = house.project / ".coterie" / "teams" / "pair"
     file, whole = place / "ann" / "CLAUDE.md", place / "team_instruction.md"
     team, ann = told(house, "Be kind.")
-    write_instructions(house.project, team, ann, "CLAUDE.md", imports=True)
+    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", True))
     assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
     assert whole.read_text() == f"{OURS}\n\nBe kind.\n"
     assert (place / "_shared_assets").is_dir()
     team, ann = told(house)
-    write_instructions(house.project, team, ann, "CLAUDE.md", imports=False)
+    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", False))
     assert "stands in ../team_instruction.md: read it first" in file.read_text()
     assert whole.read_text() == f"{UNWRITTEN}\n"
     for path in (file, whole):
         path.write_text("My own words.\n")
     team, ann = told(house, "Be quick.")
-    write_instructions(house.project, team, ann, "CLAUDE.md", imports=False)
+    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", False))
     assert {path.read_text() for path in (file, whole)} == {"My own words.\n"}
 
 
@@ -219,12 +220,12 @@ def test_a_link_in_the_place_of_an_instruction_file_is_a_persons(house: House) -
     team, ann = told(house)
     file = house.project / ".coterie" / "teams" / "pair" / "ann" / "AGENTS.md"
     file.symlink_to(house.home / "none")
-    write_instructions(house.project, team, ann, "AGENTS.md", imports=False)
+    write_instructions(house.project, team, ann, InstructionFile("AGENTS.md", False))
     assert file.is_symlink()
 
 
 def test_a_member_elsewhere_is_told_where_the_teams_text_is(house: House, tmp_path: Path) -> None:
     team, ann = told(house, working_dir=str(tmp_path / "ann"))
-    write_instructions(house.project, team, ann, "CLAUDE.md", imports=True)
+    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", True))
     text = house.project / ".coterie" / "teams" / "pair" / "team_instruction.md"
     assert f"@{text}" in (tmp_path / "ann" / "CLAUDE.md").read_text()
