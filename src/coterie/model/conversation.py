@@ -127,11 +127,8 @@ def mentioned(team: Team, message: Message) -> list[Member]:
     member = team.get(message.member)
     is_ai = member is not None and member.type == "ai"
     text = _CODE.sub(" ", message.text) if is_ai else message.text
-    names = [
-        message.next or "",
-        *_mentions(text, (name for one in team.members for name in one.names)),
-    ]
-    found = [team.find(name) for name in names if name]
+    names = [*([message.next] if message.next else []), *_mentions(text, _names_in(team))]
+    found = map(team.find, names)
     order = {one.id: one for one in found if one is not None and one.id != message.member}
     return list(order.values())
 
@@ -179,7 +176,11 @@ def marked_by(team: Team, author: str, text: str) -> Marked:
     human = member is None or member.type == "human"
     if not human:
         return parse_markers(text)
-    return parse_human_markers(text, (name for one in team.members for name in one.names if name))
+    return parse_human_markers(text, _names_in(team))
+
+
+def _names_in(team: Team) -> list[str]:
+    return [name for one in team.members for name in one.names if name]
 
 
 def opening_message(task: TaskCreated) -> Message | None:
