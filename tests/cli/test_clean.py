@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import anyio
 import anyio.to_thread
+import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.cleaning import Cleaning
 from coterie.app.project import App
+from coterie.errors import NotOurs
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from tests.cli.command import Cli
 from tests.cli.crew import Crew, git, registered
@@ -161,3 +163,22 @@ def test_a_branch_that_got_a_commit_by_the_time_of_the_answer_stays(bare: Cli) -
 
     assert branch not in removed_after(crew.cli, commit)
     assert left(crew)[1] == [branch, "main"]
+
+
+def test_a_link_that_is_put_before_a_home_by_the_time_of_the_answer_is_not_followed(
+    cli: Cli,
+) -> None:
+    cli.task("--agents", "ada", "hello")
+    member = cli.house.project / ".coterie/teams/adhoc/ada"
+    mine = cli.house.home / "mine"
+    (mine / "home").mkdir(parents=True)
+    (mine / "home" / "letter").write_text("dear")
+    (member / "home" / "cache").write_text("x")
+
+    def swap() -> None:
+        member.rename(member.with_name("away"))
+        member.symlink_to(mine)
+
+    with pytest.raises(NotOurs):
+        removed_after(cli, swap)
+    assert (mine / "home" / "letter").exists()

@@ -19,6 +19,7 @@ from typing import Literal
 from coterie.model import instant
 from coterie.model.team import INSTANCE
 from coterie.model.workspace import UNFINISHED
+from coterie.workspace.beneath import opened_folder
 from coterie.workspace.git import Git, LinkedWorktree, locked
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
@@ -161,14 +162,13 @@ def unused_homes(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
 
 
 def remove_path(root: Path, one: Leftover) -> None:
-    """Remove a member's home or a draft; a link in its place is left alone."""
-    path = root / one.name
-    if path.is_symlink():
+    """Remove a member's home or a draft; raises where a link has been put on the way to a home."""
+    if one.kind == "draft":
+        (root / one.name).unlink(missing_ok=True)
         return
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    project, *above, home = Path(one.name).parts
+    with opened_folder(root / project, *above) as folder:
+        shutil.rmtree(home, dir_fd=folder)
 
 
 def drafts(root: Path) -> Iterator[Leftover]:
