@@ -21,6 +21,7 @@ from coterie.model.agent import AgentDefinition
 from coterie.model.artifact_table import ARTIFACTS
 from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
 from coterie.model.phase_graph import PhaseGraph
+from coterie.model.pipeline_roles import PIPELINE_ROLES
 from coterie.model.team import NAME_PATTERN, OUR_PREFIX
 from coterie.model.ticket import SchedulerConfig
 
@@ -98,6 +99,7 @@ def team_schema(isolating: Collection[str]) -> Schema:
         entry = _object(schema, "$defs", name)
         entry["allOf"] = [{"not": {"required": list(pair)}} for pair in _clashing()]
         _refuse_isolating(_object(entry, "properties", "env"), isolating)
+    _object(schema, "properties", "roles")["propertyNames"] = {"enum": list(PIPELINE_ROLES)}
     return _finished(schema, "Coterie team")
 
 
