@@ -34,6 +34,14 @@ SUBJECTS: list[about.About] = [
     about.ReportConfirmation(summary="3 done", commit="9c1e", report="final_report.md"),
     about.OutsideEdits(ticket="T1", worker="wren", message="a.py changed"),
     about.TicketHelp(ticket="T1", question="Which key?"),
+    about.PhaseChoice(phase="planning", next="plan_review"),
+    about.PhaseChoice(phase="codegen", next="planning", reverted=True),
+    about.GateFailed(phase="test_run", gate="tests", rounds=3, reasons=("make test: exit 2",)),
+    about.FailedPhaseStep(phase="codegen", step="codegen", reason="nothing was changed"),
+    about.UnplannedFiles(member="ada", files=("a.py", "b.py")),
+    about.PlanQuestion(question="Which currency?", role="risk", number=1, total=2),
+    about.ChangeAcceptance(summary="1 file", tree="9c1e"),
+    about.ChangeAcceptance(summary="1 file", tree="9c1e", failed=("tests",), problem="main moved"),
 ]
 
 
@@ -103,6 +111,27 @@ Nobody else has that capability.\
             ),
             ("Was it you? a.py changed", "Nothing was put back: it may be your own work."),
             ("Which key?", "T1 cannot go on without it."),
+            ("planning is over: what next?", ""),
+            ("The work was taken back: what next?", ""),
+            (
+                "The gate tests failed after 3 rounds",
+                """\
+make test: exit 2
+Only you can let it pass.\
+""",
+            ),
+            ("codegen came to nothing", "nothing was changed"),
+            (
+                "ada changed what the plan does not name: a.py, b.py",
+                "Let it be, have it put back, or have the change made anew.",
+            ),
+            ("Which currency?", "1 of 2, asked by risk."),
+            ("Accept the change: 1 file", "Say the message of the commit with it (--say)."),
+            (
+                "Accept the change: 1 file",
+                "main moved. These gates failed: tests. "
+                "Say the message of the commit with it (--say).",
+            ),
         ]
     )
 
