@@ -97,7 +97,7 @@ class PipelineScreen(Screen):
             known = " ".join(f"/{one}" for one in offered if f"/{one}" in PHASES)
             self.print([f" ! not now; there is {known}"])
         else:
-            await self._app.answer(asked.interaction_id, choice, said, author=YOU)
+            await self._app.answer(asked.interaction_id, choice=choice, text=said, author=YOU)
 
     def _asked(self) -> Interaction | None:
         """The open question that commands answer: one about the phases."""
