@@ -161,6 +161,30 @@ def test_a_test_command_that_nobody_wrote_is_shown_and_allowed_once(inside: Insi
     assert git(root, "log", "--format=%s").split() == ["begin"]
 
 
+def test_a_dry_run_says_who_does_what_and_where(inside: Inside) -> None:
+    shop(inside.house)
+    ran = inside("build", "--dry-run", "--rehearse", "--graph", "small", GOAL)
+    assert ran.code == 0
+    for said in (
+        "codegen → code_review → test_run → accept → done",
+        "as .coterie/eval.conf says",
+        "coterie/<id>/work, from",
+        ".coterie/worktrees/<id>/work",
+        "second_opinion",
+    ):
+        assert said in ran.out, ran.out
+    assert inside("tasks", "--json").lines == []
+
+
+def test_the_plan_is_shown_before_it_is_carried_out(inside: Inside) -> None:
+    shop(inside.house)
+    ran = inside("build", "--rehearse", GOAL)
+    assert ran.code == 3
+    (asked,) = inside("inbox", "--json").lines
+    assert asked["content"].startswith("# ")
+    assert [one["id"] for one in asked["options"]][:3] == ["next", "plan", "planreview"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from coterie.agents.generic import GenericAdapter
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.run import TICKETS, MemberFactory, Members, Rehearsal, StartRequest
+from coterie.app.run import PIPELINE, TICKETS, MemberFactory, Members, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
@@ -26,6 +26,7 @@ from coterie.engine.channels import ChannelPool
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import step_name
 from coterie.model.envelope import Plan
+from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
 from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.ticket import SchedulerConfig
@@ -135,18 +136,21 @@ async def _found(
     root: Path, home: Path | None, view: TeamView, request: StartRequest, resumed: _Resumed
 ) -> DryRun:
     team, workflow = request.team, request.workflow
-    git = await anyio.to_thread.run_sync(repository_of, root) if workflow == TICKETS else None
+    git = None
+    if workflow in (TICKETS, PIPELINE):
+        git = await anyio.to_thread.run_sync(repository_of, root)
     async with _scratch(root, home, request, resumed) as scratch:
         plans = [await scratch.plan(member, in_worktree=bool(git)) for member in team.in_order]
     script = request.rehearsal if isinstance(request.rehearsal, Path) else None
     name = f"coterie/{resumed.task_id or '<id>'}"
+    branches = (f"{name}/work",) if workflow == PIPELINE else (f"{name}/T1", f"{name}/merged")
     return DryRun(
         view,
         root,
         request,
         tuple(plans),
         resumed.scheduler,
-        (f"{name}/T1", f"{name}/merged") if git else (),
+        branches if git else (),
         git.head() if git else None,
         _plan_of(script) if workflow == TICKETS and script else None,
         resumed.task_id,
@@ -198,7 +202,8 @@ class _Scratch:
         plan = self._limited(plan)
         if KNOWN_AGENTS.is_part_of_coterie(agent) and member.agent not in self.members.stood_in:
             return plan
-        apart = in_worktree and member.id != team.manager.id
+        is_pipeline = self.request.workflow == PIPELINE
+        apart = in_worktree and (is_pipeline or member.id != team.manager.id)
         try:
             spawn = await self._spawn(member, apart=apart)
         except CoterieError as error:
@@ -242,9 +247,10 @@ class _Scratch:
         """The same as it will be in the member's real folder."""
         own = str(member_folder(self.folder, self.request.team.name, _unplaced(member)))
         places = {f"{own}/home": str(member.home_dir or real / "home"), own: str(real)}
-        if self.request.workflow == TICKETS and not Path(spawn.cwd).is_symlink():
+        folder = {TICKETS: "T1", PIPELINE: "work"}.get(self.request.workflow)
+        if folder is not None and not Path(spawn.cwd).is_symlink():
             session = self.resumed.task_id or "<id>"
-            worktree = str(self.root / ".coterie" / "worktrees" / session / "T1")
+            worktree = str(self.root / ".coterie" / "worktrees" / session / folder)
             places = {f"{own}/work": worktree, **places}
 
         by = self.members.redactor()
@@ -278,6 +284,9 @@ def _duty(request: StartRequest, member: Member) -> str:
         if member.type == "human":
             return "answers"
         return "manager" if member.id == team.manager.id else "worker"
+    if workflow == PIPELINE and member.type == "ai":
+        filled = FilledRoles(team)
+        return ", ".join(one for one in PIPELINE_ROLES if filled.member(one).id == member.id)
     if workflow != "solo" or member.type == "human":
         return member.role
     return "does it" if member.id == request.member else "may be handed a part of it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +17,7 @@ from coterie.model.workspace import shown
 if TYPE_CHECKING:
     from coterie.app.changes import FileDiffStat, Patch, RevertResult, TaskDiff
     from coterie.app.project import App
+    from coterie.model.record import TaskView
 
 _BINARY = "GIT binary patch"
 _DID = {
@@ -66,33 +67,43 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     Where somebody has changed the same lines since, a file stays as it is and is named.
     """
 
-    async def body(app: App, task_id: str) -> tuple[str, RevertResult, bool]:
+    async def body(app: App, task_id: str) -> _Reverted:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
-        if (await app.show(task_id)).view.workflow == "pipeline" and not done.did_something:
-            dropped.append((await app.pipelines.view(task_id)).state.meta.reverts)
-        return task_id, done, bool(await app.branch(task_id))
+        view, drops = (await app.show(task_id)).view, None
+        if view.workflow == "pipeline" and not done.did_something:
+            drops = (await app.pipelines.view(task_id)).state.meta.reverts
+        return _Reverted(view, done, bool(await app.branch(task_id)), drops)
 
-    dropped: list[int] = []
-    task_id, done, apart = named(call, id_, body)
+    found = named(call, id_, body)
+    task_id, done = found.view.id, found.done
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    if dropped:
-        call.lines(_dropped(task_id, dropped[0], dry_run=dry_run))
-    elif apart and not done.did_something:
+    if found.drops is not None:
+        call.lines(_dropped(found.view, found.drops, dry_run=dry_run))
+    elif found.apart and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
         call.lines(_revert_lines(task_id, done, undo=undo, dry_run=dry_run))
     raise click.exceptions.Exit(1 if done.kept else 0)
 
 
-def _dropped(task_id: str, number: int, *, dry_run: bool) -> list[str]:
+class _Reverted(NamedTuple):
+    view: TaskView
+    done: RevertResult
+    apart: bool
+    """Whether its work is on a branch of its own."""
+    drops: int | None
+    """Of a build that was never accepted: how often its work was taken back."""
+
+
+def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
     """What became of a change that was never accepted."""
     if dry_run:
-        return [f"{task_id} was not accepted: its worktree would be dropped, your files stay."]
-    return [
-        f"Reverted {task_id}: it was not accepted, so none of your files changed.",
-        f"  kept      refs/coterie/dropped/{task_id}/{number}",
-        f"  next      coterie resume {task_id}",
+        return [f"{view.id} was not accepted: its worktree would be dropped, your files stay."]
+    lines = [
+        f"Reverted {view.id}: it was not accepted, so none of your files changed.",
+        f"  kept      refs/coterie/dropped/{view.id}/{number}",
     ]
+    return [*lines, f"  next      coterie resume {view.id}"] if view.resumable else lines
 
 
 def _diff_fields(task_id: str, found: TaskDiff, *, stat: bool) -> dict[str, object]:

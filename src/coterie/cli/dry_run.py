@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from coterie.app.dry_run import TICKETS, DryRun, MemberPlan
+from coterie.app.dry_run import PIPELINE, TICKETS, DryRun, MemberPlan
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
@@ -130,10 +130,26 @@ def _facts(found: DryRun) -> Iterator[tuple[str, str]]:
     yield "budget", budgets.limits(found.view.team.budget) or "none: nothing is limited"
     if found.request.workflow == TICKETS:
         yield from _of_tickets(found)
+    elif found.request.workflow == PIPELINE:
+        yield from _of_pipeline(found)
     elif found.request.workflow == "chat":
         yield "ends", _end(found.request.caps, found.view.team.routing)
     if found.request.rehearsal is not False:
         yield "rehearsal", "the models are stand-ins: no tokens, no login"
+
+
+def _of_pipeline(found: DryRun) -> Iterator[tuple[str, str]]:
+    from coterie.cli.phase_graph import in_order
+    from coterie.model.pipeline_state import PipelineSettings
+
+    if found.request.pipeline is not None:
+        settings = PipelineSettings.model_validate(found.request.pipeline)
+        yield "phases", " → ".join(in_order(settings.graph))
+        yield "tests", ", ".join(settings.evals) or "as .coterie/eval.conf says, else as found"
+    base = found.base[:7] if found.base else "no commit yet"
+    branch = ", ".join(found.branches) or "none: this is no git repository"
+    yield "branch", f"{branch}, from {base}; all work in its worktree, none in your tree"
+    yield "then", "one commit on your branch, on your word"
 
 
 def _end(caps: Caps, routing: str) -> str:

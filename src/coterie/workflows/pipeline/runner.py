@@ -16,8 +16,8 @@ import anyio.to_thread
 from coterie.errors import UsageError
 from coterie.model import step_name
 from coterie.model.about import FailedPhaseStep, GateFailed, PhaseChoice
-from coterie.model.interaction import Ask, Option, Response
-from coterie.model.phase_graph import DONE, PhaseGraph
+from coterie.model.interaction import Ask, ContentKind, Option, Response
+from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
 from coterie.model.pipeline_state import (
     ACTOR_OF,
     PipelineSettings,
@@ -300,10 +300,13 @@ class PipelineRunner:
     async def _choose(self, visit: int, over: str, following: str) -> NextPhase:
         """What the user wants done next."""
         reverted = self._state.meta.status == "redo"
+        content, kind = await self._shown(over) if not reverted else ("", "PlainText")
         question = Ask(
             COTERIE,
             "Composite",
             PhaseChoice(phase=over, next=following, reverted=reverted),
+            content=content,
+            content_kind=kind,
             options=(
                 Option(id="next", label=f"go on: {following}", style="primary"),
                 *command_options(self._graph, self._state),
@@ -318,6 +321,18 @@ class PipelineRunner:
             return await self._obey(visit, choice, said)
         message = StepMessage(sender="user", content=said) if said else None
         return NextPhase(following, message=message)
+
+    async def _shown(self, phase: str) -> tuple[str, ContentKind]:
+        """What the user has to look at after a phase: its plan, or the change."""
+        steps = self._graph.phases[phase].steps
+        wrote = {name for step in steps for name in PIPELINE_STEPS[step].writes}
+        if "plan" in wrote or self._graph.phases[phase].gate == "plan":
+            run = PipelineStepRun(self._services, "")
+            return await run.text(self._state, "plan"), "PlainText"
+        work = self._services.work
+        if "code.patch" in wrote and work is not None:
+            return await anyio.to_thread.run_sync(work.diff), "Diff"
+        return "", "PlainText"
 
     async def _obey(self, visit: int, command: str, said: str) -> NextPhase:
         """Go to the phase of a command; the work is taken back first where that is the command."""
