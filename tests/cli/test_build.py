@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
+from coterie import Caps, PhaseRecord, ResultRecord, open_project
 from tests.cli.command import Cli, Inside, Ran
 from tests.cli.crew import git
 from tests.conftest import House, ours
@@ -183,6 +185,33 @@ def test_the_plan_is_shown_before_it_is_carried_out(inside: Inside) -> None:
     (asked,) = inside("inbox", "--json").lines
     assert asked["content"].startswith("# ")
     assert [one["id"] for one in asked["options"]][:3] == ["next", "plan", "planreview"]
+
+
+async def test_a_program_builds_looks_and_accepts(house: House) -> None:
+    """What a page or a program calls: start, a stream of phases, the view, a yes."""
+    root = await anyio.to_thread.run_sync(lambda: shop(house, eval_conf="unit = true\n"))
+    (root / ".coterie" / "pipeline.json").write_text(json.dumps(NO_WAY_BACK))
+    async with open_project(root) as project:
+        caps = Caps(yes=True)
+        task = await project.start("pair", GOAL, caps, workflow="pipeline", rehearsal=True)
+        records = [one async for one in project.stream(task, wait=0)]
+        told = [one.phase for one in records if isinstance(one, PhaseRecord) and not one.step]
+        assert told == ["codegen", "test_run", "accept"]
+        result = records[-1]
+        assert isinstance(result, ResultRecord)
+        assert (result.status, result.reason) == ("waiting", "gates_passed")
+        view = await project.pipelines.view(task)
+        assert (view.graph.name, view.state.phase, view.state.passed("tests")) == (
+            "short",
+            "accept",
+            True,
+        )
+        await project.pipelines.approve(task, "From a program", override=False)
+        async for _ in project.stream(task, wait=0):
+            pass
+        accepted = await project.pipelines.accepted(task)
+        assert (await project.pipelines.view(task)).state.meta.commit == accepted.commit
+    assert git(root, "log", "-1", "--format=%s").strip() == "From a program"
 
 
 @pytest.mark.parametrize(

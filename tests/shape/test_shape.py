@@ -103,8 +103,8 @@ Action Activity Adapter AdapterFacts AgentDefinition AgentError AgentFacts Agent
 AgentQuestion Answer AnswerRefused Ask Asked Brief Caps Channel ChildLog ConfigError
 Context CoterieError DeltaRecord Display Ended Entry ErrorRecord Interaction
 InteractionRecord Limits Member MemberRecord Message MessageRecord NotFound NotOurs NotTrusted
-OpenProject Option PendingCall Permissions Prompt QuestionView Record Response ResultRecord
-Stopped Storage StorageError TaskBusy TaskCreated TaskDetail TaskRecord TaskView Team
+OpenProject Option PendingCall Permissions PhaseRecord Prompt QuestionView Record Response
+ResultRecord Stopped Storage StorageError TaskBusy TaskCreated TaskDetail TaskRecord TaskView Team
 TeamView TextDelta TicketRecord ToolCallFinished ToolCallRecord ToolCallStarted
 TurnCompleted TurnFailed TurnInterrupted Update Usage UsageError Waiting Workflow Workspace
 __version__ open_project
