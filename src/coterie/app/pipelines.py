@@ -22,7 +22,7 @@ from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
-from coterie.ports import Observer
+from coterie.ports import Checks, Observer
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
 from coterie.workspace.snapshots.revert import RevertResult
@@ -125,6 +125,13 @@ class Pipelines(Changes):
         said = f"{task_id} is in the phase {found.state.phase}"
         hint = f"coterie show {asked.interaction_id}" if asked else f"coterie resume {task_id}"
         return NotAccepted(task_id, said, hint)
+
+    async def accept(
+        self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
+    ) -> Accepted:
+        """Refused: a change is taken by whoever runs it, after the user's yes and its message."""
+        said = "a build is committed by its own run, after your yes"
+        raise NotAccepted(task_id, said, f'coterie accept {task_id} -m "…"')
 
     async def accepted(self, task_id: str) -> Accepted:
         """What was taken into the user's branch.  Raises NotAccepted where nothing was."""

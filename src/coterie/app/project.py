@@ -323,11 +323,11 @@ class App:
         Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
         moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
         """
-        claimant = await self.claimant()
-        created = (await self._look.state(task_id)).created
+        claimant, created = await self.claimant(), (await self._look.state(task_id)).created
         members = await self._unchecked(created)
         checks = checks_of(self.root, created, members.redactor())
-        return await self.changes.accept(task_id, claimant, checks, recheck=recheck)
+        changes = self._changes_of(created)
+        return await changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
