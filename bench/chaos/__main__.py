@@ -32,7 +32,7 @@ KILLS = {
     "interrupts": 100,
     "builtin": 100,
     "tickets": 100,
-    "terminals": 40,
+    "terminals": 30,
     "pipelines": 100,
     "budgets": 40,
     "looks": 20_000,

@@ -77,6 +77,20 @@ def test_at_a_limit_the_next_turn_is_not_taken(
     assert (done.code, len(done.of("message"))) == (0, 4 - before)
 
 
+def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) -> None:
+    path = cli.team("ada")
+    team = json.loads(path.read_text())
+    path.write_text(json.dumps({**team, "budget": {"usd": 1, "tokens": "1k", "turns": 2}}))
+    ran = cli("chat", "--json", "--max-rounds", "3", "hello")
+    assert (ran.code, titles(cli)) == (3, ["k3f9 used 2 of 2 turns"])
+    said = {str(one["message"]) for one in ran.of("error")}
+    assert said == {
+        "ada's agent does not tell what its turns cost: a limit of $1.00 does not hold it.",
+        "ada's agent does not tell how many tokens it uses: a limit of 1k tokens does not hold it.",
+    }
+    assert len(ran.of("error")) == 2, "once each"
+
+
 def started(cli: Cli, *words: str) -> Started:
     return cli.start("do", "--json", "--wait", "60s", *words)
 

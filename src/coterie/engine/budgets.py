@@ -20,6 +20,7 @@ from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
+from coterie.model.record import ErrorRecord
 from coterie.model.task import Stop, Stopped, run_with, ticket_in
 from coterie.model.team import (
     MORE,
@@ -30,6 +31,7 @@ from coterie.model.team import (
     base_of,
     more,
     shown,
+    tells,
 )
 from coterie.model.update import REHEARSED
 from coterie.ports import Parked
@@ -95,6 +97,8 @@ class Budgets:
         self._asked = defaultdict[str, int](int)
         """By limit and amount: how often it was asked in this run."""
         self._parked: dict[Limit, Stop] = {}
+        self._untold: set[tuple[str, Measure]] = set()
+        """Of which members, and of what, it was said that it is not told."""
         self._is_new = True
 
     @asynccontextmanager
@@ -220,8 +224,28 @@ class Budgets:
         total = Tally()
         for turn in await self._turns(limit):
             total = total.plus(turn.used, turn.outcome in ("completed", "interrupted"))
+            if turn.outcome == "completed" and not tells(turn.used, limit.measure):
+                self._warn_of(limit, base_of(turn.member))
         used = round(total.of(limit.measure), _CENT_OF_A_CENT)
         return used, round(limit.amount + await self._granted(limit), _CENT_OF_A_CENT)
+
+    def _warn_of(self, limit: Limit, member: str) -> None:
+        """Say, once, that a limit does not hold a member whose agent does not tell what it uses."""
+        key = member, limit.measure
+        if key in self._untold or self._run.task.team.seated(member) is None:
+            return
+        self._untold.add(key)
+        told = "what its turns cost" if limit.measure == "usd" else "how many tokens it uses"
+        self._run.observer.saw(
+            ErrorRecord(
+                code="budget_untold",
+                message=f"{member}'s agent does not tell {told}: a limit of "
+                f"{shown(limit.measure, limit.amount)} does not hold it.",
+                hint="Limit its turns instead, which are always counted.",
+                member=member,
+                task=self._run.task.task_id,
+            )
+        )
 
     async def _turns(self, limit: Limit) -> Sequence[Turn]:
         """The turns that count for a limit: those of a task with all that are below it."""

@@ -109,6 +109,16 @@ class Reservation(NamedTuple):
     token: int
 
 
+def tells(usage: Usage | None, measure: Measure) -> bool:
+    """Whether what an agent told of a turn says how much it used; turns are counted by us."""
+    if measure == "turns":
+        return True
+    if usage is None:
+        return False
+    known = usage.cost_usd if measure == "usd" else usage.input_tokens or usage.output_tokens
+    return known is not None
+
+
 def more(said: str) -> float | None:
     """How much more an answer gives (`+200k`, `0.50`); None for stop."""
     text = re.sub(r"[\s+$]", "", said).lower()
