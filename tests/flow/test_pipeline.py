@@ -324,15 +324,19 @@ async def test_commands_go_where_the_state_allows_and_what_is_said_goes_along(
         await built.answer("codegen")
         await built.run(say)
         assert "mind the cents" in prompts[-2]
-        await built.answer("accept")
+        await built.answer("accept", "Coupons")
         await built.run(say)
         # The first stage: the gates.  There was no review, so only an override takes it.
         asked = await built.asked()
         assert asked.about is not None
         assert [one.id for one in asked.options] == ["override", "codegen", "revert", "stop"]
-        await built.answer("override", "Coupons")
+        await built.answer("override")
         assert (await built.run(say)).reason == "accepted"
         assert phases(built) == ["codegen", "codegen", "test_run", "codegen", "accept"]
+        # What was said with the command is the message, and that it was an override is on record.
+        assert git(project, "log", "-1", "--format=%s").strip() == "Coupons"
+        assert isinstance(asked.about, ChangeAcceptance)
+        assert built.state.meta.overrides.keys() == set(asked.about.failed) > set()
 
 
 async def test_work_that_is_taken_back_is_kept_and_the_next_try_begins_anew(project: Path) -> None:

@@ -83,6 +83,8 @@ class PipelineMeta(_Value):
     """How often the work was taken back."""
     tree: str = ""
     """The files that the user was last asked to take."""
+    message: str = ""
+    """What the user said the commit should say."""
     commit: str = ""
     """What the accepted change is on the user's branch."""
 
@@ -106,7 +108,10 @@ class StatePatch(_Value):
     artifacts: Mapping[str, str] = Field(default_factory=dict[str, str])
     """By name: the file below the task's artifacts."""
     gate: GateDecision | None = None
+    overrides: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """By gate that failed: why the user went on all the same."""
     tree: str = ""
+    message: str = ""
     commit: str = ""
 
 
@@ -173,8 +178,12 @@ class PipelineState(_Value):
         state = self._with_actor(name, self.actors[name].model_copy(update=own))
         if patch.gate is not None:
             state = state._decided(patch.gate)
+        for gate, why in patch.overrides.items():
+            state = state.overridden(gate, why)
         if patch.tree:
             state = state._with_meta(tree=patch.tree)
+        if patch.message:
+            state = state._with_meta(message=patch.message)
         if patch.commit:
             state = state._with_meta(commit=patch.commit, status="done")
         if patch.artifacts:

@@ -25,7 +25,7 @@ PHASES: Mapping[str, str] = {
     "/meeting": "hold the meeting about plan or reviews",
     "/codegen": "make the change, or mend it as you say after it",
     "/review": "have the change reviewed",
-    "/test": "run the tests (also /eval)",
+    "/test": "run the tests",
     "/accept": "commit it; what you say after it is the message",
     "/override": "go on, or commit, over a gate that failed",
     "/revert": "take the work back",
@@ -43,7 +43,7 @@ class PipelineStatus(ChatStatus):
 
     commands: Mapping[str, str] = {
         **PHASES,
-        "/eval": "run the tests",
+        "/eval": "the same as /test",
         **_LOOKS,
         **{name: what for name, what in COMMANDS.items() if name != "/end"},
     }

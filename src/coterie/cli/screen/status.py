@@ -219,7 +219,8 @@ class ChatStatus:
     def keys(self) -> list[str]:
         """What keys and commands do, for `/help`."""
         known = {**self.shortcuts, **self.commands}
-        return [f"   {name:<8} {what}" for name, what in known.items()]
+        width = max(8, *map(len, known))
+        return [f"   {name:<{width}} {what}" for name, what in known.items()]
 
     def hint(self, width: int) -> str:
         """The keys that do something now."""

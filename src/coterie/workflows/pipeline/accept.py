@@ -30,11 +30,16 @@ class AcceptStep(PipelineStepRun):
         failed = await self._failed(state, tree)
         if message is not None and choice in (ACCEPT, OVERRIDE) and self.number > 1:
             # Bound to what the user saw: another tree is refused.
-            return await self._take(state, message.content or self._title(), state.meta.tree)
+            text = message.content or state.meta.message or self._title()
+            over = failed if choice == OVERRIDE else ()
+            return await self._take(state, text, state.meta.tree, over)
         given = self._given(state, message)
         if given and not failed:
             return await self._take(state, given, tree)
-        return await self._asked(state, tree, failed)
+        asked = await self._asked(state, tree, failed)
+        said = message.content if message and message.sender == "user" else ""
+        patch = asked.patch.model_copy(update={"message": said})
+        return asked.model_copy(update={"patch": patch})
 
     def _given(self, state: PipelineState, message: StepMessage | None) -> str | None:
         """The message with which the user has said yes before the gates were looked at."""
@@ -44,7 +49,11 @@ class AcceptStep(PipelineStepRun):
         passed = all(gate.passed for gate in state.meta.gates.values())
         return self.services.settings.accept if passed else None
 
-    async def _take(self, state: PipelineState, text: str, tree: str) -> StepResult:
+    async def _take(
+        self, state: PipelineState, text: str, tree: str, over: tuple[str, ...] = ()
+    ) -> StepResult:
+        """Commit it, `over` gates that failed where the user said so."""
+
         async def take() -> object:
             return await self.git(lambda work: work.accept(text, tree))
 
@@ -54,9 +63,11 @@ class AcceptStep(PipelineStepRun):
             now = await self.git(lambda work: work.tree)
             return await self._asked(state, now, await self._failed(state, now), refused.problem)
         await self.git(PipelineWork.clear)
-        overrides = [f"over {gate}: {why}" for gate, why in state.meta.overrides.items()]
-        logs = (f"committed as {commit[:12]}", *overrides)
-        return StepResult(patch=StatePatch(commit=commit), logs=logs)
+        why = "the user committed it all the same"
+        overrides = {**state.meta.overrides, **dict.fromkeys(over, why)}
+        told = [f"over {gate}: {why}" for gate, why in overrides.items()]
+        patch = StatePatch(commit=commit, overrides=overrides)
+        return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *told))
 
     async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
         """Gates that are not passed, or were on other files than these."""
