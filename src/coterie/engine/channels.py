@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from coterie.process.processes import Machine, end_marked_in_thread
 
 if TYPE_CHECKING:
     from coterie.workspace.stderr_file import StderrFile
+
+_TO_END = 2.0
+"""How many seconds more an adapter may have that ends a turn at the member's limit by itself."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,10 @@ class SessionChannels:
     """By member: where its process was told to work."""
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
-        return self.adapter_of(member, self.children).limits(member)
+        """The clocks for this member's turns; its own limit holds whatever its adapter says."""
+        found = self.adapter_of(member, self.children).limits(member)
+        own = math.inf if member.timeout_ms is None else member.timeout_ms / 1000
+        return found if found.total <= own + _TO_END else Limits(own, found.quiet_after)
 
     def folder(self, member: Member) -> str:
         """The member's folder, for messages."""

@@ -4,7 +4,7 @@ envelopes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Generic, NamedTuple
@@ -57,6 +57,8 @@ class PayloadRequest(NamedTuple, Generic[AnyPayload]):
     """How often the agent may fail before that is the result; None: as often as in any turn."""
     topic: str = ""
     """Each topic has a thread of its own: workers have one for each ticket, the manager has one."""
+    after_refusal: Callable[[], Awaitable[None]] | None = None
+    """What is done after a reply that does not fit; may be done twice."""
 
 
 class Messenger:
@@ -101,6 +103,8 @@ class Messenger:
             )
             draft = Draft(COTERIE, member.id, error, asked.ticket)
             await self.post(f"{name}/refused/{tries}", draft)
+            if asked.after_refusal is not None:
+                await asked.after_refusal()
 
         wanted = StructuredRequest(asked.prompt, asked.wanted, kind, asked.tries, asked.topic)
         return await self._turns.ask(

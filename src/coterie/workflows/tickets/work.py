@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +153,7 @@ class WorkStage(TicketRun):
             self.step("work"),
             at_work,
             # A failure blocks the ticket, which is then retried by whoever can.
-            PayloadRequest(text, ReportReply, self.id, tries=1, topic=self.id),
+            PayloadRequest(text, ReportReply, self.id, 1, self.id, self._keep),
         )
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
@@ -192,6 +193,11 @@ class WorkStage(TicketRun):
     async def _commit(self) -> None:
         message = f"{self.id}: {self.ticket.title}"
         await self.git(lambda worktrees, ticket: worktrees.commit(ticket, message), "")
+
+    async def _keep(self) -> None:
+        """Commit what a turn did whose report is asked for once more."""
+        with suppress(GitFailed):  # the commit after the report fails too, and that is reported
+            await self._commit()
 
     async def _artifacts(
         self, report: Report | TurnFailed, known: Collection[str | None]

@@ -1,0 +1,181 @@
+"""An agent of another package whose turns are functions of the test: `coterie` in this process,
+with no child for a turn.
+
+What it says is a `Say` of tests/flow/ticket_stage.py, or the updates of a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import coterie
+from tests.cli.command import Inside, Ran
+from tests.cli.crew import MEMBERS, git
+from tests.conftest import House, ours
+from tests.flow.ticket_stage import Say, block, obedient
+
+POINTS = f"[coterie.agents]\ninprocess = {__name__}:InProcess\n"
+METADATA = "Metadata-Version: 2.1\nName: inprocess\nVersion: 1.0\n"
+
+
+class Playing:
+    """What the agents of this process say now."""
+
+    say: Say = staticmethod(obedient)
+
+
+@dataclass
+class _Channel:
+    member: coterie.Member
+    thread: None = None
+    holds_past: bool = False
+    pid: None = None
+    alive: bool = True
+
+    def __post_init__(self) -> None:
+        self.broken_off = anyio.Event()
+
+    async def take_turn(self, prompt: coterie.Prompt) -> AsyncGenerator[coterie.Update]:
+        said = await anyio.to_thread.run_sync(
+            Playing.say, self.member, prompt.text, abandon_on_cancel=True
+        )
+        if said is None:
+            await anyio.sleep_forever()  # it hangs
+        updates = (
+            cast("Sequence[coterie.Update]", said) if isinstance(said, list) else [_ended(said)]
+        )
+        for update in updates:
+            yield update
+        if not isinstance(updates[-1], coterie.TurnCompleted | coterie.TurnFailed):
+            await self.broken_off.wait()
+            self.broken_off = anyio.Event()
+            text = "".join(one.text for one in updates if isinstance(one, coterie.TextDelta))
+            yield coterie.TurnInterrupted(text)
+
+    async def answer(self, key: str, response: coterie.Response) -> None: ...
+
+    async def interrupt(self) -> None:
+        self.broken_off.set()
+
+    async def close(self) -> None:
+        self.alive = False
+
+
+def _ended(said: object) -> coterie.Update:
+    if isinstance(said, coterie.TurnFailed):
+        return said
+    return coterie.TurnCompleted(said if isinstance(said, str) else block(said))
+
+
+class InProcess:
+    """Its adapter."""
+
+    def __init__(self, *registered: object) -> None: ...
+
+    def limits(self, member: coterie.Member) -> coterie.Limits:
+        return coterie.Limits(total=60.0, quiet_after=30.0)
+
+    async def open(
+        self, member: coterie.Member, workspace: coterie.Workspace, thread: str | None
+    ) -> _Channel:
+        place = {"execution_dir": str(workspace.execution_dir)}
+        return _Channel(member.model_copy(update=place))
+
+
+def installed(house: House, patch: pytest.MonkeyPatch) -> None:
+    """The package is there, and registered as three agents."""
+    info = house.home / "site" / "inprocess-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(METADATA)
+    (info / "entry_points.txt").write_text(POINTS)
+    patch.syspath_prepend(str(info.parent))
+    agent = {"command": sys.executable, "adapter": "inprocess", "capabilities": {}}
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    agents = dict.fromkeys(MEMBERS.values(), agent)
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+
+
+@dataclass
+class Session:
+    """A project with a manager and two workers, and the session that was last run in it."""
+
+    cli: Inside
+    patch: pytest.MonkeyPatch
+
+    @property
+    def root(self) -> Path:
+        return self.cli.house.project
+
+    def __call__(self, *words: str) -> Ran:
+        return self.cli(*words)
+
+    def furnish(self, *, in_git: bool = True, **limits: Any) -> Session:
+        (self.root / "cart.py").write_text("total = 0\n")
+        if in_git:
+            git(self.root, "init", "-q", "-b", "main")
+            git(self.root, "add", "cart.py")
+            git(self.root, "commit", "-qm", "begin")
+        self.team()
+        config = {"concurrency": 1, **limits}
+        (self.root / ".coterie" / "scheduler_config.json").write_text(json.dumps(config))
+        return self
+
+    def team(self, **more: Any) -> None:
+        """The team, with `more` for one of its members each."""
+        folder = ours(self.root) / "teams" / "crew"
+        folder.mkdir(parents=True, exist_ok=True)
+        members = [
+            {"id": name, "agent": agent, **more.get(name, {})} for name, agent in MEMBERS.items()
+        ]
+        (folder / "team.json").write_text(json.dumps({"members": members}))
+
+    def run(self, say: Say, *words: str) -> Ran:
+        """Run a goal, approved as it comes, or go on with it."""
+        self.patch.setattr(Playing, "say", staticmethod(say))
+        return self.cli(*(words or ("run", "--yes", "Add coupons")), "--json")
+
+    @property
+    def task(self) -> str:
+        return str(self.cli("tasks", "--json").of("task")[-1]["id"])
+
+    def answer(self, choice: str, *more: str) -> str:
+        """Answer the only open question; what it was about."""
+        (asked,) = self.cli("inbox", "--json").of("interaction")
+        assert self.cli("answer", str(asked["id"]), choice, *more).code == 0
+        return str(asked["title"])
+
+    @property
+    def logs(self) -> Path:
+        return self.root / ".coterie" / "logs" / self.task
+
+    def envelopes(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The envelopes as their files have them."""
+        found = [json.loads(path.read_text()) for path in sorted(self.logs.glob("*.json"))]
+        return [one for one in found if kind in (None, one["payload_type"])]
+
+    @property
+    def errors(self) -> list[str]:
+        return [one["payload"]["code"] for one in self.envelopes("error")]
+
+    @property
+    def tickets(self) -> dict[str, dict[str, Any]]:
+        """Every ticket as it stands, by id."""
+        return {
+            str(one["payload"]["ticket_id"]): one["payload"] for one in self.envelopes("ticket")
+        }
+
+    def moves(self, ticket: str) -> list[str]:
+        return [line["event"] for line in self.tickets[ticket]["history"]]
+
+
+Works = Callable[[coterie.Member, str], object]
