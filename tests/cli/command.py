@@ -24,6 +24,11 @@ forked = cache(Forked)
 
 AGENT = Path(__file__).with_name("agent.py")
 NAMES = ("ada", "rex", "cy")
+DOMAIN_EVENTS = {
+    *("TaskCreated", "TaskStarted", "TaskCompleted", "TaskFailed", "TaskCanceled"),
+    *("UserInteractionRequested", "UserInteractionResponded"),
+}
+"""All that there are."""
 
 
 @dataclass(frozen=True)

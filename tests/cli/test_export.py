@@ -22,7 +22,7 @@ def test_a_session_with_all_that_belongs_to_it(bare: Cli, tmp_path: Path) -> Non
     done = crew("export", task, str(target))
     assert (done.code, done.out.startswith("Wrote ")) == (0, True)
     lines = [json.loads(line) for line in (target / "task.jsonl").read_text().splitlines()]
-    types = {"task", "message", "ticket", "envelope", "cost", "artifact"}
+    types = {"task", "message", "ticket", "event", "envelope", "cost", "artifact"}
     assert {line["type"] for line in lines} == types
     assert lines[0]["id"] == task
     assert [one for one in lines if one["type"] == "artifact"] == snapshot(
@@ -49,7 +49,7 @@ def test_to_stdout_and_by_default_beside(cli: Cli) -> None:
     task = cli.task("--agents", "ada", "hello")
     printed = cli("export", task, "-")
     assert [line["type"] for line in printed.lines] == snapshot(
-        ["task", "task", "message", "task", "message", "task", "cost"]
+        ["task", "task", "message", "task", "message", "task", "event", "event", "event", "cost"]
     )
     (told,) = cli("export", task, "--json").of("export")
     assert told["path"] == str(cli.house.project / f"{task}.export")

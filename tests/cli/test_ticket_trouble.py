@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import coterie
-from tests.cli.command import Inside
+from tests.cli.command import DOMAIN_EVENTS, Inside
 from tests.cli.crew import git
 from tests.cli.in_process import Session, installed
 from tests.flow.ticket_stage import Say, but, folder_of, obedient, part, plan, ticket_in
@@ -92,6 +92,9 @@ def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> 
     assert (first["status"], first["closed_by"], bool(first["reason"])) == ("error", "T3", True)
     assert (second["status"], second["dependencies"]) == ("done", ["T3"])
     assert [one["id"] for one in session("tickets", "--json").of("ticket")] == ["T1", "T2", "T3"]
+    # D1b: two plans and two merges, and no event of either.
+    exported = session("export", "last", "-")
+    assert {one["name"] for one in exported.of("event")} <= DOMAIN_EVENTS
 
 
 def test_a_ticket_that_is_dropped_takes_what_waits_for_it_along(session: Session) -> None:

@@ -16,7 +16,7 @@ from coterie.app.project import App
 from coterie.config.files import storage_errors
 from coterie.errors import UsageError
 from coterie.model.record import Entry, TaskDetail
-from coterie.model.task import ticket_in
+from coterie.model.task import Event, ticket_in
 from coterie.workspace.session_files import ArtifactFile, artifact_files
 
 RECORD, PATCH, ARTIFACTS = "task.jsonl", "changes.patch", "artifacts"
@@ -28,6 +28,8 @@ class TaskPart:
 
     detail: TaskDetail
     timeline: Sequence[Entry]
+    events: Sequence[Event]
+    """What was decided, as the design has it; the timeline tells it for readers."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ async def read_export(app: App, task_id: str) -> TaskExport:
     """Read it all; nothing is written."""
     ids = await app.below(task_id)
     parts = [
-        # What happened in a ticket is on the timeline of its session.
-        TaskPart(await app.show(one), () if ticket_in(one) else await app.timeline(one))
+        TaskPart(
+            await app.show(one),
+            # What happened in a ticket is on the timeline of its session.
+            () if ticket_in(one) else await app.timeline(one),
+            await app.storage.events.of_task(one),
+        )
         for one in ids
     ]
     rows = [row for row in await app.storage.audit.chain() if row.entry.task_id in ids]

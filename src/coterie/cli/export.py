@@ -19,6 +19,7 @@ from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.project import App
+    from coterie.model.task import Event
 
 
 @command("export", "coterie export k3f9 k3f9.export")
@@ -30,7 +31,7 @@ def export(call: Call, id_: str, target: str | None) -> None:
     changes.patch, artifacts/. Without FOLDER it is ID.export; - writes the lines to stdout.
 
     The first field of each line, type, says what it is: task, then what log --json shows, then
-    audit, envelope, cost and artifact. Secrets are taken out, as they are on record.
+    event, audit, envelope, cost and artifact. Secrets are taken out, as they are on record.
     """
 
     async def body(app: App, task_id: str) -> tuple[str, TaskExport]:
@@ -56,8 +57,15 @@ def _lines(found: TaskExport) -> Iterator[Mapping[str, object]]:
         for entry in part.timeline:
             fields = records.fields_of(entry.record)
             yield {"type": entry.record.type, "at": entry.at, **fields}
+    yield from (_event(event) for part in found.parts for event in part.events)
     yield from ({"type": "audit", "at": row["timestamp"], **row} for row in found.audit)
     yield from ({"type": "envelope", "at": row["timestamp"], **row} for row in found.envelopes)
     yield from ({"type": "cost", **row} for row in found.costs)
     for file in found.artifacts:
         yield {"type": "artifact", **asdict(file), "path": f"artifacts/{file.name}"}
+
+
+def _event(event: Event) -> Mapping[str, object]:
+    """A domain event; questions and answers have the names of the design."""
+    fields = event.model_dump(mode="json", exclude={"type", "at", "task_id"})
+    return {"type": "event", "at": event.at, "name": event.type, "task": event.task_id, **fields}
