@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,37 @@ TIME                 TASK  MEMBER  TOOL   OUTCOME  TOOK  WHAT
         (["k3f9", "--errors"], ["c2", "c3", "c4"]),
         (["--limit", "2"], ["c4", "c1"]),
         (["--since", "2026-01-31T12:00:10Z"], ["c3", "c4", "c1"]),
+        (["--since", "2026-01-31T14:00:10+02:00"], ["c3", "c4", "c1"]),
+        (["--since", "2026-01-31"], ["c1", "c2", "c3", "c4", "c1"]),
         (["--since", "2026-02-02"], []),
         (["--since", "1d"], []),
     ],
 )
 def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
     assert [line["id"] for line in audited("audit", "--json", *words).of("audit")] == ids
+
+
+@pytest.mark.parametrize("verb", ["audit", "cost"])
+def test_a_time_has_a_zone_and_a_day_is_the_one_here(
+    audited: Cli, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours ahead: all was on February 1st
+    time.tzset()
+    wrong = audited(verb, "--since", "2026-02-01 02:00:10")
+    assert (wrong.code, wrong.err.splitlines()[0]) == snapshot(
+        (
+            2,
+            "! Invalid value for '--since': '2026-02-01 02:00:10' has no zone; "
+            "2026-02-01T02:00:10+14:00 is the time here, 2026-02-01T02:00:10Z is UTC.",
+        )
+    )
+    assert audited(verb, "--since", "0001-01-01T00:00:00+14:00").code == 2
+    if verb == "audit":
+        found = {day: len(audited("audit", "--json", "--since", day).of("audit")) for day in DAYS}
+        assert found == {"2026-02-01": 5, "2026-02-02": 0}
+
+
+DAYS = ("2026-02-01", "2026-02-02")
 
 
 def test_a_call_as_an_object(audited: Cli) -> None:

@@ -50,6 +50,16 @@ def test_a_damaged_registry_is_named_with_its_place(here: Inside) -> None:
     refused(here("chat", "--agents", "x", "hello there"), "config.json:2")
 
 
+def test_a_time_in_a_file_has_a_zone(here: Inside) -> None:
+    registry = here.house.coterie_home / "agents" / "config.json"
+    entry = '{"schemaVersion": "1.2",\n "agents": {"x": {"command": "cat", "installedAt": "%s"}}}'
+    registry.write_text(entry % "2026-01-31T14:00:00")
+    refused(here("agents", "list"), "config.json:2", "installedAt", "has no offset from UTC")
+    registry.write_text(entry % "2026-01-31T14:00:00+02:00")
+    shown = here("agents", "list", "--json").of("agent")[0]
+    assert shown["installedAt"] == "2026-01-31T12:00:00.000Z"
+
+
 def test_two_members_with_one_id(here: Inside) -> None:
     path = here.team("ada", "rex")
     path.write_text('{"members": [\n {"id": "ada", "agent": "ada"},\n {"id": "ada"}]}')
@@ -106,6 +116,28 @@ def test_an_emptied_database_is_no_fresh_start(here: Inside) -> None:
     refused(here("chat", "hello there"), "coterie.db")
     assert database(here).read_bytes() == b""
     database(here).write_bytes(whole)
+    opens_again(here)
+
+
+@pytest.mark.parametrize(("row", "tasks"), [("", 1), ("WHEN NEW.seq = 2", 2)])
+def test_what_belongs_together_is_kept_together_or_not_at_all(
+    here: Inside, row: str, tasks: int
+) -> None:
+    """A task comes with its first message; a turn ends with its reply."""
+    here.team("ada", "rex")
+    here.task("hello there")
+    connection = sqlite3.connect(database(here), isolation_level=None)
+    fails = f"BEFORE INSERT ON messages {row} BEGIN SELECT RAISE(ABORT, 'no'); END"
+    connection.execute(f"CREATE TRIGGER fails {fails}")
+    assert here("chat", "hello again").code == 1
+    left = here("tasks", "--json").of("task")
+    assert [one["status"] for one in left] == ["completed", "running"][:tasks]
+    connection.execute("DROP TRIGGER fails")
+    connection.close()
+    for one in left[1:]:  # the reply that was not kept is no end of its turn
+        assert here("resume", one["id"]).code == 0
+        said = here("log", one["id"], "--json").of("message")
+        assert [line["member"] for line in said] == ["you", "ada", "rex"]
     opens_again(here)
 
 

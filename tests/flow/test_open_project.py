@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -23,6 +24,8 @@ from coterie import (
     UsageError,
     open_project,
 )
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import MortalStorage
 from tests.conftest import House, ours
 from tests.unit.process.children import AGENT
 
@@ -254,3 +257,58 @@ async def test_sessions_and_members_that_run_at_once_share_no_process(project: P
     }
     kept = [pid for seen in pids.values() for pid in seen if pid is not None]
     assert len(kept) == len(set(kept)), "each has one, and no two have the same"
+
+
+async def test_another_back_end_can_be_put_in(project: Path) -> None:
+    """Whatever keeps the promises of `coterie.Storage`: here one that is no file."""
+    elsewhere = MortalStorage(await SqliteStorage.in_memory(), None)
+    async with open_project(project, storage=elsewhere) as opened:
+        task = await opened.start("pair", "!turn", Caps(max_turns=2, max_rounds=None))
+        assert await texts(opened, task, wait=0) == ["turn 1"]
+        (question,) = await opened.questions()
+        await opened.answer(question.interaction.interaction_id, text="thanks")
+        assert [
+            record.status
+            async for record in opened.stream(task)
+            if isinstance(record, ResultRecord)
+        ] == ["completed"]
+        entries = [entry.record for entry in await opened.timeline(task)]
+        said = [one.text for one in entries if isinstance(one, MessageRecord)]
+        assert said == ["!turn", "turn 1", "thanks"]
+    assert elsewhere.calls > 0
+    assert not (project / ".coterie" / "coterie.db").exists()
+
+
+LONG = "printf('%0400d', n)"
+OTHERS = {
+    "messages": f"'zz', n, 'ada', {LONG}, '', 1, NULL, 0, 0",
+    "steps": f"'zz', n, 'turn', '', {LONG}, '', n",
+    "turns": f"'zz', n, 1, 'ada', 1, {LONG}, NULL, '', '', '', n, NULL",
+    "audit": f"n, 'zz', 'ToolCallRequested', n, 'x', 'ada', {LONG}, NULL, NULL, 0, 0, x''",
+    "envelopes": f"'zz', n, {LONG}",
+    "events": f"n + 1000, 'zz', 'TaskStarted', '', {LONG}, x''",
+}
+"""Rows of a task that is much longer, by table."""
+
+
+async def test_what_is_read_does_not_grow_with_what_others_did(project: Path) -> None:
+    """Every list of a task is found by an index."""
+    async with open_project(project) as opened:
+        task = await opened.start("pair", "!turn", Caps(max_turns=1))
+        await texts(opened, task)
+        with sqlite3.connect(project / ".coterie" / "coterie.db") as other:
+            numbers = "WITH n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)"
+            for table, values in OTHERS.items():
+                other.execute(f"INSERT INTO {table} {numbers} SELECT {values} FROM n")
+        other.close()
+        assert (project / ".coterie" / "coterie.db").stat().st_size > 5_000_000
+        before = _bytes_read()
+        assert len(await opened.timeline(task)) == 5
+        assert (await opened.show(task)).view.status == "completed"
+        assert await opened.costs(task) is not None
+        assert await opened.tickets(task) == []
+        assert _bytes_read() - before < 500_000
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])

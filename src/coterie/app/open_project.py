@@ -24,6 +24,7 @@ from coterie.model.journal import Fence
 from coterie.model.record import Record
 from coterie.model.task import Caps
 from coterie.model.team import Team
+from coterie.ports import Storage
 
 
 @dataclass
@@ -151,20 +152,25 @@ class _Run:
 
 @asynccontextmanager
 async def open_project(
-    folder: str | Path | None = None, *, home: Path | None = None, stand_in: str | None = None
+    folder: str | Path | None = None,
+    *,
+    home: Path | None = None,
+    stand_in: str | None = None,
+    storage: Storage | None = None,
 ) -> AsyncGenerator[OpenProject]:
     """Open the project in a folder; None: the one around the current folder.
 
     Its `.coterie` is made if absent; raises NotOurs for one that Coterie did not make here for
-    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`; `stand_in`
-    is the address of a model of yours for rehearsals, in place of Coterie's own.
+    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`, `storage`
+    that of the project's database (it is closed with the project); `stand_in` is the address of a
+    model of yours for rehearsals, in place of Coterie's own.
     Tasks that still run at the end of the block are parked.
     """
     found = await anyio.to_thread.run_sync(find_project, folder)
     project = Project(found.root, home)
     await anyio.to_thread.run_sync(make_project, project)
     with plain_errors():
-        opening = OpenProject.open(project.root, home, stand_in)
+        opening = OpenProject.open(project.root, home, stand_in, storage)
         async with opening as app, anyio.create_task_group() as runs:
             app.runs = runs
             yield app

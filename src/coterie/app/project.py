@@ -39,7 +39,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated
 from coterie.model.team import Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
-from coterie.ports import Observer
+from coterie.ports import Observer, Storage
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
@@ -56,7 +56,7 @@ class App:
     """One project, open.  Every method may raise a CoterieError, and nothing else on purpose."""
 
     root: Path
-    storage: SqliteStorage
+    storage: Storage
     machine: Machine
     pool: ChannelPool
     home: Path | None = None
@@ -66,16 +66,21 @@ class App:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, root: Path, home: Path | None = None, stand_in: str | None = None
+        cls,
+        root: Path,
+        home: Path | None = None,
+        stand_in: str | None = None,
+        storage: Storage | None = None,
     ) -> AsyncGenerator[Self]:
         """Open the project's database (made if absent) for the length of the block.
 
         `home` takes the place of the user's `~/.coterie`: its registry and settings count.
         `stand_in` is the address of a model to rehearse against, instead of one of our own.
+        `storage` takes the place of the database, and is closed with the project.
         """
         project = Project(root, home)
         await anyio.to_thread.run_sync(make_project, project)
-        storage = await SqliteStorage.open(project.database)
+        storage = storage or await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
         app = cls(root, storage, machine, ChannelPool(), home, stand_in)
         try:

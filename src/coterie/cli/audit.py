@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +16,11 @@ from coterie.cli.lines import input_summary
 from coterie.cli.main import Call, command, look, named, pass_call
 from coterie.cli.tasks import Newest, newest_of
 from coterie.cli.text import (
-    Since,
     clock,
     counted,
     duration,
     one_line,
+    parse_span,
     table,
     token_count,
     write_data,
@@ -34,9 +36,52 @@ if TYPE_CHECKING:
     from coterie.app.views import CostView
 
 UNKNOWN = "-"
+_DAYS = re.compile(r"(\d{1,5})d", re.I)
+
+
+class Since(click.ParamType[str]):
+    """The instant from which on something counts."""
+
+    name = "since"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        from coterie.errors import InvalidTime
+        from coterie.model import instant
+
+        text = str(value).strip()
+        days = _DAYS.fullmatch(text)
+        span = int(days[1]) * 86_400.0 if days else parse_span(text)
+        try:
+            if span is not None:
+                return instant.after(-span)
+            moment = _moment(text)
+            if moment.tzinfo is None:
+                ways = (moment.astimezone().isoformat(), f"{moment.isoformat()}Z")
+                said = "{!r} has no zone; {} is the time here, {} is UTC.".format(text, *ways)
+                self.fail(said, param, ctx)
+            return instant.of(moment)
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.", param, ctx)
+
+
+def _moment(text: str) -> datetime:
+    """A date is the beginning of that day here, as times are shown; a time of day has its zone."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+    return datetime.combine(day, time.min).astimezone()
+
 
 _SINCE = click.option(
-    "--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+    "--since",
+    type=Since(),
+    metavar="7d",
+    help="Only from then on: 7d, 2h, 2026-01-31 (its midnight here), 2026-01-31T12:00Z.",
 )
 
 

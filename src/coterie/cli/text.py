@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
@@ -360,31 +360,3 @@ class Span(click.ParamType[float]):
         if found is None:
             self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
         return found
-
-
-_DAYS = re.compile(r"(\d{1,5})d", re.I)
-
-
-class Since(click.ParamType[str]):
-    """The instant from which on something counts."""
-
-    name = "since"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        from coterie.errors import InvalidTime
-        from coterie.model import instant
-
-        text = str(value).strip()
-        days = _DAYS.fullmatch(text)
-        span = int(days[1]) * 86_400.0 if days else parse_span(text)
-        try:
-            if span is not None:
-                return instant.of(datetime.fromisoformat(instant.now()) - timedelta(seconds=span))
-            # A date is the beginning of that day, and one without an offset is the time here.
-            return instant.of(datetime.fromisoformat(text).astimezone())
-        except InvalidTime as error:
-            self.fail(str(error), param, ctx)
-        except ValueError:
-            self.fail(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.", param, ctx)

@@ -269,6 +269,10 @@ class Storage(Protocol):
         of all."""
         ...
 
+    async def problems(self) -> list[str]:
+        """What a thorough look finds wrong with what is kept, in words; reads all of it."""
+        ...
+
     async def close(self) -> None:
         """Write what is queued and let go of the file."""
         ...

@@ -48,6 +48,7 @@ class MortalStorage:
     history: Any = field(init=False)
     commit: Any = field(init=False)
     member_states: Any = field(init=False)
+    problems: Any = field(init=False)
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -51,6 +51,7 @@ class WritesContract(OpenedStorage):
         assert await storage.events.of_task(TASK) == [created()]
         assert await storage.conversation.messages(TASK) == [message(1)]
         assert await storage.leases.get(TASK) == journal.Lease(TASK, "me", 1, "running")
+        assert await storage.problems() == []
 
     async def test_a_taken_id_changes_nothing(self, storage: Storage, fence: Fence) -> None:
         before = await storage.events.head()
