@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from coterie.agents.builtin import FACTS
 from coterie.agents.human import HumanAdapter
-from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker, with_login
+from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker, load_installed, with_login
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
@@ -135,8 +135,10 @@ class MemberFactory:
         if any(member.env for member in team.members) and team_file:
             team = team.unsealed(self._load(team_file).team)
         trusted = is_material_trusted(self.root, self.home)
-        agents = [registry.agents.get(member.agent or "") for member in team.members]
-        used = (KNOWN_AGENTS.of(one) for one in agents if one)
+        agents = [one for m in team.members if (one := registry.agents.get(m.agent or ""))]
+        for agent in agents:
+            load_installed(agent)
+        used = map(KNOWN_AGENTS.of, agents)
         known = (*KNOWN_AGENTS.ours.values(), *(facts for facts in used if facts))
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
         members = Members(self, adapters, team, trusted, None, known, seen, user_home())

@@ -58,6 +58,7 @@ class RateLimiter:
                 begun.append(self._now())
                 return
             left = begun[0] + MINUTE - self._now()
-            allowed = f"{most} turns a minute are allowed"
+            turns = "1 turn a minute is" if most == 1 else f"{most} turns a minute are"
+            allowed = f"{turns} allowed"
             self._run.keep_state(member, "waiting", "limit", allowed, instant.after(left))
             await self._sleep(left)

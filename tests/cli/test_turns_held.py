@@ -1,0 +1,84 @@
+"""Turns that are broken off or held back, on agents of this process: as a program sees them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+import coterie
+from coterie import Caps, MemberRecord, MessageRecord
+from tests.cli.in_process import Playing, installed
+from tests.conftest import House, ours
+from tests.flow.ticket_stage import but, part, plan
+
+
+@pytest.fixture
+def patch(house: House, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    installed(house, monkeypatch)
+    return monkeypatch
+
+
+def halting(member: coterie.Member, text: str) -> object:
+    """The first reply names who is next, and never ends by itself."""
+    if text.endswith("hello"):
+        return [coterie.TextDelta("@finn should look at it. [NEXT: finn]")]
+    return f"{member.id} heard {text.rpartition(chr(10))[2]!r}"
+
+
+@pytest.mark.parametrize("routing", ["round_robin", "mention", "handoff"])
+@pytest.mark.parametrize("floor", ["ask", "end"])
+async def test_a_turn_that_was_broken_off_routes_to_nobody(
+    house: House, patch: pytest.MonkeyPatch, routing: str, floor: str
+) -> None:
+    """F10d: whoever broke it off says how it goes on."""
+    patch.setattr(Playing, "say", staticmethod(halting))
+    path = ours(house.project) / "teams" / "crew" / "team.json"
+    path.parent.mkdir(parents=True)
+    members = [{"id": name, "agent": "claude"} for name in ("ada", "rex", "finn")]
+    path.write_text(json.dumps({"routing": routing, "members": members}))
+    said: list[tuple[str, bool]] = []
+    async with coterie.open_project(house.project) as opened:
+        team = await opened.team("crew")
+        task = await opened.start(team, "hello", Caps.of(team.team, floor=floor))
+        async for record in opened.stream(task, wait=0):
+            if isinstance(record, coterie.DeltaRecord):
+                await opened.interrupt(task)
+            elif isinstance(record, MessageRecord):
+                said.append((record.member, record.cut))
+        assert said == [("ada", True)]
+        (asked,) = await opened.questions()
+        assert (asked.interaction.kind, asked.interaction.author_actor_id) == ("Input", "you")
+        await opened.answer(asked.interaction.interaction_id, text="[NEXT: rex] @rex")
+        records = [record async for record in opened.stream(task, wait=0)]
+    said += [(one.member, one.cut) for one in records if isinstance(one, MessageRecord)]
+    assert said[1:3] == [("you", False), ("rex", False)]
+
+
+async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
+    house: House, patch: pytest.MonkeyPatch
+) -> None:
+    """E11g."""
+    say = but(Split_the_goal=plan(part("a"), part("b")))
+    patch.setattr(Playing, "say", staticmethod(say))
+    limit = {"rate_limit": {"turns_per_minute": 1}}
+    roles = [
+        {"role_id": "mira", "type": "manager", "cli_command": "claude"},
+        {"role_id": "wren", "type": "worker", "cli_command": "codex", "metadata": limit},
+    ]
+    path = ours(house.project) / "roles.json"
+    path.write_text(json.dumps({"roles": roles}))
+    async with coterie.open_project(house.project) as opened:
+        team = await opened.team(str(path))
+        task = await opened.start(team, "Add coupons", Caps(yes=True), workflow="tickets")
+        async with aclosing(opened.stream(task)) as records:
+            with anyio.fail_after(30):
+                async for record in records:
+                    if isinstance(record, MemberRecord) and record.waits_for == "limit":
+                        break
+        assert (record.member, record.state) == ("wren", "waiting")
+        assert record.reason == "1 turn a minute is allowed"
+        tickets = [view.ticket.state for view in await opened.tickets(task)]
+        assert sorted(tickets) == ["done", "in_progress"]
