@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.command import AGENT, NAMES, Cli, Inside
+from tests.cli.in_process import Session, installed, moved_rightly
 from tests.conftest import House
 
 
@@ -41,3 +42,12 @@ def cli(bare: Cli) -> Cli:
     }
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     return bare
+
+
+@pytest.fixture
+def session(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A team of agents of this process; however a session ends, its tickets moved rightly."""
+    installed(inside.house, monkeypatch)
+    made = Session(inside, monkeypatch)
+    yield made
+    assert moved_rightly(made)

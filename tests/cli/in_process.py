@@ -6,9 +6,10 @@ What it says is a `Say` of tests/flow/ticket_stage.py, or the updates of a turn.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -82,7 +83,8 @@ class InProcess:
     def __init__(self, *registered: object) -> None: ...
 
     def limits(self, member: coterie.Member) -> coterie.Limits:
-        return coterie.Limits(total=60.0, quiet_after=30.0)
+        """Its own limit is left out: that one holds whatever an adapter says."""
+        return coterie.Limits(60.0, (member.quiet_after_ms or 30_000) / 1000)
 
     async def open(
         self, member: coterie.Member, workspace: coterie.Workspace, thread: str | None
@@ -178,4 +180,30 @@ class Session:
         return [line["event"] for line in self.tickets[ticket]["history"]]
 
 
-Works = Callable[[coterie.Member, str], object]
+MOVES = {
+    "pending": {"discussing", "in_progress"},
+    "discussing": {"in_progress"},
+    "in_progress": {"blocked", "awaiting_review"},
+    "blocked": {"in_progress", "error"},
+    "awaiting_review": {"in_progress", "done"},
+    "done": set[str](),
+    "error": {"pending"},
+}
+"""Every change of state that the design has."""
+
+
+def moved_rightly(session: Session) -> bool:
+    """Whether each ticket of the last session moved only as the design says."""
+    if not session("tasks", "--json").of("task"):
+        return True
+    for ticket in session.tickets:
+        states = ["pending", *(one for one in session.moves(ticket) if one in MOVES)]
+        if any(after not in MOVES[before] for before, after in itertools.pairwise(states)):
+            return False
+    return True
+
+
+def in_turn(*said: object) -> Say:
+    """Each answer once; the last one for ever."""
+    left = [*said]
+    return lambda member, text: left.pop(0) if len(left) > 1 else left[0]

@@ -87,7 +87,11 @@ def desk(inside: Inside, model: Model) -> Iterator[Desk]:
     (project / "brush.py").write_text("# how paint dries\n")
     (project / "van.py").write_text("# where a parcel goes\n")
     (project / "sum.py").write_text("def countDelivered(): ...\n")
-    rules = [{"when": {"message": "fail"}, "replies": [{"fault": 401, "times": 9}]}]
+    more = [calls(call("runCommand", command="touch made-3")), says("Once more.")]
+    rules = [
+        {"when": {"message": "fail"}, "replies": [{"fault": 401, "times": 9}]},
+        {"when": {"message": "once more"}, "replies": more},
+    ]
     script = {"rules": [*rules, {"replies": SCRIPT}]}
     with anyio.from_thread.start_blocking_portal() as portal:
         server = RehearsalServer(ScriptedResponder(parse_script(script, "script"), Simulation()))
@@ -133,6 +137,10 @@ def test_every_tool_and_what_it_asks(desk: Desk) -> None:
         ("runCommand", "denied"),
     ]
     _is_kept_in_three_stores(desk)
+    assert desk("do", "once more").code == 0, (
+        "the rule is the team's, so the next task is not asked"
+    )
+    assert (desk.project / "made-3").exists()
 
 
 def _is_kept_in_three_stores(desk: Desk) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from typing import Literal
 
 import anyio
 import pytest
 
 import coterie
 from coterie import Caps, MemberRecord, MessageRecord
-from tests.cli.in_process import Playing, installed
+from tests.cli.in_process import Playing, Session, installed
 from tests.conftest import House, ours
 from tests.flow.ticket_stage import but, part, plan
 
@@ -31,7 +32,7 @@ def halting(member: coterie.Member, text: str) -> object:
 @pytest.mark.parametrize("routing", ["round_robin", "mention", "handoff"])
 @pytest.mark.parametrize("floor", ["ask", "end"])
 async def test_a_turn_that_was_broken_off_routes_to_nobody(
-    house: House, patch: pytest.MonkeyPatch, routing: str, floor: str
+    house: House, patch: pytest.MonkeyPatch, routing: str, floor: Literal["ask", "end"]
 ) -> None:
     """F10d: whoever broke it off says how it goes on."""
     patch.setattr(Playing, "say", staticmethod(halting))
@@ -75,10 +76,40 @@ async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
         task = await opened.start(team, "Add coupons", Caps(yes=True), workflow="tickets")
         async with aclosing(opened.stream(task)) as records:
             with anyio.fail_after(30):
-                async for record in records:
-                    if isinstance(record, MemberRecord) and record.waits_for == "limit":
-                        break
-        assert (record.member, record.state) == ("wren", "waiting")
-        assert record.reason == "1 turn a minute is allowed"
+                held = await anext(one async for one in records if _waits_for_a_limit(one))
+        assert isinstance(held, MemberRecord)
+        assert (held.member, held.state) == ("wren", "waiting")
+        assert held.reason == "1 turn a minute is allowed"
         tickets = [view.ticket.state for view in await opened.tickets(task)]
         assert sorted(tickets) == ["done", "in_progress"]
+
+
+def _waits_for_a_limit(record: coterie.Record) -> bool:
+    return isinstance(record, MemberRecord) and record.waits_for == "limit"
+
+
+def never(member: coterie.Member, text: str) -> object:
+    """Says that it waits for its model, and never ends."""
+    return [coterie.Waiting("model", "overloaded")]
+
+
+def test_a_quiet_member_is_told_as_it_is(session: Session) -> None:
+    """F4c to e: one alert for one incident; past its limit it is stuck."""
+    session.team(mira={"quietAfterMs": 50, "timeoutMs": 300})
+    ran = session.run(never, "do", "--as", "mira", "look")
+    assert ran.code == 3
+    told = [(one["state"], one["waits_for"]) for one in ran.of("member")]
+    once = [("starting", None), ("working", None), ("waiting", "model"), ("quiet", "model")]
+    assert told[:5] == [*once, ("stuck", None)]
+    states = [state for state, _ in told]
+    assert states.count("quiet") == states.count("stuck") == states.count("starting")
+
+
+def test_two_that_hand_over_to_each_other_for_ever_are_stopped(session: Session) -> None:
+    """F10f."""
+    session.team()
+    other = {"mira": "wren", "wren": "mira"}
+    ran = session.run(lambda member, text: f"[NEXT: {other[member.id]}]", "chat", "hello")
+    last = ran.lines[-1]
+    assert (ran.code, last["reason"], last["turns"]) == (0, "runaway", 20)
+    assert "20 turns" in session("show", "last").out

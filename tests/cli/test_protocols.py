@@ -1,0 +1,89 @@
+"""The three CLIs as recordings of them, through the command line: only their protocol counts."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Inside, Ran
+from tests.contract.acp.playing import PLAYER, fixture
+from tests.contract.test_codex import PLAYER as CODEX_PLAYER
+from tests.contract.test_codex import tells, turn
+
+SCREEN = {"raw": "\x1b[2J> All done! [DONE]\n$ \n"}
+"""What a person would take for the end, or for a prompt."""
+HELLO = tells("item/completed", item={"type": "agentMessage", "id": "a", "text": "Hello."})
+REPLIES = {"claude": "one two three four five", "codex": "Hello.", "gemini": "one two three four"}
+
+
+def first_turn(name: str, prompt: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps of a recording up to the second prompt, with a screen's noise before each."""
+    steps = fixture(name)
+    prompts = [number for number, step in enumerate(steps) if step.get("in") == prompt]
+    return [part for step in steps[: prompts[1]] for part in (SCREEN, step)]
+
+
+@pytest.fixture
+def clis(inside: Inside, tmp_path: Path) -> Inside:
+    """Programs that say what Claude Code, Codex and Gemini CLI said, and much besides."""
+    heard = tmp_path / "heard"
+    heard.mkdir()
+    timelines = {
+        "claude": first_turn("claude/b2_longlived_initialize_partial", {"type": "user"}),
+        "gemini": first_turn("gemini/talk", {"method": "session/prompt"}),
+        "codex": turn(HELLO),
+    }
+    agents: dict[str, dict[str, str]] = {}
+    for name, steps in timelines.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in steps))
+        words = [sys.executable, "-I", "-S"]
+        played = str(tmp_path / f"{name}.jsonl")
+        if name == "codex":
+            words += [str(CODEX_PLAYER), played, "noise"]
+        else:
+            (heard / name).mkdir()
+            words += [str(PLAYER), str(heard / name), played, "--"]
+        program = tmp_path / name
+        # Codex makes such folders to shield them from commands, and leaves them there.
+        made = "mkdir -p .git .aws .agents; touch .agents/mine\n" if name == "codex" else ""
+        status = 'case "$*" in *"auth status") exit 0 ;; esac\n'
+        program.write_text(f'#!/bin/sh\n{status}{made}exec {shlex.join(words)} "$@"\n')
+        program.chmod(0o755)
+        agents[name] = {"command": str(program)}
+    registry = inside.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    return inside
+
+
+def said(ran: Ran) -> dict[str, str]:
+    return {line["member"]: line["text"] for line in ran.of("message")}
+
+
+def test_a_message_is_acknowledged_by_the_protocol_and_nothing_is_read_off_a_screen(
+    clis: Inside,
+) -> None:
+    """F3b, F7d."""
+    ran = clis("chat", "--json", "--agents", ",".join(REPLIES), "hello")
+    assert (ran.code, said(ran)) == (0, REPLIES)
+    heard = (clis.house.home.parent / "heard" / "claude" / "0.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("type") for line in heard[1:]].count("user") == 1, "sent once"
+    left = sorted(path.name for path in clis.house.project.iterdir())
+    assert left == [".agents", ".coterie"], "what holds something is not its leftover"
+
+
+def test_words_without_the_event_that_ends_them_are_no_reply(clis: Inside) -> None:
+    """F3b: it said all of it, and "All done!", and ended."""
+    played = clis.house.home.parent / "claude.jsonl"
+    steps = [json.loads(line) for line in played.read_text().splitlines()]
+    end = next(n for n, one in enumerate(steps) if one.get("out", {}).get("type") == "result")
+    played.write_text("".join(f"{json.dumps(one)}\n" for one in [*steps[:end], {"exit": 0}]))
+    ran = clis("chat", "--json", "--agents", "claude", "hello")
+    assert (ran.code, said(ran)) == (3, {})
+    (asked,) = ran.of("interaction")
+    assert asked["about"]["kind"] == "failed_turn"
