@@ -64,7 +64,9 @@ SCRIPT: list[Line] = [
     ),
     calls(call("runCommand", command="touch made-1")),
     calls(call("runCommand", command="touch made-2")),
+    calls(call("runCommand", command="touch other"), text="It needs another."),
     calls(call("runCommand", command="touch other")),
+    calls(call("runCommand", command="touch last")),
     says("It is done."),
 ]
 
@@ -104,7 +106,7 @@ def desk(inside: Inside, model: Model) -> Iterator[Desk]:
 
 
 def test_every_tool_and_what_it_asks(desk: Desk) -> None:
-    """D6c, e to i; F2g, F2h: a rule that the user writes covers the next call."""
+    """D6c, e to i; F2d, f, g, h: a rule that the user writes covers the next call."""
     first = desk("do", "--json", "look")
     assert first.code == 3
     (edit, grep, words, meaning, asks) = desk.outputs()
@@ -129,11 +131,15 @@ def test_every_tool_and_what_it_asks(desk: Desk) -> None:
     asked = ran.of("interaction")[-1]
     assert (ran.code, asked["command"]) == (3, "touch other"), "made-2 is not asked about"
     assert {path.name for path in desk.project.glob("made-*")} == {"made-1", "made-2"}
+    assert (asked["member"], asked["said"]) == ("ann", "It needs another.")
+    assert desk("answer", asked["id"], "task").code == 0
+    ran = desk("resume", "--json")
+    asked = ran.of("interaction")[-1]
+    assert (ran.code, asked["command"]) == (3, "touch last"), "other is allowed for this task"
     assert desk("answer", asked["id"], "deny", "--say", "not that").code == 0
     assert desk("resume", "--json").lines[-1]["summary"] == "It is done."
     assert [one[:2] for one in desk.outputs()[5:]] == [
-        ("runCommand", "ok"),
-        ("runCommand", "ok"),
+        *[("runCommand", "ok")] * 4,
         ("runCommand", "denied"),
     ]
     _is_kept_in_three_stores(desk)
@@ -154,7 +160,7 @@ def _is_kept_in_three_stores(desk: Desk) -> None:
         ("ann", "It is done."),
     ]
     asked = [one["interaction"] for one in events if "interaction" in one]
-    assert [one["interactionId"] for one in asked] == ["q1", "q2", "q3"]
+    assert [one["interactionId"] for one in asked] == ["q1", "q2", "q3", "q4"]
     assert [sorted(one) for one in asked[1]["options"]] == [
         ["default", "detail", "id", "label", "style"]
     ] * 4
@@ -169,7 +175,7 @@ def _is_kept_in_three_stores(desk: Desk) -> None:
         (None, "80"),
         ("rule", "run(touch made-*)"),
     ]
-    assert (said[2]["selectedOptionId"], said[2]["comment"]) == ("reject", "not that")
+    assert (said[3]["selectedOptionId"], said[3]["comment"]) == ("reject", "not that")
     assert {(one["taskId"], one["authorActorId"]) for one in said} == {
         (lines.lines[0]["id"], "you")
     }
@@ -180,6 +186,7 @@ def test_until_it_has_failed(desk: Desk) -> None:
     ran = desk("do", "--json", "fail")
     assert ran.code == 3
     (asked,) = ran.of("interaction")
+    assert (asked["kind"], asked["purpose"]) == ("Select", "choose_strategy")
     assert desk("answer", asked["id"], "skip").code == 0
     assert desk("resume", "--json").lines[-1]["status"] == "failed"
     assert [one["name"] for one in desk.events()][-1] == "TaskFailed"

@@ -75,6 +75,13 @@ def test_the_calls_of_a_ticket_are_its_own(session: Session) -> None:
 LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)\]\[(T\d|-)\]\[(\w+)\] \S.*")
 
 
+def in_git(session: Session) -> dict[str, bytes]:
+    """The files in the project's `.git`."""
+    folder = session.root / ".git"
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> None:
     """E2, E3, E5a, E7b, E10a: with a question first, a risky ticket, and a review that says no."""
     session.furnish()
@@ -90,11 +97,18 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
             )
         },
     )
+    before = in_git(session)
     assert session.run(say).code == 3
     (asked,) = session("inbox", "--json").of("interaction")
     assert asked["title"] == "Which currency?"
     assert session("answer", str(asked["id"]), "--say", "euro").code == 0
     assert session.run(say, "resume", "last").code == 0
+    # F7c: in `.git` there are new worktrees, branches and objects, and nothing else is another.
+    ours = ("worktrees/", "refs/heads/coterie/", "logs/refs/heads/coterie/", "objects/")
+    after = in_git(session)
+    assert [
+        name for name in after if before.get(name) != after[name] and not name.startswith(ours)
+    ] == []
     said = session.envelopes()
     named = [path.name for path in sorted(session.logs.glob("*.json"))]
     kinds = [one["payload_type"] for one in said]

@@ -11,6 +11,7 @@ import pytest
 
 import coterie
 from coterie import Caps, MemberRecord, MessageRecord
+from coterie.model import instant
 from tests.cli.in_process import Playing, Session, installed
 from tests.conftest import House, ours
 from tests.flow.ticket_stage import but, part, plan
@@ -61,7 +62,7 @@ async def test_a_turn_that_was_broken_off_routes_to_nobody(
 async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
     house: House, patch: pytest.MonkeyPatch
 ) -> None:
-    """E11g."""
+    """E11g, F4b: and it is told until when."""
     say = but(Split_the_goal=plan(part("a"), part("b")))
     patch.setattr(Playing, "say", staticmethod(say))
     limit = {"rate_limit": {"turns_per_minute": 1}}
@@ -80,6 +81,7 @@ async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
         assert isinstance(held, MemberRecord)
         assert (held.member, held.state) == ("wren", "waiting")
         assert held.reason == "1 turn a minute is allowed"
+        assert 0 < instant.seconds_until(held.until or "") <= 60
         tickets = [view.ticket.state for view in await opened.tickets(task)]
         assert sorted(tickets) == ["done", "in_progress"]
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.app.project import App
+from coterie import OpenProject, open_project
 from coterie.app.views import read_ticket
 from coterie.errors import NotFound
 from coterie.model.about import ReportConfirmation
@@ -23,7 +23,6 @@ from coterie.model.conversation import YOU
 from coterie.model.interaction import APPROVE
 from coterie.model.record import ResultRecord
 from coterie.rehearsal.server import RehearsalServer
-from coterie.testing.scripted import Recorder
 from tests.conftest import House
 from tests.contract.before.house import MADE_IN, Counting, restore, tasks, write_registry
 
@@ -37,20 +36,29 @@ def prepare(root: Path, path: str) -> None:
 
 
 @asynccontextmanager
-async def opened(house: House) -> AsyncGenerator[App]:
+async def opened(house: House) -> AsyncGenerator[OpenProject]:
     await anyio.to_thread.run_sync(prepare, house.project, str(house.project))
     async with (
         RehearsalServer(Counting(3)) as model,
-        App.open(house.project, None, model.url) as app,
+        open_project(house.project, stand_in=model.url) as app,
     ):
         yield app
 
 
-async def said(app: App, task: str) -> list[tuple[str, str]]:
+async def said(app: OpenProject, task: str) -> list[tuple[str, str]]:
     return [(one.member, one.text) for one in await app.storage.conversation.messages(task)]
 
 
-async def resumed(app: App, task: str, choice: str | None, text: str | None = None) -> ResultRecord:
+async def ran(app: OpenProject, task: str) -> ResultRecord:
+    """Run it until it ends or asks."""
+    ended = [record async for record in app.stream(task, wait=0)][-1]
+    assert isinstance(ended, ResultRecord)
+    return ended
+
+
+async def resumed(
+    app: OpenProject, task: str, choice: str | None, text: str | None = None
+) -> ResultRecord:
     """Run it to its end, with the same answer to whatever it asks, and its report confirmed."""
     for _ in range(20):
         for view in await app.questions():
@@ -60,7 +68,7 @@ async def resumed(app: App, task: str, choice: str | None, text: str | None = No
                 given = APPROVE if confirms else choice
                 await app.answer(name, choice=given, text=text, author=YOU)
         with anyio.fail_after(60):
-            result = await app.run(task, Recorder(), patience=0.0)
+            result = await ran(app, task)
         if result.status != "waiting":
             return result
     raise AssertionError(f"{task} still waits")
@@ -68,8 +76,8 @@ async def resumed(app: App, task: str, choice: str | None, text: str | None = No
 
 async def test_nothing_of_it_is_lost(house: House) -> None:
     await anyio.to_thread.run_sync(prepare, house.project, MADE_IN)
-    async with App.open(house.project) as app:
-        assert await app.problems() == []
+    async with open_project(house.project) as app:
+        assert await app.storage.problems() == []
         assert [(task.title, task.status, task.reason) for task in await app.tasks()] == snapshot(
             [
                 ("hello", "completed", "max_rounds"),
@@ -101,7 +109,7 @@ async def test_a_ticket_from_before_tickets_were_tasks_is_told_with_its_session(
     house: House,
 ) -> None:
     await anyio.to_thread.run_sync(prepare, house.project, MADE_IN)
-    async with App.open(house.project) as app:
+    async with open_project(house.project) as app:
         session = TASKS["session done"]
         view = (await read_ticket(app, session, "T1")).session.tickets[0]
         assert (view.ticket.state, view.turns > 0) == ("done", True)
@@ -113,12 +121,12 @@ async def test_a_ticket_from_before_tickets_were_tasks_is_told_with_its_session(
 async def test_a_chat_that_was_interrupted_waits_for_the_person(house: House) -> None:
     task = TASKS["interrupted"]
     async with opened(house) as app:
-        assert (await app.run(task, Recorder(), patience=0.0)).status == "waiting"
+        assert (await ran(app, task)).status == "waiting"
         assert any(view.interaction.task_id == task for view in await app.questions())
         await app.say(task, "rex, what now?")
-        await app.run(task, Recorder(), patience=0.0)
+        await ran(app, task)
         await app.say(task, "/end")
-        result = await app.run(task, Recorder(), patience=0.0)
+        result = await ran(app, task)
         assert (result.status, result.reason) == ("completed", "ended")
         assert await said(app, task) == snapshot(
             [
@@ -135,7 +143,7 @@ async def test_a_chat_that_was_interrupted_waits_for_the_person(house: House) ->
 async def test_words_after_an_interrupt_are_heard(house: House) -> None:
     task = TASKS["interrupted and told"]
     async with opened(house) as app:
-        assert (await app.run(task, Recorder(), patience=0.0)).status == "waiting"
+        assert (await ran(app, task)).status == "waiting"
         assert await said(app, task) == snapshot(
             [
                 ("you", "ada-hangs, please"),
@@ -146,7 +154,7 @@ async def test_words_after_an_interrupt_are_heard(house: House) -> None:
             ]
         )
         await app.say(task, "/end")
-        result = await app.run(task, Recorder(), patience=0.0)
+        result = await ran(app, task)
         assert (result.status, result.reason) == ("completed", "ended")
 
 

@@ -6,7 +6,7 @@ program.  Other packages bring agents by entry points.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -99,13 +99,13 @@ def has_adapter(name: str | None) -> bool:
     return True
 
 
-def load_installed(agent: AgentDefinition) -> None:
-    """Load the adapter of an agent that another package brings.  Blocks, as a turn must not; one
-    that cannot be loaded is told where it is needed."""
-    place = KNOWN_AGENTS.adapter_place(agent)
-    if place.name not in KNOWN_AGENTS.adapters:
-        with suppress(UsageError):
-            adapter_maker(place)
+def load_installed(agents: Iterable[AgentDefinition]) -> None:
+    """Load the adapters that other packages bring.  Blocks, as a turn must not; one that cannot be
+    loaded is told where it is needed."""
+    for place in map(KNOWN_AGENTS.adapter_place, agents):
+        if place.name not in KNOWN_AGENTS.adapters:
+            with suppress(UsageError):
+                adapter_maker(place)
 
 
 def with_login(adapter: Adapter, login: LoginFacts) -> Adapter:

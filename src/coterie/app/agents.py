@@ -222,6 +222,6 @@ def _check_git() -> HealthCheck:
 
 async def _count(project: Project) -> int:
     async with App.open(project.root, project.home) as app:
-        for problem in await app.problems():
+        for problem in await app.storage.problems():
             raise StorageDamaged(str(app.root), problem)
         return len(await app.tasks())

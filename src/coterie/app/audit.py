@@ -92,7 +92,7 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
 async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:
     """Check every page of the database, both hash chains, and the envelopes of all sessions, or of
     one."""
-    rows, problems = await app.storage.audit.chain(), await app.problems()
+    rows, problems = await app.storage.audit.chain(), await app.storage.problems()
     views = [one for one in await app.tasks() if one.workflow == TICKETS]
     wanted = [one.id for one in views] if task_id is None else [task_id]
     sessions = [await app.check_envelopes(one) for one in wanted]

@@ -146,7 +146,8 @@ class _Run:
             self.over.set()
 
     def saw(self, record: Record) -> None:
-        with suppress(anyio.BrokenResourceError):  # nobody reads any more
+        # Nobody reads any more, or the run ended with something still to be written.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.records.send_nowait(record)
 
 

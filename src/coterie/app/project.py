@@ -72,11 +72,10 @@ class App:
         stand_in: str | None = None,
         storage: Storage | None = None,
     ) -> AsyncGenerator[Self]:
-        """Open the project's database (made if absent) for the length of the block.
+        """Open the project's database (made if absent), or `storage`, until the block ends.
 
         `home` takes the place of the user's `~/.coterie`: its registry and settings count.
         `stand_in` is the address of a model to rehearse against, instead of one of our own.
-        `storage` takes the place of the database, and is closed with the project.
         """
         project = Project(root, home)
         await anyio.to_thread.run_sync(make_project, project)
@@ -285,10 +284,6 @@ class App:
     async def branch(self, task_id: str) -> str:
         """The branch of a session's approved work; empty where it has none."""
         return await self.sessions.branch(task_id)
-
-    async def problems(self) -> list[str]:
-        """What is wrong with the database, by a check of every page and both hash chains."""
-        return await self.storage.problems()
 
     async def interrupt(self, task_id: str) -> None:
         """Break off the turn that runs now."""

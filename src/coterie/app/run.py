@@ -136,10 +136,8 @@ class MemberFactory:
             team = team.unsealed(self._load(team_file).team)
         trusted = is_material_trusted(self.root, self.home)
         agents = [one for m in team.members if (one := registry.agents.get(m.agent or ""))]
-        for agent in agents:
-            load_installed(agent)
-        used = map(KNOWN_AGENTS.of, agents)
-        known = (*KNOWN_AGENTS.ours.values(), *(facts for facts in used if facts))
+        load_installed(agents)
+        known = (*KNOWN_AGENTS.ours.values(), *filter(None, map(KNOWN_AGENTS.of, agents)))
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
         members = Members(self, adapters, team, trusted, None, known, seen, user_home())
         return members if rehearsal is None else members.rehearsing(rehearsal, workflow)

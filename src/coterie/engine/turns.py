@@ -215,7 +215,9 @@ class TurnRunner:
                 characters=team.context_characters,
             )
         lost = thread is not None and thread != channel.thread
-        note = attempt.earlier.note(lost=lost) if channel.thread and attempt.earlier.sent else ""
+        earlier = attempt.earlier
+        # One without a memory knows of its calls only what we tell it.
+        note = earlier.note(lost=lost) if channel.thread or earlier.calls else ""
         return Prompt(
             f"{note}\n{text}" if note else text,
             attempt.number,

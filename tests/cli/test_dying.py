@@ -1,0 +1,90 @@
+"""A process that dies at any use of the store, or in the middle of a call, as a program sees it."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+
+import coterie
+from coterie import MessageRecord, ResultRecord, ToolCallRecord
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
+from tests.cli.command import Inside
+from tests.cli.in_process import Playing, installed
+from tests.conftest import House
+
+CALLS = (
+    coterie.ToolCallStarted("c1", "Bash", {"command": "make"}, effect="run"),
+    coterie.ToolCallFinished("c1", False, {"exit_code": 0}),
+)
+
+
+@pytest.fixture
+def patch(house: House, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    installed(house, monkeypatch)
+    return monkeypatch
+
+
+async def lived(project: Path, death: Death | None, task: str | None) -> tuple[str, bool]:
+    """One process that runs a chat, from its start or from where it was; whether it lived."""
+    storage = MortalStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
+    try:
+        async with coterie.open_project(project, storage=storage) as opened:
+            team = await opened.team(agents="ada=claude,rex=codex")
+            task = task or await opened.start(team, "hello")
+            ended = [record async for record in opened.stream(task, wait=0)][-1]
+            assert isinstance(ended, ResultRecord)
+            assert ended.status == "completed"
+    except* Died:
+        pass
+    return task or "", not storage.dead
+
+
+async def test_whenever_it_dies_a_chat_goes_on(house: House, patch: pytest.MonkeyPatch) -> None:
+    """D7c: at every use of the store, what was said is there once, and so are the calls."""
+
+    def say(member: coterie.Member, text: str) -> object:
+        return [*CALLS, coterie.TurnCompleted(f"{member.id} speaks")]
+
+    patch.setattr(Playing, "say", staticmethod(say))
+    async with coterie.open_project(house.project):
+        pass
+    for point in itertools.count(1):
+        task, is_over = await lived(house.project, Death(point, point % 2 == 0, True), None)
+        if not task:
+            continue
+        if not is_over:
+            await lived(house.project, None, task)
+        async with coterie.open_project(house.project) as opened:
+            entries = [entry.record for entry in await opened.timeline(task)]
+        said = [(one.member, one.text) for one in entries if isinstance(one, MessageRecord)]
+        assert said == [("you", "hello"), ("ada", "ada speaks"), ("rex", "rex speaks")], point
+        if is_over:
+            return
+
+
+async def test_a_call_that_was_cut_is_known_to_have_been(
+    house: House, patch: pytest.MonkeyPatch, inside: Inside
+) -> None:
+    """D7d: a run that is left in the middle of a call; whoever goes on is told."""
+    prompts: list[str] = []
+
+    def say(member: coterie.Member, text: str) -> object:
+        prompts.append(text)
+        return [CALLS[0]] if len(prompts) == 1 else "Now it is done."
+
+    patch.setattr(Playing, "say", staticmethod(say))
+    async with coterie.open_project(house.project) as opened:
+        task = await opened.start(await opened.team(agents="ada=claude"), "make it")
+        async with aclosing(opened.stream(task)) as records:
+            await anext(one async for one in records if isinstance(one, ToolCallRecord))
+        ended = [one async for one in opened.stream(task, wait=0)][-1]
+    assert isinstance(ended, ResultRecord)
+    assert ended.summary == "Now it is done."
+    assert "- Bash make: whether it ran is unknown; look before you do it again." in prompts[1]
+    (call,) = (await anyio.to_thread.run_sync(inside, "audit", "--json")).of("audit")
+    assert (call["id"], call["outcome"]) == ("c1", "unknown")
