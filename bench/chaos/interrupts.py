@@ -183,7 +183,7 @@ class _Chat:
             messages = await app.storage.conversation.messages(task.id)
             turns = await app.storage.journal.turns(task.id)
             unheard = [request.text for request in await app.storage.inbox.requests(task.id)]
-            damage = await app.problems()
+            damage = await app.storage.problems()
         marks = (self._project / "executions").read_text().split()[::2]
         outcome, executions = self._outcome, marks.count("begin")
         outcome.chats += 1
