@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 import coterie
 from coterie.config.schemas import FOLDER as SCHEMAS
 from tests.cli.in_process import Session, in_turn
-from tests.flow.ticket_stage import block, but, part, plan, ticket_in
+from tests.flow.ticket_stage import block, but, obedient, part, plan, ticket_in
 
 
 def looks(member: coterie.Member, text: str) -> object:
@@ -84,13 +84,20 @@ def in_git(session: Session) -> dict[str, bytes]:
 
 def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> None:
     """E2, E3, E5a, E7b, E10a: with a question first, a risky ticket, and a review that says no."""
-    session.furnish()
+    session.furnish(checks=["true"])
+    seen: list[int] = []
+
+    def works(member: coterie.Member, text: str) -> object:
+        seen.append(len(list(session.logs.glob("*.json"))))
+        return obedient(member, text)
+
     unclear = {"status": "open", "questions": ["Which currency?"], "intent_summary": "coupons"}
     say = but(
         Is_anything_unclear=in_turn(unclear, {"status": "clear", "intent_summary": "in euro"}),
         Split_the_goal=plan(part("a", risks=["money"])),
         is_risky={"summary": "carefully"},
-        wants_your_opinion={"status": "proposal", "outputs": ["yes"]},
+        wants_your_opinion=in_turn("not JSON", {"status": "proposal", "outputs": ["yes"]}),
+        Do_the_work_now=works,
         **{
             "Is_it_done?": in_turn(
                 {"decision": "changes_requested", "notes": "no"}, {"decision": "approved"}
@@ -116,6 +123,17 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
     schema = json.loads((SCHEMAS / "envelope.schema.json").read_text())
     judge = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     assert [list(judge.iter_errors(one)) for one in said] == [[]] * len(said)
+    types = {one["if"]["properties"]["payload_type"]["const"] for one in schema["allOf"]}
+    assert types == {*kinds}, "every type that there is, and no other"
+    for wrong in ({"payload_type": "plan"}, {"timestamp": "2026-01-01T00:00:00"}, {"more": 1}):
+        assert not judge.is_valid({**said[0], **wrong})
+    assert [(one["payload_type"], one["source"], one["target"]) for one in said[:4]] == [
+        ("clarification", "mira", "you"),
+        ("clarification_response", "you", "mira"),
+        ("clarification", "mira", "you"),
+        ("plan", "mira", "coterie"),
+    ]
+    assert seen[0] > 8, "they are there while it runs"
     assert {(one["session_id"], one["version"]) for one in said} == {(session.task, "1.0")}
     log = (session.logs / "events.log").read_text().splitlines()
     lines = [found for line in log if (found := LINE.fullmatch(line))]
@@ -128,16 +146,19 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
         ("T1", "created"),
         ("T1", "proposal"),
         ("T1", "discussing"),
+        ("T1", "error"),
         ("T1", "report"),
         ("T1", "discussed"),
         ("T1", "instruction"),
         ("T1", "in_progress"),
         ("T1", "report"),
         ("T1", "awaiting_review"),
+        ("T1", "artifact"),
         ("T1", "review"),
         ("T1", "in_progress"),
         ("T1", "report"),
         ("T1", "awaiting_review"),
+        ("T1", "artifact"),
         ("T1", "review"),
         ("T1", "done"),
     ]

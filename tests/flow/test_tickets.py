@@ -16,7 +16,6 @@ from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.testing.scripted import TASK
 from tests.flow.ticket_stage import (
-    PLAN,
     FakeChecks,
     but,
     folder_of,
@@ -168,42 +167,6 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
 
 
-async def test_questions_first_and_the_plan_only_on_the_users_word(project: Path) -> None:
-    clear = [
-        {"status": "open", "questions": ["Which currency?"], "intent_summary": "coupons"},
-        {"status": "clear", "intent_summary": "coupons in euro"},
-    ]
-    notes: list[str] = []
-
-    def planned(member: Member, text: str) -> object:
-        notes.append(text)
-        return PLAN
-
-    say = but(Is_anything_unclear=lambda member, text: clear.pop(0), Split_the_goal=planned)
-    async with session(project, caps=Caps()) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.answer("euro") == "Which currency?"
-        assert await on.run(say) == "waiting question"
-        assert await on.answer("change", "smaller please") == "Plan with 3 tickets"
-        assert await on.run(say) == "waiting question"
-        assert await on.tickets() == []
-        assert await on.answer("approve") == "Plan with 3 tickets"
-        assert await on.run(say) == "waiting question"
-        assert await on.answer("approve") == "The final report: 3 done; no check was run"
-        assert await on.run(say) == "completed done 3 done"
-        said = [(one.payload_type, one.source, one.target) for one in await on.envelopes()]
-        assert said[:6] == [
-            ("clarification", "mira", "you"),
-            ("clarification_response", "you", "mira"),
-            ("clarification", "mira", "you"),
-            ("plan", "mira", "you"),
-            ("review", "you", "mira"),
-            ("plan", "mira", "coterie"),
-        ]
-        assert said[-1] == ("review", "you", "mira")
-    assert "smaller please" in notes[1]
-
-
 async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
     """`b` waits until the user has said that it is not wanted, and is then called off."""
     async with session(project, team("wren", "finn")) as on:
@@ -318,24 +281,6 @@ async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:
         assert await on.run(say) == "completed done 2 done"
         owners = {one.owner for one in await on.tickets()}
     assert homes == owners == {"wren", "wren#2"}
-
-
-async def test_without_git_the_folder_is_shared_and_tickets_take_turns(tmp_path: Path) -> None:
-    project = tmp_path / "plain"
-    (project / ".coterie").mkdir(parents=True)
-    at_work: list[str] = []
-
-    def works(member: Member, text: str) -> object:
-        assert not at_work
-        at_work.append(member.id)
-        done = obedient(member, text)
-        at_work.remove(member.id)
-        return done
-
-    say = but(Split_the_goal=plan(part("a"), part("b"), part("c")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 3 done"
-    assert sorted(path.name for path in project.glob("*.txt")) == ["T1.txt", "T2.txt", "T3.txt"]
 
 
 async def test_the_managers_checks_are_run_once_they_are_allowed(project: Path) -> None:

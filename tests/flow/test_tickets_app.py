@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie import Caps, ConfigError, ResultRecord, open_project
+from coterie import Caps, ResultRecord, open_project
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.config.project import Project
@@ -93,15 +93,6 @@ async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) ->
     assert (folder / "logs" / task / "events.log").read_text().count("\n") == len(
         list((folder / "logs" / task).glob("*.json"))
     )
-
-
-async def test_a_mistake_in_the_limits_is_told_before_anything_is_made(project: Path) -> None:
-    (project / ".coterie" / "scheduler_config.json").write_text('{"retries": -1}')
-    async with open_project(project) as app:
-        roles = await app.team(str(project / ".coterie" / "roles.json"))
-        with pytest.raises(ConfigError, match="retries is -1; expected at least 0"):
-            await app.start(roles, "x", workflow="tickets")
-        assert await app.tasks() == []
 
 
 async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house: House) -> None:

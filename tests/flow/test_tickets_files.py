@@ -8,24 +8,18 @@ import resource
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from jsonschema import Draft202012Validator
 
 from coterie.app.project import App
-from coterie.config.schemas import FOLDER
 from coterie.engine.task_run import RunServices
 from coterie.errors import EnvelopeForged, StorageDamaged, StorageError
-from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendEnvelope
 from coterie.model.team import Member
 from coterie.model.ticket import SchedulerConfig
-from coterie.ports import ChildLog
 from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import created, envelope
@@ -33,7 +27,6 @@ from coterie.testing.scripted import TASK
 from coterie.workspace.session_files import key_path
 from tests.conftest import House
 from tests.flow.ticket_stage import (
-    FakeChecks,
     Played,
     but,
     obedient,
@@ -83,82 +76,12 @@ BUSY = but(
 )
 
 
-async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) -> None:
-    seen: list[int] = []
-
-    def works(member: Member, text: str) -> object:
-        seen.append(len(list(logs(project).glob("*.json"))))
-        return obedient(member, text)
-
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
-        await compare(on)
-    assert seen[-1] > 4  # long before the end
-
-
 async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
     async with session(project) as on:
         on.look_after(RunServices(session_files=files_of(on)))
         say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
         assert await on.run(say) == "waiting question"
         await compare(on)
-
-
-async def test_they_are_valid_by_the_shipped_schema(project: Path) -> None:
-    """An independent validator reads every payload type that there is."""
-    schema: dict[str, Any] = json.loads((FOLDER / "envelope.schema.json").read_text())
-    judge = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    open_first = [
-        {"status": "open", "questions": ["Why?"], "intent_summary": "x"},
-        {"status": "clear", "intent_summary": "x"},
-    ]
-    say = but(
-        Is_anything_unclear=lambda member, text: open_first.pop(0),
-        Split_the_goal=plan(part("a", risks=["money"])),
-        is_risky={"summary": "carefully"},
-        wants_your_opinion="not JSON",
-    )
-    checks = Logged(project)
-    async with session(project, config=SchedulerConfig(checks=("true",))) as on:
-        on.look_after(RunServices(checks=checks, session_files=files_of(on)))
-        await on.run(say)
-        await on.answer("so")
-        assert await on.run(say) == "completed done 1 done"
-        kinds = {one.payload_type for one in await on.envelopes()}
-    files = sorted(logs(project).glob("*.json"))
-    assert {path.name[7:-5] for path in files} == kinds == set(_types(schema))
-    assert [error.message for path in files for error in judge.iter_errors(_json(path))] == []
-    wrong = _json(files[0])
-    assert not judge.is_valid({**wrong, "payload_type": "plan"})
-    assert not judge.is_valid({**wrong, "timestamp": "2026-01-01T00:00:00"})
-    assert not judge.is_valid({**wrong, "more": 1})
-
-
-PRINTED = b"ok\n"
-
-
-class Logged(FakeChecks):
-    """Checks that leave a log, as the real ones do."""
-
-    def __init__(self, project: Path) -> None:
-        super().__init__()
-        folder = project / ".coterie" / "sessions" / TASK / "artifacts"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "1-true.log").write_bytes(PRINTED)
-
-    async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
-        done = await super().run(command, folder, children)
-        digest = f"sha256:{sha256(PRINTED).hexdigest()}"
-        return replace(done, log="1-true.log", digest=digest, size_bytes=len(PRINTED))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_bytes())
-
-
-def _types(schema: dict[str, Any]) -> list[str]:
-    return [one["if"]["properties"]["payload_type"]["const"] for one in schema["allOf"]]
 
 
 async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> None:

@@ -6,20 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio
-import anyio.from_thread
 import pytest
 
-from coterie.model.conversation import Limits
 from coterie.model.envelope import Report
-from coterie.model.record import ErrorRecord, Record
+from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
-from coterie.model.ticket import Alerts, SchedulerConfig
 from coterie.model.update import TurnFailed
-from coterie.testing.scripted import TASK, Recorder
 from tests.flow.ticket_stage import (
     PLAN,
-    FakeChecks,
     block,
     but,
     folder_of,
@@ -54,11 +48,6 @@ def in_turn(*said: object) -> Callable[[Member, str], object]:
 # -- the manager -------------------------------------------------------------------------------
 
 NONSENSE: dict[str, tuple[object, str]] = {
-    "a cycle": (
-        plan(part("a", "c"), part("b", "a"), part("c", "b")),
-        "The plan cannot be carried out: a -> c -> b -> a is a cycle: none of them could ever "
-        "begin",
-    ),
     "an unknown worker": (
         plan(part("a", assigned_to={"role_id": "bob"})),
         "The plan cannot be carried out: a is assigned to bob; the workers are wren, finn",
@@ -148,70 +137,6 @@ async def test_a_review_that_is_none_moves_nothing(project: Path) -> None:
 # -- workers -----------------------------------------------------------------------------------
 
 
-async def test_done_is_what_the_checks_say(project: Path) -> None:
-    """The worker says that it is done, the manager too; the check does not."""
-    checks = FakeChecks({"make test": 1})
-    config = SchedulerConfig(checks=("make test",))
-
-    def works(member: Member, text: str) -> object:
-        if "It was sent back" in text:
-            assert "make test: exit 1\nmake test said so" in text
-            checks.ends = {}
-        return obedient(member, text)
-
-    say = but(Split_the_goal=ONE, Do_the_work_now=works)
-    async with session(project, config=config, checks=checks) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "awaiting_review"}
-        assert await on.answer("back") == "T1 was approved, but make test: exit 1"
-        assert await on.run(say) == "completed done 1 done"
-        assert await on.errors() == ["checks_failed"]
-
-
-async def test_only_the_user_lets_a_failed_check_pass_and_that_is_on_record(project: Path) -> None:
-    checks = FakeChecks({"make test": 1})
-    config = SchedulerConfig(checks=("make test",))
-    async with session(project, config=config, checks=checks) as on:
-        assert await on.run(but(Split_the_goal=ONE)) == "waiting question"
-        await on.answer("override")
-        assert await on.run(but(Split_the_goal=ONE)) == "completed done 1 done"
-        (ticket,) = await on.tickets()
-        assert ticket.reason == "approved, and merged; you let failed checks pass"
-
-
-async def test_a_worker_that_never_reports_is_timed_out_and_replaced(project: Path) -> None:
-    def works(member: Member, text: str) -> object:
-        return None if member.id == "wren" else obedient(member, text)
-
-    first = part("a", assigned_to={"role_id": "wren"})
-    say = but(Split_the_goal=plan(first), Do_the_work_now=works)
-    async with session(project) as on:
-        # The manager and finn need a moment too: what is short is only far less than for ever.
-        result = await on.run(say, clocks=Limits(total=2.0, quiet_after=2.0))
-        assert result == "completed done 1 done"
-        assert await on.errors() == ["timeout"]
-        assert (await on.moves("T1"))[1:4] == ["in_progress", "blocked", "in_progress"]
-
-
-async def test_when_all_tries_are_used_up_the_manager_plans_anew(project: Path) -> None:
-    broken = TurnFailed("exit", "it broke", exit_code=3)
-
-    def works(member: Member, text: str) -> object:
-        return broken if ticket_in(text) == "T1" else obedient(member, text)
-
-    say = but(
-        Split_the_goal=plan(part("a"), part("b", "a")),
-        Do_the_work_now=works,
-        The_plan_has_to_change=plan(part("a"), part("b", "a")),
-    )
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
-        assert await on.errors() == ["worker_exit"] * 3 + ["retries_exceeded"]
-        tickets = {one.id: one for one in await on.tickets()}
-        assert (tickets["T1"].state, tickets["T1"].closed_by) == ("error", "T3")
-        assert tickets["T2"].dependencies == ("T3",)
-
-
 async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
     both = block({"status": "blocked", "issues": ["no"]}) + "\n" + block({"status": "completed"})
     reported = in_turn(both, {"status": "completed"})
@@ -242,14 +167,6 @@ async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
         )
         about = [one.ticket_id for one in await on.envelopes() if one.payload_type == "error"]
         assert about == ["T1"]
-
-
-async def test_a_blocked_report_must_say_what_is_needed(project: Path) -> None:
-    reported = in_turn({"status": "blocked"}, {"status": "completed"})
-    async with session(project) as on:
-        say = but(Split_the_goal=ONE, Do_the_work_now=reported)
-        assert await on.run(say) == "completed done 1 done"
-        assert "issues must say what is needed" in await on.error("validation_failed")
 
 
 async def test_an_edit_outside_the_worktree_is_named_and_never_put_back(project: Path) -> None:
@@ -322,44 +239,3 @@ async def test_work_that_cannot_be_committed_blocks_its_ticket_and_no_other(proj
     async with session(project) as on:
         assert await on.run(say) == "completed done 2 done"
         assert await on.errors() == ["not_committed"]
-
-
-# -- standing still ----------------------------------------------------------------------------
-
-
-async def test_a_stalled_dependency_is_announced_and_a_late_report_counts(project: Path) -> None:
-    config = SchedulerConfig(alerts=Alerts(stalled=0.0005))
-    async with session(project, config=config) as on:
-        recorder = on.on.recorder = Waking()
-
-        def works(member: Member, text: str) -> object:
-            if ticket_in(text) == "T1":
-                anyio.from_thread.run(recorder.told.wait)
-            return obedient(member, text)
-
-        say = but(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=works)
-        assert await on.run(say) == "completed done 2 done"
-        stalled = [r for r in recorder.records if isinstance(r, ErrorRecord)]
-        first = stalled[0]  # so short a patience may run out in review once more
-        assert (first.code, first.hint) == ("stalled", f"coterie show {TASK}")
-        assert first.message.startswith("T2 waits for T1, which is ")
-        told = [
-            (one.source, one.target, one.payload.status)
-            for one in await on.envelopes()
-            if one.ticket_id == "T2" and isinstance(one.payload, Report)
-        ]
-        assert told[0] == ("coterie", "mira", "blocked")
-        assert (await on.moves("T2"))[:2] == ["created", "stalled"]
-
-
-class Waking(Recorder):
-    """A recorder that wakes whoever waits for the first error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = anyio.Event()
-
-    def saw(self, record: Record) -> None:
-        super().saw(record)
-        if isinstance(record, ErrorRecord):
-            self.told.set()

@@ -20,7 +20,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from coterie.app.project import App
+from coterie import open_project
 from coterie.errors import AnswerRefused
 from coterie.model.record import MessageRecord
 from coterie.model.team import Member, Mode, Permissions, Team
@@ -208,7 +208,7 @@ class Scene:
         assert [script.answers for script in self.scripts] == [[]] * len(self.scripts)
         assert [left for script in self.scripts for left in script.alive if left] == []
         assert len(self.scripts[-1].alive) == requests
-        async with App.open(self.project, None, self.servers[-1].url) as app:
+        async with open_project(self.project, stand_in=self.servers[-1].url) as app:
             records = [entry.record for entry in await app.timeline(self.task)]
         messages = [record for record in records if isinstance(record, MessageRecord)]
         assert [(one.member, one.turn, one.text) for one in messages] == [
@@ -261,7 +261,7 @@ async def killed_with_a_question_open(scene: Scene, command: str) -> str:
 async def asked_again(scene: Scene, held: Owner, first: str) -> None:
     """At once: a question of its own, and the first can be answered no more."""
     asked = scene.house.home / "asked.txt"
-    async with App.open(scene.project, None, scene.servers[-1].url) as app:
+    async with open_project(scene.project, stand_in=scene.servers[-1].url) as app:
         again = await held.said(lambda line: line["type"] == "interaction")
         assert again["id"] != first
         assert "may already have run" not in again["title"]
