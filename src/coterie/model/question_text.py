@@ -54,7 +54,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
     about.PhaseChoice: ("{over}: what next?", "{summary}"),
     about.GateFailed: (
-        "The gate {gate} failed after {rounds} rounds",
+        "The gate {gate} failed{after}",
         "{why}\nOnly you can let it pass.",
     ),
     about.FailedPhaseStep: ("{step} came to nothing", "{reason}"),
@@ -120,8 +120,9 @@ def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
     match subject:
         case about.PhaseChoice(phase=phase, reverted=reverted):
             return {"over": "The work was taken back" if reverted else f"{phase} is over"}
-        case about.GateFailed(reasons=reasons):
-            return {"why": "\n".join(reasons)}
+        case about.GateFailed(reasons=reasons, rounds=rounds):
+            after = f", after it went back {rounds} times" if rounds else ""
+            return {"why": "\n".join(reasons), "after": after}
         case about.UnplannedFiles(files=files):
             return {"names": ", ".join(files)}
         case about.PlanQuestion(role=role):

@@ -37,6 +37,7 @@ SUBJECTS: list[about.About] = [
     about.PhaseChoice(phase="planning", next="plan_review"),
     about.PhaseChoice(phase="codegen", next="planning", reverted=True),
     about.GateFailed(phase="test_run", gate="tests", rounds=3, reasons=("make test: exit 2",)),
+    about.GateFailed(phase="test_run", gate="tests", rounds=0, reasons=("no command",)),
     about.FailedPhaseStep(phase="codegen", step="codegen", reason="nothing was changed"),
     about.UnplannedFiles(member="ada", files=("a.py", "b.py")),
     about.PlanQuestion(question="Which currency?", role="risk", number=1, total=2),
@@ -114,9 +115,16 @@ Nobody else has that capability.\
             ("planning is over: what next?", ""),
             ("The work was taken back: what next?", ""),
             (
-                "The gate tests failed after 3 rounds",
+                "The gate tests failed, after it went back 3 times",
                 """\
 make test: exit 2
+Only you can let it pass.\
+""",
+            ),
+            (
+                "The gate tests failed",
+                """\
+no command
 Only you can let it pass.\
 """,
             ),
