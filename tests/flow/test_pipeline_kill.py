@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import TASK
+from coterie.workspace.pipeline_work import open_work
 from tests.flow.pipeline_stage import Say, by, pipeline
 from tests.flow.ticket_stage import git, repository
 
@@ -54,3 +56,22 @@ async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, insta
     assert len(asked) - len(set(asked)) <= 2, (before, len(asked))
     state = (project / ".coterie" / "sessions" / TASK / "state.json").read_text()
     assert '"phase": "done"' in state
+
+
+async def test_work_that_is_taken_back_between_death_and_resume_begins_anew(
+    memory_path: Path,
+) -> None:
+    project = repository(memory_path)
+    dies_in_codegen = Death(40, took_effect=True, queued_kept=True)
+    assert await ran(project, dies_in_codegen, by()) is None
+    base = git(project, "rev-parse", "HEAD").strip()
+    assert "coterie/k3f9/work" in git(project, "branch", "--list", "coterie/*")
+    await anyio.to_thread.run_sync(lambda: open_work(project, TASK, base).drop(1))
+    async with pipeline(project, accept="Add coupons") as built:
+        assert (await built.run()).reason == "question"
+        asked = await built.asked()
+        assert asked.display.title == "The work was taken back: what next?"
+        assert (built.state.phase, built.state.meta.status) == ("planning", "redo")
+        await built.answer("next")
+        assert (await built.run()).reason == "accepted"
+    assert git(project, "log", "--format=%s").splitlines() == ["Add coupons", "begin"]
