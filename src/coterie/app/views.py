@@ -16,7 +16,7 @@ from coterie.model.about import BudgetReached
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
 from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
-from coterie.model.task import ticket_in, ticket_task
+from coterie.model.task import run_with, ticket_in, ticket_task
 from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
@@ -137,7 +137,13 @@ class MemberStderr:
 async def read_member_stderr(
     app: App, task_id: str, member: str | None = None
 ) -> list[MemberStderr]:
-    """What members wrote to stderr, those who wrote nothing left out; raises NotFound."""
+    """What members wrote to stderr, those who wrote nothing left out; raises NotFound.
+
+    Without a member: all of them, and of a ticket its worker.
+    """
+    if member is None and (ticket := ticket_in(task_id)):
+        tickets = (view.ticket for view in await app.tickets(run_with(task_id)))
+        member = next((one.owner for one in tickets if one.id == ticket), None)
     created = (await app.show(task_id)).state.created
     team = created.team
     wanted = [team.member(base_of(member))] if member else team.ai_members

@@ -97,18 +97,11 @@ def _show_state(call: Call, task_id: str) -> None:
 
 def _show_stderr(call: Call, id_: str, member: str) -> None:
     """What was written to stderr; of a ticket, by its worker."""
-    ticket = TICKET.fullmatch(id_)
-    name = ticket["task"] if ticket else id_
 
     async def read(app: App, task_id: str) -> list[MemberStderr]:
-        who = member
-        if ticket and not who:
-            found = await read_ticket(app, task_id, ticket["ticket"].upper())
-            views = {view.ticket.id: view.ticket for view in found.session.tickets}
-            who = views[found.id].owner or ""
-        return await read_member_stderr(app, task_id, who or None)
+        return await read_member_stderr(app, task_id, member or None)
 
-    found = named(call, name, read)
+    found = named(call, id_, read, tickets=True)
     for one in found:
         call.record("stderr", {"member": one.member, "path": one.path, "text": one.text})
         lines = [f"  {printable(line)}" for line in one.text.splitlines()]
