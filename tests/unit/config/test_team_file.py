@@ -430,7 +430,8 @@ FILES = [
     ),
     (
         '{"members": [{"id": "a"}],\n "workflow": "chatt"}',
-        'team.json:2 workflow is "chatt"; expected chat, tickets or solo. Did you mean chat?',
+        'team.json:2 workflow is "chatt"; expected chat, tickets, solo or pipeline. '
+        "Did you mean chat?",
     ),
     (
         '{"members": [{"id": "a"}],\n "name": "my team"}',
