@@ -192,7 +192,11 @@ async def end(look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbeg
     if state.status in ENDED:
         return
     if await look.runner_of(task_id) is not None:
-        await say(look, task_id, END, None)
+        try:
+            await say(look, task_id, END, None)
+        except UsageError:
+            if (await look.state(task_id)).status not in ENDED:  # else it ended by itself meanwhile
+                raise
         return
     said = await look.storage.conversation.messages(task_id)
     summary, now = summary_of(said[-1].text) if said else "", instant.now()
