@@ -164,12 +164,14 @@ Would run tickets with team adhoc. Nothing was started or written.
              in       .coterie/teams/adhoc/mira/work
              with     VARIABLES
              folder   .coterie/teams/adhoc/mira
+             turns    fail after    0.1s
   wren       worker · codex · ask
              runs     python
                       tests/ticket_agent.py
              in       .coterie/teams/adhoc/wren/work
              with     VARIABLES
              folder   .coterie/teams/adhoc/wren
+             turns    fail after    0.1s
   budget     none: nothing is limited
   limits     3 tickets at once · 2 retries · sent back at most 3 times · 2 new
              plans · 3 rounds of questions · minutes: 60 for work, 30 for the
