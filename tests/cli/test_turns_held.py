@@ -12,7 +12,7 @@ import pytest
 import coterie
 from coterie import Caps, MemberRecord, MessageRecord
 from coterie.model import instant
-from tests.cli.in_process import Playing, Session, installed
+from tests.cli.in_process import Playing, Session, in_turn, installed
 from tests.conftest import House, ours
 from tests.flow.ticket_stage import but, part, plan
 
@@ -115,3 +115,21 @@ def test_two_that_hand_over_to_each_other_for_ever_are_stopped(session: Session)
     last = ran.lines[-1]
     assert (ran.code, last["reason"], last["turns"]) == (0, "runaway", 20)
     assert "20 turns" in session("show", "last").out
+
+
+def test_a_task_parks_at_the_limit_of_a_service_and_goes_on_when_that_ends(
+    session: Session,
+) -> None:
+    """F5e, f: its end is told, and waited for where that is wanted."""
+    session.team()
+    until = instant.after(1.0)
+    limited = coterie.TurnFailed("rate_limit", "429", until=until)
+    say = in_turn(limited, "Done.")
+    ran = session.run(say, "do", "--as", "mira", "look", "--wait", "0s")
+    last = ran.lines[-1]
+    assert (ran.code, last["status"], last["reason"]) == (3, "waiting", "rate_limit")
+    assert [one["until"] for one in ran.of("member") if one["waits_for"] == "limit"] == [until]
+    assert f"coterie resume {last['task']} --at-reset" in last["next"]
+    again = session.run(say, "resume", last["task"], "--at-reset")
+    assert (again.code, again.lines[-1]["status"]) == (0, "completed")
+    assert instant.seconds_until(until) <= 0
