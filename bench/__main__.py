@@ -67,6 +67,7 @@ def tickets(report: Report) -> None:
 
 def tool_calls(report: Report) -> None:
     """The built-in agent's calls."""
+    from bench.looks import sandbox_cost
     from bench.tool_calls import CALLS
     from bench.tool_calls import compared as calls_compared
 
@@ -74,6 +75,9 @@ def tool_calls(report: Report) -> None:
     sys.stdout.write("A tool call beside a bare loop that commits its request and completion\n")
     sys.stdout.write(f"  bare {bare.cpu:.0f} us, call {ours.cpu:.0f} us of CPU\n")
     report.line(f"CPU per tool call over the bare loop, {CALLS} calls", ours.cpu / bare.cpu, 5, "x")
+    with tempfile.TemporaryDirectory() as folder:
+        adds = sandbox_cost(Path(folder))
+    report.line("what the sandbox of a look adds", adds * 1000, 30, "ms")
 
 
 def commands(report: Report) -> None:

@@ -444,7 +444,11 @@ async def test_the_bare_agent_lets_a_hostile_repository_act(
     assert (house.project / "obeyed").exists()
 
 
-@pytest.mark.parametrize(("trusted", "mode"), [(False, "ask"), (True, "full")])
+@pytest.mark.parametrize(
+    ("house", "trusted", "mode"),
+    [("qwen", False, "ask"), ("qwen", True, "full"), ("opencode", False, "ask")],
+    indirect=["house"],
+)
 async def test_a_hostile_repository_does_nothing(
     house: AcpHouse, canaries: Path, trusted: bool, mode: Mode
 ) -> None:

@@ -48,7 +48,6 @@ TEAM_TEXT = "This team answers in one sentence. Its word is AXOLOTL."
 TEAMS = {
     "claude": ("claude", "claude", "claude"),
     "codex": ("codex", "codex", "codex"),
-    "gemini": ("gemini", "gemini", "gemini"),
     "mixed": ("claude", "codex", "gemini"),
 }
 LOOK = {
@@ -235,6 +234,7 @@ def check_the_writes(found: list[Write], house: House, *members: str) -> None:
     # Coterie itself tries its sandbox out, and configures its git, in the temporary folder.
     ours_alone = [one for one in elsewhere if one.member is None and one.path.is_relative_to(TMP)]
     stray += [one for one in ours_alone if not one.path.is_relative_to(house.project)]
+    stray += [one for one in elsewhere if is_shield(one, house.project)]
     assert [one for one in elsewhere if one not in stray] == []
 
 

@@ -77,21 +77,28 @@ def _git_writes(root: Path) -> Iterator[Path]:
 
 
 def _programs(workspace: Workspace) -> Iterator[Path]:
-    """What programs that are installed in the user's home need to run."""
+    """What programs need to run that are installed where commands see nothing else: in the user's
+    home, or below `/tmp`."""
     home = workspace.user_home
     if home is None:
         return
     yield from (home / name for name in _TOOLCHAINS.split())
     for place in map(Path, workspace.env.get("PATH", "").split(":")):
-        if place.is_absolute() and place.is_relative_to(home) and place != home:
+        above = next((one for one in (home, Path(_TMP)) if place.is_relative_to(one)), None)
+        if above not in (None, place):
             yield place
             yield from (place.parent / name for name in BESIDE_PROGRAMS)
+            if place.name == _OF_NPM:
+                yield place.parent
 
 
 Kind = Literal["bubblewrap", "landlock", "none"]
 
 BWRAP = "bwrap"
 SHELL = "/bin/sh"
+_TMP = "/tmp"  # noqa: S108 - a mount point in the sandbox
+_OF_NPM = ".bin"
+"""A folder of links to the packages beside it."""
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 # Without --die-with-parent: our keeper ends what is left, after it has counted it.
 _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
@@ -190,7 +197,7 @@ def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
     for path in (*KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
         yield from ("--ro-bind-try", path, path)
     if policy.tmp is not None:
-        yield from ("--bind", str(policy.tmp), "/tmp")  # noqa: S108 - a mount point in the sandbox
+        yield from ("--bind", str(policy.tmp), _TMP)
     # What contains another comes first, so that the inner one counts.
     mounts = dict.fromkeys(policy.hidden, "--tmpfs")
     mounts |= dict.fromkeys(policy.read_only, "--ro-bind")
