@@ -24,8 +24,14 @@ def test_a_killed_chat_loses_and_doubles_nothing(tmp_path: Path, keeper: str) ->
 
 
 def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path) -> None:
-    chaos = InterruptChaos(tmp_path, turns=8, milliseconds=20, seed=7)
-    outcome = anyio.run(chaos.run, 3)
-    assert outcome.clean, outcome
-    assert outcome.kills >= 3
-    assert 0 < outcome.cut <= outcome.interrupts
+    cut = 0
+    for seed in range(7, 12):  # on a busy machine an interrupt may come when its turn is over
+        chaos = InterruptChaos(tmp_path / str(seed), turns=8, milliseconds=20, seed=seed)
+        outcome = anyio.run(chaos.run, 3)
+        assert outcome.clean, outcome
+        assert outcome.kills >= 3
+        assert outcome.cut <= outcome.interrupts
+        cut += outcome.cut
+        if cut:
+            break
+    assert cut > 0
