@@ -79,13 +79,12 @@ def _git_writes(root: Path) -> Iterator[Path]:
 def _programs(workspace: Workspace) -> Iterator[Path]:
     """What programs need to run that are installed where commands see nothing else: in the user's
     home, or below `/tmp`."""
-    home = workspace.user_home
-    if home is None:
-        return
-    yield from (home / name for name in _TOOLCHAINS.split())
+    unseen = [Path(_TMP)]
+    if workspace.user_home is not None:
+        unseen.append(workspace.user_home)
+        yield from (workspace.user_home / name for name in _TOOLCHAINS.split())
     for place in map(Path, workspace.env.get("PATH", "").split(":")):
-        above = next((one for one in (home, Path(_TMP)) if place.is_relative_to(one)), None)
-        if above not in (None, place):
+        if place not in unseen and any(place.is_relative_to(one) for one in unseen):
             yield place
             yield from (place.parent / name for name in BESIDE_PROGRAMS)
             if place.name == _OF_NPM:

@@ -112,13 +112,24 @@ def _root() -> tuple[Path, int]:
     if root is not None and root.is_dir():
         return root, lock
     _remove_abandoned()
-    while root is None or not root.is_dir():  # another may take it for abandoned until it is locked
-        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    root, lock = _new_root()
     _roots[process] = (root, lock)
     atexit.register(_remove, process, root)
     return root, lock
+
+
+def _new_root() -> tuple[Path, int]:
+    """A new folder and its lock; until it has that, another process may take it for abandoned."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        try:
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if root.is_dir():
+            return root, lock
+        os.close(lock)
 
 
 def _remove(process: int, root: Path) -> None:

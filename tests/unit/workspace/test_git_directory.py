@@ -1,0 +1,37 @@
+"""The folder of a process that git is configured in: its own, whatever others clear away."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.workspace import git_directory
+
+REAL = tempfile.mkdtemp
+
+
+def taken_at_once(made: list[str]) -> Callable[..., str]:
+    """The first is removed before anybody can have locked it."""
+
+    def make(*words: str, **more: str) -> str:
+        made.append(REAL(*words, **more))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    return make
+
+
+def test_one_that_another_process_removes_before_it_is_locked_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "mkdtemp", taken_at_once(made))
+    root, lock = git_directory._new_root()
+    os.close(lock)
+    assert (len(made), str(root), root.is_dir()) == (2, made[1], True)
