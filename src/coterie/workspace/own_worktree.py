@@ -95,6 +95,8 @@ class _WorktreeMaker:
         # By its name alone: a project that was moved or copied still names the old folder.
         git_dir = self.git.common_dir / "worktrees" / named.name
         if named == git_dir and worktree.folder_of(git_dir) == self.work.resolve():
+            if not worktree.names(self.work, git_dir):
+                worktree.connect(self.work, git_dir)
             return True
         if not git_dir.is_dir() and named.name.startswith(self.unfinished.name):
             self._register_again()

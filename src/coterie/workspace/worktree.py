@@ -112,6 +112,15 @@ def folder_of(git_dir: Path) -> Path | None:
     return (git_dir / path).resolve().parent if path else None
 
 
+def names(folder: Path, git_dir: Path) -> bool:
+    """Whether a folder's pointer is this very path.
+
+    The one that git writes leads through a directory that we made for it alone, and is of no
+    use once that is removed.
+    """
+    return line_of(folder / POINTER) == f"gitdir: {git_dir}"
+
+
 def connect(folder: Path, git_dir: Path) -> None:
     """Point a folder and a worktree's git directory at each other.
 

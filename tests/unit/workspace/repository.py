@@ -13,8 +13,9 @@ _WHO = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
 def bare_git(folder: Path, *words: str, check: bool = True) -> str:
     """What git prints, run without any care."""
     ran = subprocess.run(
-        ["git", *_WHO, *words], cwd=folder, check=check, capture_output=True, text=True
+        ["git", *_WHO, *words], cwd=folder, check=False, capture_output=True, text=True
     )
+    assert not check or ran.returncode == 0, (ran.returncode, words, ran.stdout, ran.stderr)
     return ran.stdout.strip()
 
 

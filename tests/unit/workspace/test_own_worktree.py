@@ -258,6 +258,8 @@ def test_killed_while_it_was_made(
     command = [sys.executable, "-c", KILLED, str(house.project), instant]
     assert subprocess.run(command, check=False).returncode == 9
     begun(house.project)
+    place = house.project / ".git" / "worktrees" / "coterie.pair.ann"
+    assert (work_of(house.project) / ".git").read_text() == f"gitdir: {place}\n"
     check(house.project, STAGED)
 
 
