@@ -1,0 +1,81 @@
+"""One browser, one wheel and one server for all tests of the page that a worker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.web.browser.stage import Machine, Server, installed
+from tests.web.browser.watched import CHROMIUM, BrowserThread, Watch, chromium
+
+_browser_thread = BrowserThread()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests of this folder are run in the browser's thread."""
+    names = pyfuncitem._fixtureinfo.argnames
+    _browser_thread(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
+    return True
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed: scripts/system-packages")
+    stack = ExitStack()
+
+    def launched() -> Browser:
+        return stack.enter_context(chromium())
+
+    yield _browser_thread(launched)
+    _browser_thread(stack.close)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The `bin` of an environment with Coterie as its users install it."""
+    base = tmp_path_factory.getbasetemp()
+    return installed(base if worker_id == "master" else base.parent)
+
+
+@pytest.fixture(scope="session")
+def machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A user's machine."""
+    return Machine(tmp_path_factory.mktemp("machine") / "all", wheel)
+
+
+@pytest.fixture(scope="session")
+def server(machine: Machine) -> Iterator[Server]:
+    """`coterie serve` in a project in which nothing has been done yet."""
+    made = Server(machine, machine.project("shop"))
+    made.start()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
+    """A browser of its own, as far as a page can tell; nothing may have happened that must not."""
+    made = _browser_thread(browser.new_context)
+    watch = _browser_thread(Watch, made, server.origin)
+    yield made
+    _browser_thread(made.close)
+    assert watch.found == []
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server) -> Page:
+    """The page, signed in by the printed address."""
+
+    def opened() -> Page:
+        page = context.new_page()
+        page.goto(server.address)
+        return page
+
+    return _browser_thread(opened)

@@ -1,0 +1,162 @@
+"""A machine of its own for the page: Coterie from its wheel, projects in git, a real server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+ADDRESS = re.compile(r"https?://[^\s\"]+/#token=[\w-]+")
+_GITCONFIG = "[user]\n\tname = You\n\temail = you@example.com\n"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Only one worker of a run at a time."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def installed(shared: Path) -> Path:
+    """The `bin` of a fresh environment with the wheel in it; made once for all workers of a run."""
+    venv = shared / "page-venv"
+    with locked(shared / "page-venv.lock"):
+        if not (venv / "made").exists():
+            env = {**os.environ, "VENV": str(venv), "PYTHON": sys.executable, "COMPILE": "no"}
+            setup = [ROOT / "scripts" / "setup", "wheel"]
+            made = subprocess.run(setup, env=env, capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stderr
+            (venv / "made").touch()
+    return venv / "bin"
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A user with a home, an installed `coterie` and projects."""
+
+    folder: Path
+    bin: Path
+    env: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        home = self.folder / "home"
+        home.mkdir(parents=True)
+        (home / ".gitconfig").write_text(_GITCONFIG)
+        kept = ("PATH", "LANG", "LC_ALL", "TMPDIR")
+        env = {name: os.environ[name] for name in kept if name in os.environ}
+        env |= {"HOME": str(home), "COTERIE_HOME": str(home / ".coterie"), "TZ": "UTC"}
+        object.__setattr__(self, "env", env)
+
+    def project(self, name: str, **files: str) -> Path:
+        """A repository with these files of Python, committed."""
+        root = self.folder / name
+        root.mkdir()
+        for file, text in (files or {"cart": "total = 0\n"}).items():
+            (root / f"{file}.py").write_text(text)
+        self.git(root, "init", "-q", "-b", "main")
+        self.git(root, "add", ".")
+        self.git(root, "commit", "-qm", "begin")
+        return root
+
+    def git(self, root: Path, *words: str) -> str:
+        """What git printed."""
+        return self._run(["git", *words], root)
+
+    def coterie(self, root: Path, *words: str) -> str:
+        """What the installed command printed."""
+        return self._run([str(self.bin / "coterie"), *words], root)
+
+    def started(self, root: Path, *words: str) -> subprocess.Popen[str]:
+        """The installed command, running beside us with nothing to read."""
+        return subprocess.Popen(
+            [self.bin / "coterie", *words],
+            cwd=root,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def lines(self, root: Path, *words: str) -> list[dict[str, Any]]:
+        """What it printed with `--json`."""
+        return [json.loads(line) for line in self.coterie(root, *words, "--json").splitlines()]
+
+    def _run(self, words: list[str], root: Path) -> str:
+        ran = subprocess.run(
+            words,
+            cwd=root,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode in (0, 3), f"{words}\n{ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+
+class Server:
+    """`coterie serve` on one port, however often it is killed and started again."""
+
+    def __init__(self, machine: Machine, root: Path) -> None:
+        self._machine = machine
+        self._root = root
+        self._process: subprocess.Popen[str] | None = None
+        self.port = free_port()
+        self.address = ""
+        """With the token, as it is printed."""
+
+    @property
+    def origin(self) -> str:
+        """What every request of the page must go to."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *words: str) -> None:
+        """Run it; returns when it listens."""
+        port = ("--port", str(self.port))
+        self._process = self._machine.started(self._root, "serve", "--json", *port, *words)
+        assert self._process.stdout is not None
+        read: list[str] = []
+        for line in self._process.stdout:
+            read.append(line)
+            if found := ADDRESS.search(line):
+                self.address = found[0]
+                return
+        raise AssertionError(f"coterie serve ended: {''.join(read)}")
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it; returns when it is gone."""
+        assert self._process is not None
+        self._process.send_signal(by)
+        self._process.communicate(timeout=60)
+        self._process = None
+
+    def kill(self) -> None:
+        """As nobody can prepare for."""
+        self.end(signal.SIGKILL)

@@ -1,0 +1,73 @@
+"""A browser whose every page is watched: what it loads, what it runs, what it may not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Request, sync_playwright
+
+CHROMIUM = shutil.which("chromium")
+PATIENCE = 60_000
+"""Milliseconds, for a machine on which much else runs."""
+_Made = TypeVar("_Made")
+
+
+class BrowserThread:
+    """The one thread that speaks with the browser.
+
+    Playwright keeps an event loop running in the thread that it is used from; tests of the same
+    worker that run loops of their own could not be run in it any more.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "browser")
+
+    def __call__(self, do: Callable[..., _Made], *args: Any, **kwargs: Any) -> _Made:
+        """Do it there."""
+        return self._thread.submit(do, *args, **kwargs).result()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's browser; nothing is downloaded."""
+    assert CHROMIUM is not None
+    # Chromium's sandbox does not run as root.
+    args = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield browser
+        browser.close()
+
+
+class Watch:
+    """What happened in a context that must not; `origin` is where all of it has to come from."""
+
+    def __init__(self, context: BrowserContext, *origins: str) -> None:
+        self.found: list[str] = []
+        self._origins = {*origins}
+        context.set_default_timeout(PATIENCE)
+        context.on("request", self._requested)
+        context.on("console", self._logged)
+        context.on("dialog", lambda dialog: self.found.append(f"dialog: {dialog.message}"))
+        context.on("weberror", lambda error: self.found.append(f"error: {error.error}"))
+        context.add_init_script("window.pwned = () => console.error('pwned')")
+
+    def also(self, origin: str) -> None:
+        """Another server that pages may speak with."""
+        self._origins.add(origin)
+
+    def _requested(self, request: Request) -> None:
+        url = urlsplit(request.url)
+        if url.scheme == "data" or f"{url.scheme}://{url.netloc}" in self._origins:
+            return
+        self.found.append(f"request: {request.url}")
+
+    def _logged(self, message: ConsoleMessage) -> None:
+        if any(word in message.text for word in ("pwned", "Content Security", "Trusted")):
+            self.found.append(f"console: {message.text}")
