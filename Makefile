@@ -24,7 +24,7 @@ SAY := @printf 'coterie: %s\n'
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 
-.PHONY: help demo test pythons check bench chaos lock picture schemas format coverage clean
+.PHONY: help demo page test pythons check bench chaos lock picture schemas types format coverage clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -93,10 +93,10 @@ coverage: $(DEV) compiled ## lines no test reaches
 
 # -------------------------------------------------------------------------------------- check
 
-CHECKS := check-format check-lint check-types check-surface check-layers check-shape check-schemas
+CHECKS := check-format check-lint check-types check-surface check-layers check-shape check-schemas check-page
 .PHONY: $(CHECKS)
 
-check: $(CHECKS) ## format, lint, types, layers, shape, schemas (make -k check: all that is wrong)
+check: $(CHECKS) ## format, lint, types, layers, shape, schemas, page (make -k check: all that is wrong)
 
 check-format: $(DEV)
 	$(SAY) "checking format"
@@ -128,7 +128,23 @@ check-schemas: $(DEV)
 	$(SAY) "checking that the shipped schemas are what the models say"
 	@$(BIN)/python -m coterie.app.schemas --check
 
+check-page: $(DEV)
+	$(SAY) "checking the page's types"
+	@scripts/page check
+
 # --------------------------------------------------------------------------------------- make
+
+PAGE := src/coterie/web/page
+PAGE_SOURCES := $(shell find page -path page/node_modules -prune -o -type f -print)
+
+page: $(PAGE)/index.html ## the page that `coterie serve` shows, into the package
+
+$(PAGE)/index.html: $(DEV) $(PAGE_SOURCES) scripts/page
+	$(SAY) "building the page"
+	@scripts/page build
+
+types: $(DEV) ## write page/src/lib/api.d.ts from what the API says of itself
+	@scripts/page types
 
 format: $(DEV) ## format, and mend what lint can mend
 	@$(BIN)/ruff format .
@@ -146,5 +162,6 @@ lock: ## write requirements/*.txt from pyproject.toml (ARGS=--upgrade for newer 
 	@scripts/lock $(ARGS)
 
 clean: ## remove what the other targets made
+	@rm -rf page/node_modules $(PAGE)
 	@rm -rf .venv .hypothesis .pytest_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
 	@find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,59 @@
+/** What a member does now, in words: the same as the terminal's. */
+
+import { oneLine } from "./text";
+import type { MemberDoing, MemberState, WaitsFor } from "./types";
+
+const MARKS: Record<MemberState, string> = {
+  starting: "●",
+  working: "●",
+  waiting: "▲",
+  quiet: "◌",
+  stuck: "■",
+  idle: "○",
+  gone: "○",
+};
+const WAITS: Record<WaitsFor, string> = {
+  you: "asks you",
+  limit: "waits for a limit",
+  budget: "waits for a budget",
+  command: "waits for a command",
+  model: "waits for the model",
+};
+const QUIET: Partial<Record<WaitsFor, string>> = {
+  command: "a command has not ended",
+  model: "the model has not answered",
+};
+
+export type Doing = Pick<
+  MemberDoing,
+  "state" | "reason" | "since" | "waits_for" | "until" | "question"
+>;
+
+export function markOf(doing: Doing): string {
+  if (doing.state === "waiting" && doing.waits_for !== "you") return "◌";
+  return MARKS[doing.state] ?? "○";
+}
+
+export function toneOf(doing: Doing): "plain" | "accent" | "warn" | "bad" {
+  if (doing.state === "stuck") return "bad";
+  if (doing.state === "quiet" || doing.state === "waiting") return "warn";
+  return doing.state === "working" || doing.state === "starting" ? "accent" : "plain";
+}
+
+/** `working`, `asks you: q4`, `quiet`, `waits for a limit until 14:05`. */
+export function stateInWords(doing: Doing): string {
+  let said: string = doing.state === "stuck" ? "stuck at its limit" : doing.state;
+  if (doing.state === "waiting" && doing.waits_for) said = WAITS[doing.waits_for];
+  if (doing.until) {
+    const until = new Date(doing.until);
+    said += ` until ${until.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
+  }
+  return said;
+}
+
+/** What more there is to say: the tool in use, the question, why it is quiet. */
+export function moreInWords(doing: Doing): string {
+  const more = doing.question ?? oneLine(doing.reason);
+  if (doing.state !== "quiet" || !doing.waits_for) return more;
+  return [QUIET[doing.waits_for], more].filter(Boolean).join(", ");
+}

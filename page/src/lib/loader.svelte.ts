@@ -1,0 +1,49 @@
+/** Something read from the API: what it is now, whether it is on its way, what went wrong. */
+
+import { Problem, problemOf } from "./api";
+
+export class Loader<T> {
+  data = $state.raw<T | undefined>(undefined);
+  problem = $state.raw<Problem | null>(null);
+  loading = $state(false);
+
+  private running: AbortController | null = null;
+  private again = false;
+
+  constructor(private read: (signal: AbortSignal) => Promise<T>) {}
+
+  /** Read it, anew where it was read before; asked for while it is read, it is read once more. */
+  async load(): Promise<void> {
+    if (this.running) {
+      this.again = true;
+      return;
+    }
+    const running = (this.running = new AbortController());
+    this.loading = true;
+    try {
+      do {
+        this.again = false;
+        const data = await this.read(running.signal);
+        if (running.signal.aborted) return;
+        this.data = data;
+        this.problem = null;
+      } while (this.again);
+    } catch (error) {
+      if (!running.signal.aborted) this.problem = problemOf(error);
+    } finally {
+      if (this.running === running) {
+        this.running = null;
+        this.loading = false;
+      }
+    }
+  }
+
+  /** Forget what was read: something else is wanted. */
+  clear(): void {
+    this.running?.abort();
+    this.running = null;
+    this.loading = false;
+    this.data = undefined;
+    this.problem = null;
+  }
+}

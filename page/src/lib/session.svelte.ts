@@ -1,0 +1,52 @@
+/** Who may come in: the token in the address's fragment becomes a cookie, and leaves the address. */
+
+import { api, onSignedOut, problemOf, type Problem } from "./api";
+
+export type SessionState = "checking" | "in" | "out";
+
+/** The token in a printed address, or a token by itself. */
+export function tokenIn(text: string): string {
+  const found = /(?:#|^)token=([^&\s]+)/.exec(text.trim());
+  return found?.[1] ?? text.trim();
+}
+
+class Session {
+  state = $state<SessionState>("checking");
+  problem = $state.raw<Problem | null>(null);
+
+  constructor() {
+    onSignedOut(() => (this.state = "out"));
+  }
+
+  /** With what the address holds, else with the cookie that the browser may have. */
+  async start(): Promise<void> {
+    const fragment = location.hash;
+    if (/#token=/.test(fragment)) {
+      // Not left in the address, where it could be copied or looked over.
+      history.replaceState(null, "", location.pathname + location.search);
+      return this.enter(tokenIn(fragment));
+    }
+    try {
+      await api.get("/projects");
+      this.state = "in";
+    } catch (error) {
+      const problem = problemOf(error);
+      // A server that is not there is no reason to ask for a token: the stream waits for it.
+      if (problem.status === 401) this.state = "out";
+      else this.state = "in";
+    }
+  }
+
+  async enter(token: string): Promise<void> {
+    this.problem = null;
+    try {
+      await api.post("/session", { token });
+      this.state = "in";
+    } catch (error) {
+      this.problem = problemOf(error);
+      this.state = "out";
+    }
+  }
+}
+
+export const session = new Session();

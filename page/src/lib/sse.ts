@@ -1,0 +1,67 @@
+/** Server-sent events over fetch: unlike EventSource it can begin at a cursor, and says what failed. */
+
+export interface ServerEvent {
+  name: string;
+  id: string;
+  data: string;
+}
+
+/** Takes pieces of the stream and gives the events that are whole. */
+export class EventParser {
+  private rest = "";
+  private name = "";
+  private data: string[] = [];
+  private id = "";
+
+  push(piece: string): ServerEvent[] {
+    const lines = (this.rest + piece).split(/\r\n|\n|\r(?!$)/);
+    this.rest = lines.pop() ?? "";
+    const events: ServerEvent[] = [];
+    for (const line of lines) {
+      const event = this.line(line);
+      if (event) events.push(event);
+    }
+    return events;
+  }
+
+  private line(line: string): ServerEvent | null {
+    if (line === "") return this.end();
+    const [, field, value] = /^([^:]*)(?::\s?(.*))?$/s.exec(line) ?? [];
+    if (field === "event") this.name = value ?? "";
+    else if (field === "data") this.data.push(value ?? "");
+    else if (field === "id") this.id = value ?? "";
+    return null;
+  }
+
+  private end(): ServerEvent | null {
+    const event = { name: this.name || "message", id: this.id, data: this.data.join("\n") };
+    const isEvent = this.data.length > 0 || this.name !== "";
+    this.name = this.id = "";
+    this.data = [];
+    return isEvent ? event : null;
+  }
+}
+
+/** Read events until the stream ends or fails; `opened` once the server has said yes. */
+export async function readEvents(
+  address: string,
+  cursor: string,
+  signal: AbortSignal,
+  { opened, heard }: { opened: () => void; heard: (event: ServerEvent) => void },
+): Promise<number> {
+  const headers: Record<string, string> = { Accept: "text/event-stream" };
+  if (cursor) headers["Last-Event-ID"] = cursor;
+  const response = await fetch(address, { headers, signal, cache: "no-store" });
+  if (!response.ok || !response.body) {
+    await response.body?.cancel();
+    return response.status;
+  }
+  opened();
+  const parser = new EventParser();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return response.status;
+    for (const event of parser.push(value)) heard(event);
+  }
+}

@@ -1,0 +1,52 @@
+/** Text that others wrote, so that a person sees every character of it; and figures in words. */
+
+// Controls, and what is drawn as nothing or turns the direction of what follows (as model/visible.py).
+const HIDDEN =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}]/gu;
+
+function code(character: string): string {
+  const point = character.codePointAt(0) ?? 0;
+  return `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
+}
+
+/** The text with all that is not plainly visible written out, as the terminal does. */
+export function visible(text: string): string {
+  return text.replace(/\r\n?/g, "\n").replace(HIDDEN, code);
+}
+
+/** The same on one line. */
+export function oneLine(text: string): string {
+  return visible(text).replace(/\s+/g, " ").trim();
+}
+
+/** `41s`, `3m 10s`, `2h 5m`, `3d`. */
+export function duration(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (ms < 950) return `${(Math.max(0, ms) / 1000).toFixed(1)}s`;
+  if (seconds < 60) return `${seconds}s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return seconds % 60 && minutes < 10 ? `${minutes}m ${seconds % 60}s` : `${minutes}m`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours}h ${minutes % 60}m` : `${hours}h`;
+  return `${Math.floor(hours / 24)}d`;
+}
+
+/** `840`, `8.2k`, `1.4M`. */
+export function amount(count: number): string {
+  if (count < 1000) return String(Math.round(count));
+  if (count < 1_000_000) return `${(count / 1000).toFixed(count < 100_000 ? 1 : 0)}k`;
+  return `${(count / 1_000_000).toFixed(1)}M`;
+}
+
+export function money(usd: number): string {
+  return usd > 0 && usd < 0.01 ? "under $0.01" : `$${usd.toFixed(2)}`;
+}
+
+/** `1 file`, `3 files`. */
+export function counted(count: number, word: string, plural = `${word}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? word : plural}`;
+}
+
+export function tokens(usage: { input_tokens: number | null; output_tokens: number | null } | null): number {
+  return (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+}

@@ -1,0 +1,94 @@
+/** What every screen knows: projects, tasks and open questions, kept in step by the event stream. */
+
+import { SvelteMap } from "svelte/reactivity";
+import { api } from "./api";
+import { Loader } from "./loader.svelte";
+import { stream } from "./stream.svelte";
+import type { Project, Question, StreamEvent, Task } from "./types";
+
+export const keyOf = (one: { project: string; id: string }) => `${one.project}.${one.id}`;
+
+class World {
+  projects = $state.raw<Project[]>([]);
+  tasks = new SvelteMap<string, Task>();
+  questions = new SvelteMap<string, Question>();
+
+  private reading = new Loader(async (signal) => {
+    const [projects, tasks, questions] = await Promise.all([
+      api.get<Project[]>("/projects", {}, signal),
+      api.get<Task[]>("/tasks", {}, signal),
+      api.get<Question[]>("/inbox", {}, signal),
+    ]);
+    this.projects = projects;
+    this.fill(tasks, questions);
+    return true;
+  });
+
+  /** Whether everything was read at least once. */
+  get ready(): boolean {
+    return this.reading.data === true;
+  }
+
+  get problem() {
+    return this.reading.problem;
+  }
+
+  /** Newest first, tickets and other parts of a task left out. */
+  newest = $derived(
+    [...this.tasks.values()]
+      .filter((task) => task.parent_id === null)
+      .sort((a, b) => b.changed_at.localeCompare(a.changed_at)),
+  );
+
+  /** What waits for an answer, oldest first. */
+  waiting = $derived(
+    [...this.questions.values()]
+      .filter((question) => question.state === "open")
+      .sort((a, b) => a.asked_at.localeCompare(b.asked_at)),
+  );
+
+  start(): () => void {
+    void this.reading.load();
+    return stream.on((event) => this.hear(event));
+  }
+
+  read(): Promise<void> {
+    return this.reading.load();
+  }
+
+  project(id: string): Project | undefined {
+    return this.projects.find((one) => one.id === id);
+  }
+
+  /** The open questions of a task and of its tickets. */
+  asks(project: string, task: string): Question[] {
+    return this.waiting.filter(
+      (one) => one.project === project && (one.task === task || one.task.startsWith(`${task}/`)),
+    );
+  }
+
+  private fill(tasks: Task[], questions: Question[]): void {
+    fill(this.tasks, tasks);
+    fill(this.questions, questions);
+  }
+
+  private hear(event: StreamEvent): void {
+    if (event.name === "reset") void this.reading.load();
+    else if (event.name === "task") {
+      this.tasks.set(keyOf(event.data), event.data);
+      if (!this.project(event.data.project)) void this.reading.load();
+    } else if (event.name === "question") {
+      const key = keyOf(event.data);
+      if (event.data.state === "open") this.questions.set(key, event.data);
+      else this.questions.delete(key);
+    }
+  }
+}
+
+function fill<T extends { project: string; id: string }>(map: Map<string, T>, all: T[]): void {
+  const keys = new Set(all.map(keyOf));
+  for (const key of [...map.keys()]) if (!keys.has(key)) map.delete(key);
+  for (const one of all) map.set(keyOf(one), one);
+}
+
+export const world = new World();
