@@ -10,6 +10,7 @@ from inline_snapshot import snapshot
 
 from coterie.errors import StorageError
 from coterie.model.journal import AppendMessage, Fence
+from coterie.model.timeline import SaidMessage
 from coterie.stores.sqlite import SqliteStorage, database
 from coterie.testing.contracts import samples
 from coterie.testing.contracts.samples import TASK, answered, created, message
@@ -81,6 +82,9 @@ async def test_an_old_database_becomes_a_new_one_and_goes_on(tmp_path: Path, ver
         ("bob", "quiet")
     ]
     assert await storage.problems() == []
+    told = await storage.timeline.after(0, TASK)
+    assert len(told) == await storage.timeline.head() - 5, "the other task's are not told with it"
+    assert sum(isinstance(row.source, SaidMessage) for row in told) == 1
 
     assert await storage.leases.claim(TASK, "new owner", 1) == 2
     assert await storage.inbox.allocate() == "q3"

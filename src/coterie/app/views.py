@@ -11,11 +11,12 @@ import anyio.to_thread
 from coterie.app.costs import Cost, tally
 from coterie.app.project import App
 from coterie.app.run import TICKETS
+from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
-from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
+from coterie.model.record import Entry, MessageRecord, TaskDetail, TicketRecord
 from coterie.model.task import run_with, ticket_in, ticket_task
 from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
@@ -164,6 +165,30 @@ async def read_member_stderr(
 
     errors = await anyio.to_thread.run_sync(read)
     return [one for one in errors if member in (None, one.member, base_of(one.member))]
+
+
+async def read_page(
+    app: App,
+    task_id: str,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> list[Entry]:
+    """Part of a timeline: the newest, the last before a number, or the first after one."""
+    rows = app.storage.timeline
+    if after is not None:
+        found = await rows.after(after, task_id, limit)
+    else:
+        found = await rows.before(task_id, before, limit)
+    return await timeline.entries(app.storage, found)
+
+
+async def read_news(app: App, after: int, limit: int = 100) -> list[tuple[str, Entry]]:
+    """What was added to any task of the project after a number, each with its task, in order."""
+    rows = await app.storage.timeline.after(after, None, limit)
+    found = await timeline.entries(app.storage, rows)
+    return [(row.task_id, entry) for row, entry in zip(rows, found, strict=True)]
 
 
 @dataclass(frozen=True)

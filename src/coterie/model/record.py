@@ -303,6 +303,8 @@ class Entry:
 
     at: str
     record: Record
+    seq: int = 0
+    """Its number in the project: later lines of all its tasks have higher ones."""
 
 
 @dataclass(frozen=True)

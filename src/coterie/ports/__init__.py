@@ -21,6 +21,7 @@ from coterie.ports.stores import (
     LeaseStore,
     Storage,
     TicketStore,
+    TimelineStore,
 )
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "StderrLog",
     "Storage",
     "TicketStore",
+    "TimelineStore",
     "Workflow",
 ]

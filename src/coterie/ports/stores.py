@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from coterie.model.conversation import Message
@@ -26,6 +26,7 @@ from coterie.model.tool_call import AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
+    from coterie.model.timeline import TimelineRow
 
 
 class EventStore(Protocol):
@@ -33,10 +34,6 @@ class EventStore(Protocol):
 
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
         """The events of a task in their order, without the first `after` of them."""
-        ...
-
-    async def with_tickets(self, task_id: str, after: int = 0) -> list[Event]:
-        """The same, with those of the tickets that are carried out as part of the task."""
         ...
 
     async def tasks(self) -> list[TaskRow]:
@@ -75,10 +72,6 @@ class ConversationStore(Protocol):
         """The messages with a higher sequence number, in order."""
         ...
 
-    async def last(self, task_id: str) -> dict[str, int]:
-        """The number of the last message of a task and of each of its tickets that has one."""
-        ...
-
     async def thread(self, thread: str) -> list[str]:
         """The entries of a thread that we keep ourselves, as JSON, in order."""
         ...
@@ -107,11 +100,8 @@ class JournalStore(Protocol):
 class TicketStore(Protocol):
     """Tickets and the envelopes about them, session by session."""
 
-    async def tickets(self, session_id: str, seen: Mapping[str, int] | None = None) -> list[Ticket]:
-        """The tickets, in the order in which they were made.
-
-        With `seen`, how long a history is known by ticket: only those whose history is longer.
-        """
+    async def tickets(self, session_id: str) -> list[Ticket]:
+        """The tickets, in the order in which they were made."""
         ...
 
     async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
@@ -194,6 +184,31 @@ class LeaseStore(Protocol):
         ...
 
 
+class TimelineStore(Protocol):
+    """One order over all that is told of tasks, kept with every write.
+
+    Its numbers grow from commit to commit, over all tasks of the project, so whoever has read up
+    to one has missed nothing before it.  A task's rows are told with those of its tickets.
+    """
+
+    async def after(
+        self, sequence: int, task_id: str | None = None, limit: int | None = None
+    ) -> list[TimelineRow]:
+        """The rows with a higher number in their order, the first `limit` of them: of a task, or
+        of all."""
+        ...
+
+    async def before(
+        self, task_id: str, sequence: int | None = None, limit: int | None = None
+    ) -> list[TimelineRow]:
+        """The rows of a task with a lower number in their order, the last `limit` of them."""
+        ...
+
+    async def head(self) -> int:
+        """The number of the last row; 0 when there is none."""
+        ...
+
+
 class ReservationStore(Protocol):
     """What turns under way, in every process, may still use of budgets."""
 
@@ -236,6 +251,8 @@ class Storage(Protocol):
     def leases(self) -> LeaseStore: ...
     @property
     def reservations(self) -> ReservationStore: ...
+    @property
+    def timeline(self) -> TimelineStore: ...
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """A new task, its lease and its first message, at once; None if the id is taken."""

@@ -44,6 +44,7 @@ class MortalStorage:
     inbox: Any = field(init=False)
     leases: Any = field(init=False)
     reservations: Any = field(init=False)
+    timeline: Any = field(init=False)
     create: Any = field(init=False)
     history: Any = field(init=False)
     commit: Any = field(init=False)

@@ -42,10 +42,6 @@ INSERT INTO events (sequence, task_id, type, at, data, hash) VALUES (?, ?, ?, ?,
 -- name: events_of_task
 SELECT data FROM events WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFSET ?
 
--- name: events_with_tickets
-SELECT data FROM events WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
-ORDER BY sequence LIMIT -1 OFFSET ?
-
 -- name: all_events
 SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
 
@@ -126,6 +122,63 @@ SELECT {AuditEntry} FROM audit ORDER BY sequence
 -- name: all_audit
 SELECT sequence, {AuditEntry}, hash FROM audit ORDER BY sequence
 
+-- timeline
+
+-- name: timeline_head
+SELECT coalesce(max(sequence), 0) FROM timeline
+
+-- name: timeline_after
+SELECT sequence, task_id, source, number FROM timeline
+WHERE sequence > ?1 AND (source <> 'status' OR task_id = run) ORDER BY sequence LIMIT ?4
+
+-- name: timeline_of_run_after
+SELECT sequence, task_id, source, number FROM timeline
+WHERE run = ?2 AND sequence > ?1 AND task_id = coalesce(?3, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?3, run))
+ORDER BY sequence LIMIT ?4
+
+-- name: timeline_before
+SELECT sequence, task_id, source, number FROM timeline
+WHERE run = ?1 AND sequence < ?3 AND task_id = coalesce(?2, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?2, run))
+ORDER BY sequence DESC LIMIT ?4
+
+-- name: timeline_statuses
+SELECT e.sequence, e.data, t.workflow FROM events AS e JOIN tasks AS t ON t.id = e.task_id
+WHERE e.sequence IN (SELECT value FROM json_each(?))
+
+-- name: timeline_questions
+SELECT e.sequence, e.data, asked.data FROM events AS e
+LEFT JOIN questions AS q ON q.responded = e.sequence
+LEFT JOIN events AS asked ON asked.sequence = q.requested
+WHERE e.sequence IN (SELECT value FROM json_each(?))
+
+-- name: timeline_messages
+SELECT {Message} FROM messages
+WHERE (task_id, seq) IN (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+)
+
+-- name: turn_ended
+SELECT {Turn} FROM turns INDEXED BY turns_by_day
+WHERE opened_at <= ? AND task_id = ? AND member = ? AND outcome IN ('completed', 'interrupted')
+ORDER BY opened_at DESC LIMIT 1
+
+-- name: timeline_calls
+SELECT sequence, {AuditEntry} FROM audit WHERE sequence IN (SELECT value FROM json_each(?))
+
+-- name: call_begun
+SELECT {AuditEntry} FROM audit
+WHERE task_id = ? AND tool_call_id = ? AND author_actor_id = ? AND sequence < ?
+    AND kind = 'ToolCallRequested'
+ORDER BY sequence DESC LIMIT 1
+
+-- name: timeline_failures
+SELECT opened, {Turn} FROM turns
+WHERE outcome = 'failed' AND (task_id, opened) IN (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+)
+
 -- conversation
 
 -- name: insert_message
@@ -139,10 +192,6 @@ SELECT {Message} FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
 SELECT {Message} FROM messages
 WHERE task_id IN (SELECT id FROM tasks WHERE parent_id = ? AND workflow = 'ticket')
 ORDER BY task_id, seq
-
--- name: last_messages
-SELECT w.id, (SELECT max(seq) FROM messages WHERE task_id = w.id)
-FROM with_tickets AS w WHERE w.task_id = ?
 
 -- name: insert_thread
 INSERT INTO threads (thread, place, task_id, entry)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -34,6 +34,7 @@ from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.stores.sqlite import codec, database
 from coterie.stores.sqlite.codec import SQL, execute, select, values
 from coterie.stores.sqlite.failures import damaged
+from coterie.stores.sqlite.timeline import SqliteTimeline
 from coterie.stores.sqlite.transactions import Writes
 from coterie.stores.sqlite.writer import Writer
 
@@ -83,9 +84,6 @@ class SqliteEvents(_Store):
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
         return await self._all(codec.event_of, "events_of_task", task_id, after)
 
-    async def with_tickets(self, task_id: str, after: int = 0) -> list[Event]:
-        return await self._all(codec.event_of, "events_with_tickets", task_id, after)
-
     async def tasks(self) -> list[TaskRow]:
         return await self._all(codec.TASK.value, "tasks")
 
@@ -121,10 +119,6 @@ class SqliteConversation(_Store):
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         return await self._all(codec.MESSAGE.value, "messages", task_id, after)
 
-    async def last(self, task_id: str) -> dict[str, int]:
-        found = await self._writer.read(lambda c: select(c, "last_messages", task_id))
-        return {one: seq for one, seq in found if seq is not None}
-
     async def thread(self, thread: str) -> list[str]:
         found = await self._writer.read(lambda c: select(c, "thread", thread))
         return [row[0] for row in found]
@@ -152,16 +146,14 @@ class SqliteTickets(_Store):
         super().__init__(writer)
         self._path = path
 
-    async def tickets(self, session_id: str, seen: Mapping[str, int] | None = None) -> list[Ticket]:
+    async def tickets(self, session_id: str) -> list[Ticket]:
         def read(connection: sqlite3.Connection) -> list[Ticket]:
             histories: dict[str, list[Moment]] = {}
             for ticket_id, *moment in select(connection, "ticket_history", session_id):
                 histories.setdefault(ticket_id, []).append(codec.MOMENT.value(tuple(moment)))
-            known = seen or {}
             return [
                 codec.TICKET.value(row, history=tuple(histories.get(row[0], ())))
                 for row in select(connection, "tickets", session_id)
-                if len(histories.get(row[0], ())) > known.get(row[0], -1)
             ]
 
         return await self._writer.read(read)
@@ -355,6 +347,11 @@ class SqliteStorage:
     ) -> None:
         self._writer.post(partial(self._writes.apply, fence, writes), fence, after)
 
+    @property
+    def timeline(self) -> SqliteTimeline:
+        """The one order of it all, which most commands never ask for."""
+        return SqliteTimeline(self._writer)
+
     async def history(self, task_id: str) -> journal.TaskHistory:
         return await self._writer.read(partial(history, task_id, self._writer.watch.version))
 
@@ -367,7 +364,6 @@ class SqliteStorage:
         )
 
     async def problems(self) -> list[str]:
-        """What a thorough look finds wrong with the file, in words; reads all of it."""
         known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
         return await self._writer.read(partial(database.problems, known))
 

@@ -15,6 +15,7 @@ from coterie.model.envelope import Envelope, Report
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
 from coterie.model.ticket import Ticket
+from coterie.model.timeline import AskedQuestion, AuditedCall, SaidMessage
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import Storage
 from coterie.stores.sqlite.codec import json_of
@@ -23,6 +24,8 @@ from coterie.testing.contracts.samples import (
     TASK,
     TICKET,
     OpenedStorage,
+    answered,
+    asked,
     at,
     child,
     closing,
@@ -122,6 +125,49 @@ class RecordsContract(OpenedStorage):
         assert await storage.audit.of_task(TASK, after=2) == []
         await storage.commit(fence, *opening("z"), *opening("a"))
         assert await storage.journal.turns(TASK, after=1) == [turn("a")]
+
+    async def test_the_timeline_has_all_that_is_told_in_the_order_of_commits(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        failed = journal.CloseTurn(TASK, STEP, 1, at(5), "failed", "no answer", None)
+        await storage.commit(fence, *opening(), failed, open_turn(attempt=2))
+        closed = journal.CloseTurn(TASK, STEP, 2, at(6), "completed", None, None)
+        said = message(1)._replace(at=at(6))
+        await storage.commit(fence, journal.AppendMessage(said), closed)
+        await storage.create(created("b"), "me", message(1, "b"))
+        await storage.commit(fence, *(journal.AppendAudit(entry) for entry in ENTRIES), asked("q1"))
+        await storage.inbox.respond(answered("q1"))
+        ticket = replace(TICKET, history=(*TICKET.history, *TICKET.history))
+        await storage.commit(fence, journal.PutTicket(TASK, ticket, None))
+        rows = await storage.timeline.after(0)
+        assert [row.sequence for row in rows] == list(range(1, 13))
+        assert await storage.timeline.head() == 12
+        mine = [row for row in rows if row.task_id != "b"]
+        assert await storage.timeline.after(0, TASK) == await storage.timeline.before(TASK) == mine
+        kinds = [type(row.source).__name__ for row in mine]
+        calls = ["AuditedCall", "AuditedCall", "AskedQuestion", "AskedQuestion"]
+        tickets = ["TicketMoment", "TicketMoment"]
+        assert kinds == ["StatusChange", "StatusChange", "Turn", "SaidMessage", *calls, *tickets]
+        reply, ended, answer = (mine[place].source for place in (3, 5, 7))
+        assert isinstance(reply, SaidMessage)
+        assert reply.turn is not None
+        assert reply.turn.attempt == 2, "that of the turn that it ended"
+        assert isinstance(ended, AuditedCall)
+        assert ended.given == ENTRIES[0].input, "that of the beginning"
+        assert isinstance(answer, AskedQuestion)
+        assert answer.interaction.interaction_id == "q1"
+
+    async def test_a_page_of_a_timeline_is_read_by_numbers(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        for number in range(1, 7):
+            await storage.commit(fence, journal.AppendMessage(message(number)))
+        whole = await storage.timeline.after(0, TASK)
+        third = whole[3].sequence
+        assert await storage.timeline.before(TASK, None, 3) == whole[-3:]
+        assert await storage.timeline.before(TASK, third, 2) == whole[1:3]
+        assert await storage.timeline.after(third, TASK, 2) == whole[4:6]
+        assert await storage.timeline.after(third, "another") == []
 
     async def test_the_history_of_a_task_is_all_that_its_stores_tell(
         self, storage: Storage, fence: Fence
@@ -308,8 +354,6 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, journal.PutTicket(TASK, moved, "pending"))
         assert await storage.tickets.tickets(TASK) == [moved, other]
         assert await storage.tickets.tickets("other") == []
-        assert await storage.tickets.tickets(TASK, {"T1": 1, "T0": 0}) == [moved]
-        assert await storage.tickets.tickets(TASK, {"T1": 2}) == [other]
 
     async def test_envelopes_have_numbers_without_gaps(
         self, storage: Storage, fence: Fence

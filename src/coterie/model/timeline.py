@@ -1,0 +1,66 @@
+"""The rows of a project's timeline: one order over all that is told of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coterie.model.conversation import Message
+from coterie.model.interaction import Interaction
+from coterie.model.journal import Turn
+from coterie.model.task import Event, UserInteractionRequested, UserInteractionResponded
+from coterie.model.tool_call import AuditEntry
+
+
+@dataclass(frozen=True)
+class StatusChange:
+    """A task came to a status."""
+
+    event: Event
+    workflow: str
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question was asked, answered or closed."""
+
+    event: UserInteractionRequested | UserInteractionResponded
+    interaction: Interaction
+
+
+@dataclass(frozen=True)
+class SaidMessage:
+    """A message, and the turn that it ended; None for a word that was nobody's turn."""
+
+    message: Message
+    turn: Turn | None
+
+
+@dataclass(frozen=True)
+class AuditedCall:
+    """A tool call began or ended; `given` is its input, which the row of its end has not."""
+
+    entry: AuditEntry
+    given: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class TicketMoment:
+    """A line of a ticket's history, by its place in there, from 1."""
+
+    session_id: str
+    ticket_id: str
+    place: int
+
+
+Source = StatusChange | AskedQuestion | SaidMessage | AuditedCall | Turn | TicketMoment
+"""What a row tells; a turn is one that failed."""
+
+
+@dataclass(frozen=True)
+class TimelineRow:
+    """One row, with its number in the project: a later commit has a higher one."""
+
+    sequence: int
+    task_id: str
+    source: Source
