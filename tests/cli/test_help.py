@@ -23,7 +23,7 @@ coterie: the coding agents you have, as one team
   Answer   inbox · answer · say
   Look     tasks · show · log · attach · diff · cost · audit · export · ps
   Steer    stop · resume · cancel · accept · revert · clean
-  Set up   team · agents · config · completion
+  Set up   team · agents · config · serve · completion
 
   coterie "text" talks to your default team.   All: coterie help --all
 """)

@@ -72,6 +72,7 @@ VERBS: dict[str, Verb] = {
     "team": Verb("team:team", "list, make, check and show teams", "Set up"),
     "agents": Verb("setup:agents", "the registry: which programs can be members", "Set up"),
     "config": Verb("config:config", "settings", "Set up"),
+    "serve": Verb("serve:serve", "your team in a browser, and an HTTP API", "Set up"),
     "completion": Verb("overview:completion", "tab completion for your shell", "Set up"),
 }
 
@@ -280,12 +281,9 @@ def group(
     name: str, example: str, kind: type[click.Group] = click.Group
 ) -> Callable[[Callable[P, None]], click.Group]:
     """A click group that does something when it stands alone, too."""
+    text = f"Example:  {example}"
     decorate = click.group(
-        name,
-        cls=kind,
-        epilog=f"Example:  {example}",
-        context_settings=_SETTINGS,
-        invoke_without_command=True,
+        name, cls=kind, epilog=text, context_settings=_SETTINGS, invoke_without_command=True
     )
     return lambda function: decorate(_with_options(function))
 

@@ -1,0 +1,118 @@
+"""With what one comes in to `coterie serve`: the user's token, and the browsers that gave it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import ClassVar, cast
+
+from coterie.config.files import locked, make_folder, storage_errors, write_atomically
+from coterie.config.project import coterie_home
+from coterie.model import instant
+
+TOKEN_FILE = "serve.token"  # noqa: S105 - where it is, not what
+SESSIONS_FILE = "serve.sessions"
+MOST = 64
+"""As many browsers at a time; the one that came first is forgotten."""
+
+
+class WebSessions:
+    """The token and what was given for it, in two files that only their user may read.  Blocks.
+
+    A browser that was let in stays so when the server is started again.  Of its cookie only a
+    hash is kept, bound to the token: with another token all of them are out.
+    """
+
+    LASTS: ClassVar[int] = 7 * 24 * 3600
+    """How long a browser is let in without the token, in seconds."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        folder = home or coterie_home()
+        self.token_file: Path = folder / TOKEN_FILE
+        self._file = folder / SESSIONS_FILE
+        with storage_errors(folder):
+            make_folder(folder)
+            with locked(self.token_file):
+                self.token: str = _read(self.token_file) or _made(self.token_file)
+        self._known: dict[str, str] = self._read()
+
+    def is_token(self, given: str) -> bool:
+        """Whether it is the token; takes as long whatever was given."""
+        return compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
+
+    def begin(self, value: str) -> None:
+        """Let in who brings this value from now on."""
+        with locked(self._file):
+            known = self._read()
+            known[_hash(value)] = instant.after(self.LASTS)
+            newest = sorted(known.items(), key=lambda one: one[1])[-MOST:]
+            self._write(dict(newest))
+
+    def end(self, value: str) -> None:
+        """Let in who brings this value no longer."""
+        with locked(self._file):
+            known = self._read()
+            known.pop(_hash(value), None)
+            self._write(known)
+
+    def knows(self, value: str) -> bool:
+        """Whether somebody was let in with this value, here or by another server of this user."""
+        name = _hash(value)
+        if name not in self._known:
+            self._known = self._read()
+        return self._known.get(name, "") > instant.now()
+
+    def _read(self) -> dict[str, str]:
+        text = _read(self._file, least=2)
+        try:
+            kept: object = json.loads(text or "{}")
+        except ValueError:
+            kept = None
+        if not isinstance(kept, dict):
+            return {}
+        data = cast("Mapping[str, object]", kept)
+        found, now = data.get("sessions"), instant.now()
+        if data.get("token") != _hash(self.token) or not isinstance(found, dict):
+            return {}
+        sessions = cast("Mapping[str, object]", found)
+        return {name: str(until) for name, until in sessions.items() if str(until) > now}
+
+    def _write(self, known: dict[str, str]) -> None:
+        kept = {"token": _hash(self.token), "sessions": known}
+        write_atomically(self._file, json.dumps(kept) + "\n")
+        self._known = known
+
+
+def _hash(value: str) -> str:
+    return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(path: Path, least: int = 32) -> str:
+    """What a file of ours holds; empty where there is none that only we can read and write."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        found = os.fstat(file)
+        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+            return ""
+        text = os.read(file, 1 << 16).decode("ascii", "replace").strip()
+    finally:
+        os.close(file)
+    return text if len(text) >= least and text.isprintable() else ""
+
+
+def _made(path: Path) -> str:
+    token = secrets.token_urlsafe(32)
+    if path.is_symlink():
+        path.unlink()
+    write_atomically(path, token + "\n")
+    return token

@@ -1,0 +1,58 @@
+"""`serve`: the team in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coterie.cli.main import Call, command, pass_call
+from coterie.errors import UsageError
+
+if TYPE_CHECKING:
+    from coterie.web.serve import RunningServer
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@command("serve", "coterie serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), help="8420, or the next that is free.")
+@click.option("--cert", "certificate", type=_FILE, help="A certificate, for other machines.")
+@click.option("--key", type=_FILE, help="Its key.")
+@click.option("--insecure", is_flag=True, help="Let other machines in without a certificate.")
+@click.option("--resume", is_flag=True, help="Go on with tasks whose process died.")
+@click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
+@click.option("--api-only", is_flag=True, help="The HTTP API without the page.")
+@pass_call
+def serve(call: Call, *, opens: bool, **options: Any) -> None:
+    """The team in a browser, and an HTTP API; only this machine can reach it."""
+    try:
+        from coterie.web import serve as server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "coterie":
+            raise
+        said = "coterie serve needs the page's packages."
+        raise UsageError(said, 'pip install "coterie[web]"') from None
+    import anyio
+
+    def announce(serving: RunningServer) -> None:
+        _announce(call, serving, opens)
+
+    anyio.run(server.serve, server.ServeRequest(directory=call.directory, **options), announce)
+
+
+def _announce(call: Call, serving: RunningServer, opens: bool) -> None:
+    import sys
+
+    fields = {"address": serving.address, "url": serving.link, "token": serving.token}
+    call.record("serve", {**fields, "token_file": str(serving.token_file)})
+    # A log that others may read must not hold the token.
+    shown = serving.link if sys.stdout.isatty() else serving.address
+    call.line(f"Coterie is at {shown}   (stop: Ctrl-C)")
+    if not sys.stdout.isatty():
+        call.line(f"Its token is in {serving.token_file}")
+    if opens:
+        click.launch(serving.link)
+    sys.stdout.flush()

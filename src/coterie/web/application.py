@@ -1,0 +1,58 @@
+"""The application: every resource under `/api/v1`, the page under everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from coterie import __version__
+from coterie.web import events, problems, session
+from coterie.web.access import API, Access, Guard
+from coterie.web.hub import Hub
+from coterie.web.resources import projects
+
+PAGE = Path(__file__).with_name("page")
+"""Where `make page` puts it."""
+
+ROUTERS: tuple[APIRouter, ...] = (session.router, projects.router, events.router)
+
+
+def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
+    """All that is answered; without a page, the API alone.  Blocks."""
+    application = FastAPI(
+        title="Coterie",
+        version=__version__,
+        description="The coding agents you have, as one team.",
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    application.state.hub = hub
+    application.state.access = access
+    problems.install(application)
+    for router in ROUTERS:
+        application.include_router(router, prefix=API)
+    if page is not None:
+        _serve_page(application, page)
+    application.add_middleware(Guard, access=access)
+    return application
+
+
+def _serve_page(application: FastAPI, page: Path) -> None:
+    """Its files; every other address is one of its screens."""
+    if (page / "assets").is_dir():
+        application.mount("/assets", StaticFiles(directory=page / "assets"))
+    files = {one.name: one for one in page.iterdir() if one.is_file()}  # such as its icon
+
+    async def screen(request: Request, path: str) -> Response:
+        if path.startswith("api/"):
+            raise HTTPException(404)
+        file = files.get(path, files["index.html"])
+        return FileResponse(file, headers={"cache-control": "no-cache"})
+
+    application.add_api_route("/{path:path}", screen, include_in_schema=False)
