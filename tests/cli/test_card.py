@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from coterie.cli.card import LiveCard, QuestionContext, brief, card, heading, in_short
+from coterie.cli.card import LiveCard, QuestionContext, brief, card, heading
 from coterie.cli.screen.input import alike, typed
 from coterie.cli.text import Paint, cells
 from coterie.errors import AnswerRefused
 from coterie.model.about import ToolPermission
-from coterie.model.interaction import ContentKind, Display, Interaction, Option
+from coterie.model.interaction import ContentKind, Display, Interaction, Option, in_short
 from tests.cli.recorded import command_on, plain, risky_options, wants_to_run
 
 RULE = "run(npm install *)"

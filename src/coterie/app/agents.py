@@ -31,6 +31,7 @@ from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
+from coterie.model.notification import PendingNotification
 from coterie.model.workspace import shown
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 from coterie.process.child import can_be_private
@@ -138,11 +139,12 @@ class Doctor:
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
-        """The registry, the project, its database, the keeper, the sandbox, git; and packages that
-        should bring agents and are broken."""
+        """The registry, the project, its database, the keeper, the sandbox, git, who is told
+        elsewhere; and packages that should bring agents and are broken."""
         own = (self._check_registry(), *self._check_project(), self._check_keeper())
         broken = (_failed("package", problem) for problem in broken_packages())
-        return (*own, *broken, anyio.run(_check_sandbox), _check_git())
+        told = self._check_notify()
+        return (*own, *broken, anyio.run(_check_sandbox), _check_git(), *told)
 
     @cached_property
     def _registry(self) -> Registry | CoterieError:
@@ -194,7 +196,30 @@ class Doctor:
         seen = "an agent sees only its own" if private else _KEYS_READABLE
         return HealthCheck("keeper", True, f"{keeper}: ends whole process trees; {seen}")
 
+    def _check_notify(self) -> list[HealthCheck]:
+        """Whether the user could be told elsewhere; nothing where they do not want to be."""
+        try:
+            values = load_settings(None).values
+            if values.notify is None:
+                return []
+            project = find_project(self.directory)
+            failed = anyio.run(_not_told, project) if has_history(project) else []
+        except CoterieError:  # of which another check tells
+            return []
+        from coterie.app.notify import Target
 
+        name, words = Target(values).name, values.notify_command
+        if words and program(words[0]) is None:
+            return [HealthCheck("notify", False, f"there is no program {name}", _SET_NOTIFY)]
+        if failed:
+            last = failed[-1]
+            when = f"{last.at[:10]} {last.at[11:16]} UTC"
+            problem = f"{name} was not told of {last.incident}, {when}: {last.problem}"
+            return [HealthCheck("notify", False, problem, _SET_NOTIFY)]
+        return [HealthCheck("notify", True, f"{name} is told when a question waits or a task ends")]
+
+
+_SET_NOTIFY = "coterie config set notify COMMAND --user"
 _KEYS_READABLE = "an agent can read the keys of others"
 
 
@@ -218,6 +243,11 @@ def _failed(name: str, error: CoterieError) -> HealthCheck:
 def _check_git() -> HealthCheck:
     where = program("git")
     return HealthCheck("git", True, where or "not installed: not needed to talk")
+
+
+async def _not_told(project: Project) -> list[PendingNotification]:
+    async with App.open(project.root, project.home) as app:
+        return await app.storage.notifications.failed()
 
 
 async def _count(project: Project) -> int:

@@ -14,7 +14,7 @@ from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
 from coterie.app.sessions import Sessions, checks_of, kept_settings, with_session
-from coterie.config.allowed import allow, allowed_team, powers_of
+from coterie.config.allowed import allow, allowed_team, powers_of, without_secrets
 from coterie.config.project import Project, make_project
 from coterie.config.teams import Power, learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
@@ -36,7 +36,7 @@ from coterie.model.record import (
     TaskView,
 )
 from coterie.model.redaction import Redactor
-from coterie.model.task import TaskCreated
+from coterie.model.task import TaskCreated, new_task_id
 from coterie.model.team import Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
 from coterie.ports import Observer, Storage
@@ -108,7 +108,7 @@ class App:
         rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
         team_file = str(start.team_file) if start.team_file else None
         by = await self._redactor(start.team, team_file)
-        team = run.without_secrets(with_learned(start.team, rules), by)
+        team = without_secrets(with_learned(start.team, rules), by)
         goal = by.text(start.goal or "")
         scheduler, pipeline = SchedulerConfig(), start.pipeline
         if start.workflow in (run.TICKETS, run.PIPELINE):
@@ -118,7 +118,7 @@ class App:
         length = 4
         while True:
             created = TaskCreated(
-                task_id=(task_id := run.new_task_id(length)),
+                task_id=(task_id := new_task_id(length)),
                 at=instant.now(),
                 session_id=task_id,
                 workflow=start.workflow,
@@ -164,13 +164,14 @@ class App:
                 at_reset=at_reset,
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
+                notifies=members.settings.notify is not None,
                 unbegun=run.unbegun_calls,
             )
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
-            result = await replace(engine, services=services).run(
-                task_id, members.channels, observer, patience
-            )
+            async with run.notifying(created, members, observer) as watched:
+                engine = replace(engine, services=services)
+                result = await engine.run(task_id, members.channels, watched, patience)
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow in (run.TICKETS, run.PIPELINE)
         return await self._changes_of(created).concluded(result) if is_session else result
@@ -295,9 +296,7 @@ class App:
 
     async def stop_member(self, task_id: str, member: str) -> bool:
         """End one member's agent, and wait until it is gone; False when nobody ran the task.
-
-        The task goes on; when the member's turn comes, or came, the user is asked what now.
-        """
+        That goes on; when the member's turn comes, or came, the user is asked what now."""
         return await steering.stop_member(self._look, task_id, member)
 
     async def cancel(self, task_id: str) -> None:

@@ -144,10 +144,11 @@ def change_setting(
     Returns what holds now, and the file that was written.
     """
     path = settings.user_settings_path() if user else project.folder / settings.FILE_NAME
+    origin = "user" if user else "project"
     if value is None:
-        settings.unset_value(path, key)
+        settings.unset_value(path, key, origin)
     else:
-        settings.set_value(path, key, value)
+        settings.set_value(path, key, value, origin)
     return settings_of(project).get(key), path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
-from coterie.config.settings import load_settings
+from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
@@ -49,8 +48,6 @@ from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS, PIPELINE = "tickets", "pipeline"
 """The workflows whose tasks are sessions with tickets, or go through phases to one commit."""
-_LETTERS = "abcdefghjkmnprstuvwxyz"
-_SIGNS = _LETTERS + "23456789"
 WITHOUT_CHECKS = frozenset({"chat", "solo"})
 """Workflows that run no command of their own."""
 Rehearsal = bool | Path | Literal["demo"]
@@ -139,7 +136,8 @@ class MemberFactory:
         load_installed(agents)
         known = (*KNOWN_AGENTS.ours.values(), *filter(None, map(KNOWN_AGENTS.of, agents)))
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
-        members = Members(self, adapters, team, trusted, None, known, seen, user_home())
+        home = user_home()
+        members = Members(self, adapters, team, trusted, None, known, seen, home, settings)
         return members if rehearsal is None else members.rehearsing(rehearsal, workflow)
 
 
@@ -187,6 +185,7 @@ class Members:
     environment: Mapping[str, str]
     """What of our environment any of them may see."""
     user_home: Path | None
+    settings: Settings
     workflow: str = ""
     """What a rehearsal is of."""
     stood_in: frozenset[str] = frozenset()
@@ -339,6 +338,22 @@ async def rehearsing(
         yield address
 
 
+@asynccontextmanager
+async def notifying(
+    created: TaskCreated, members: Members, observer: Observer
+) -> AsyncGenerator[Observer]:
+    """The observer of a run, which tells the user elsewhere besides, if they want that."""
+    if members.settings.notify is None:
+        yield observer
+        return
+    from coterie.app.notify import Notifier, Target
+
+    shared, target = members.shared, Target(members.settings)
+    notifier = Notifier(shared.storage, shared.root, created, target, members.redactor(), observer)
+    async with notifier.watching() as watched:
+        yield watched
+
+
 def unbegun_calls(entries: list[str]) -> list[str]:
     """The calls in a thread of the built-in agent that it had yet to make."""
     from coterie.agents.builtin.thread import unbegun
@@ -378,19 +393,3 @@ async def load_workflow(name: str) -> Workflow:
 WORKFLOWS = Workflows(
     {workflow.name: workflow for workflow in (Chat(), Solo(), Tickets(), Pipeline())}
 )
-
-
-def without_secrets(team: Team, by: Redactor) -> Team:
-    """The team with the words that its members are given as they may be kept."""
-    members = tuple(
-        member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
-        for member in team.members
-    )
-    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
-    return team.model_copy(update={"members": members, "team_instruction": said})
-
-
-def new_task_id(length: int) -> str:
-    """A short id that can be read out."""
-    rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
-    return secrets.choice(_LETTERS) + rest

@@ -7,7 +7,6 @@ both ends are shown, with how much is left out and where all of it can be read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,7 +22,14 @@ from coterie.cli.text import (
     wrap,
 )
 from coterie.model.about import ToolPermission
-from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
+from coterie.model.interaction import (
+    BY_RULE,
+    REJECT,
+    Interaction,
+    Option,
+    answer_command,
+    answer_word,
+)
 from coterie.model.tool_call import Effect
 from coterie.model.visible import printable, visible_line
 
@@ -111,39 +117,26 @@ def brief(asked: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[
 
 def how_to_answer(asked: QuestionContext) -> str:
     """The command to paste."""
-    question = asked.interaction
-    command = f"coterie answer{asked.project} {question.interaction_id}"
-    if question.kind == "Input":
-        example = question.validation.example
-        return f"{command} {example}" if example else f'{command} --say "…"'
-    choices = "|".join(word(option) for option in question.options)
-    if question.kind != "Composite":
-        return f"{command} {choices}"
-    say = '--say "…"' if question.validation.required else '[--say "…"]'
-    return f"{command} {choices} {say}"
-
-
-def word(option: Option) -> str:
-    """The one word that chooses an option on a command line."""
-    label = option.label.casefold()
-    return label if re.fullmatch(r"[a-z]+", label) else option.id
+    return answer_command(asked.interaction, asked.project)
 
 
 def answered(question: Interaction, answer: str, said: str) -> str:
     """What was answered, as a person would say it: `deny: use pnpm`."""
     chosen = next((option for option in question.options if option.id == answer), None)
-    said_as = answer if chosen is None else word(chosen) if question.permission else chosen.id
+    said_as = (
+        answer if chosen is None else answer_word(chosen) if question.permission else chosen.id
+    )
     return one_line(": ".join(part for part in (said_as, said) if part))
 
 
-_WANTS: Mapping[Effect, tuple[str, str]] = {
-    "run": ("RUN A COMMAND", "run"),
-    "write": ("CHANGE FILES", "change"),
-    "read": ("READ FILES", "read"),
-    "fetch": ("REACH THE NETWORK", "reach"),
-    "other": ("USE A TOOL", "use"),
+_WANTS: Mapping[Effect, str] = {
+    "run": "RUN A COMMAND",
+    "write": "CHANGE FILES",
+    "read": "READ FILES",
+    "fetch": "REACH THE NETWORK",
+    "other": "USE A TOOL",
 }
-"""By what a tool call would do: how a card says so, and the word for it in a sentence."""
+"""By what a tool call would do: how a card says so."""
 
 
 def heading(question: Interaction) -> str:
@@ -151,21 +144,12 @@ def heading(question: Interaction) -> str:
     call = question.permission
     if call is None:
         return printable(question.display.title)
-    loud, _ = _WANTS[call.effect]
+    loud = _WANTS[call.effect]
     if call.effect == "write" and len(call.paths) == 1:
         loud = "CHANGE A FILE"
     what = "" if call.effect == "run" else ", ".join(call.paths) or call.target
     what = what or ("" if call.effect == "run" else question.display.title)
     return f"wants to {loud}  {visible_line(what)}".rstrip()
-
-
-def in_short(question: Interaction) -> str:
-    """The question on one line: `wants to run: npm ci`, `asks: Which database?`."""
-    call = question.permission
-    if call is None:
-        return f"asks: {one_line(question.display.title)}"
-    what = call.command or ", ".join(call.paths) or call.target or call.tool
-    return f"wants to {_WANTS[call.effect][1]}: {visible_line(what)}"
 
 
 def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:

@@ -32,6 +32,7 @@ from coterie.cli.text import (
     wrap,
 )
 from coterie.model.conversation import YOU
+from coterie.model.interaction import in_short
 from coterie.model.record import (
     Entry,
     ErrorRecord,
@@ -134,7 +135,7 @@ def _interaction(record: InteractionRecord) -> RecordText:
     asked, who = record.interaction, record.member or US
     name = asked.interaction_id
     if record.state == "open":
-        return RecordText(who, f"{card.in_short(asked)} · {name}", "▲", "asks")
+        return RecordText(who, f"{in_short(asked)} · {name}", "▲", "asks")
     answer = card.answered(asked, record.answer, record.said)
     by = f" by {record.by}" if record.by else ""
     return RecordText(who, f"{name} {record.state}{by}" + (f": {answer}" if answer else ""))
@@ -182,6 +183,9 @@ class Surface:
     def saw(self, record: Record) -> None:
         """Show one thing that happened."""
         raise NotImplementedError
+
+    def idle_seconds(self) -> float | None:
+        """How long nothing was typed here; None where nobody can."""
 
     async def finished(self, app: App, result: ResultRecord) -> None:
         """Show how the run ended; called last, when nothing runs."""

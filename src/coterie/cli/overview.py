@@ -46,14 +46,14 @@ def overview(call: Call) -> None:
 
 
 def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> list[str]:
-    from coterie.cli import card
     from coterie.cli.text import clip, one_line
+    from coterie.model.interaction import in_short
 
     rows: list[str] = []
     for view in questions[:_FEW]:
         asked = view.interaction
         who = view.member.id if view.member else asked.author_actor_id
-        rows.append(f"Waits    {asked.interaction_id}  {who} {card.in_short(asked)}")
+        rows.append(f"Waits    {asked.interaction_id}  {who} {in_short(asked)}")
     running = [task for task in tasks if task.pid is not None]
     rows += [f"Runs     {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]

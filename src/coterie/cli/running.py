@@ -200,6 +200,9 @@ class GuardedObserver:
             self.turns: int = max(self.turns, record.turn)
         self.tell(lambda: self._surface.saw(record))
 
+    def idle_seconds(self) -> float | None:
+        return self._surface.idle_seconds()
+
     def tell(self, show: Callable[[], None]) -> None:
         """Show something, if anybody is there to read it."""
         if not self.left:

@@ -16,6 +16,7 @@ from coterie.config.project import coterie_home
 from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import Power, is_trusted, powers, record_trust
 from coterie.errors import ConfigError, NotTrusted
+from coterie.model.redaction import Redactor
 from coterie.model.task import AllowedTeam, TaskCreated
 from coterie.model.team import Team
 from coterie.model.workspace import shown
@@ -79,3 +80,13 @@ def _user_key(path: Path) -> bytes:
         hint = f"Move it away: rm {shown(path)}; what you allowed is then asked about once more."
         raise ConfigError(f"{shown(path)} is no key.", hint, str(path))
     return key
+
+
+def without_secrets(team: Team, by: Redactor) -> Team:
+    """The team with the words that its members are given as they may be kept."""
+    members = tuple(
+        member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
+        for member in team.members
+    )
+    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
+    return team.model_copy(update={"members": members, "team_instruction": said})

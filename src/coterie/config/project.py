@@ -89,13 +89,17 @@ def expanded(path: str | Path) -> Path:
 
 
 def passthrough(keys: Collection[str] = ()) -> dict[str, str]:
-    """What of our environment a member's process may see: nothing of ours, and of keys only
-    those that are named."""
+    """What of our environment a member's process may see: of keys only those that are named."""
     return {
         name: value
         for name, value in os.environ.items()
         if name in _PASSED or name.startswith("LC_") or name in keys
     }
+
+
+def environment() -> dict[str, str]:
+    """All of it, for a program of the user's own."""
+    return dict(os.environ)
 
 
 def search_path() -> str:

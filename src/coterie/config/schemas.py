@@ -20,6 +20,7 @@ from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
 from coterie.model.artifact_table import ARTIFACTS
 from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
+from coterie.model.notification import Notification
 from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_roles import PIPELINE_ROLES
 from coterie.model.team import NAME_PATTERN, OUR_PREFIX
@@ -167,6 +168,7 @@ def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
         "pipeline": _of_model(PhaseGraph, "Coterie pipeline"),
         # Its files are for programs, and name no schema themselves.
         "envelope": {"$schema": DIALECT, "title": "Coterie envelope", **envelope},
+        "notification": _of_program(Notification, "Coterie notification"),
         **dict(_artifact_schemas()),
     }
 
@@ -183,6 +185,13 @@ def _artifact_schemas() -> Iterator[tuple[str, Schema]]:
                 f"artifacts/{stem}",
                 {"$schema": DIALECT, "title": f"Coterie {declared.file}", **schema},
             )
+
+
+def _of_program(model: type[BaseModel], title: str) -> Schema:
+    """For what programs are given, which names no schema itself."""
+    schema = cast("Schema", model.model_json_schema())
+    _tidy(schema)
+    return {"$schema": DIALECT, "title": title, **schema}
 
 
 def _of_model(model: type[BaseModel], title: str) -> Schema:

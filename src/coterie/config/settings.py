@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
 from coterie.config import files
@@ -19,10 +21,11 @@ from coterie.config.mistakes import (
     found_by,
     listing,
     quoted,
+    refusal,
     sentence,
     validated,
 )
-from coterie.config.project import Project, coterie_home
+from coterie.config.project import Project, coterie_home, expanded
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
@@ -59,11 +62,65 @@ class Settings(BaseModel):
     default_team: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
         default=None, description="The team that is meant when none is named."
     )
+    notify: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        description="What is told when a question waits or a task ends: a command, which gets "
+        "JSON on stdin, or an address (http, https) that JSON is posted to. Yours alone (--user).",
+    )
+    notify_after: Annotated[str, Field(pattern=DURATION)] = Field(
+        default="1m",
+        description="On a terminal it is told only when nothing was typed there for so long. "
+        "Yours alone (--user).",
+    )
+
+    @field_validator("notify")
+    @classmethod
+    def _can_be_told(cls, notify: str | None) -> str | None:
+        if notify is not None and is_address(notify):
+            if not _hostname(notify):
+                raise ValueError("it is no address: http(s)://HOST/…, without spaces")
+        elif notify is not None and not _words(notify):
+            raise ValueError("it is neither a command, its quotes closed, nor an http(s) address")
+        return notify
+
+    @property
+    def notify_command(self) -> Sequence[str]:
+        """The words of the command that is told; none where that is an address, or nobody."""
+        return () if self.notify is None or is_address(self.notify) else _words(self.notify)
 
     @property
     def quiet_after_ms(self) -> int:
         """`quiet_after` in milliseconds."""
         return milliseconds(self.quiet_after)
+
+
+USERS_OWN = frozenset({"notify", "notifyAfter"})
+"""Keys of the user's own file: what comes with a project must neither run nor send anything."""
+
+
+def is_address(notify: str) -> bool:
+    """Whether the setting `notify` is an address to post to, and no command."""
+    return re.match(r"(?i)https?://", notify) is not None
+
+
+def _hostname(address: str) -> str | None:
+    try:
+        parts = urlsplit(address)
+        is_plain = re.fullmatch(r"[!-~]+", address) is not None
+        return parts.hostname if is_plain and parts.port != 0 else None
+    except ValueError:  # a port that is none, a bracket too many
+        return None
+
+
+def _words(command: str) -> Sequence[str]:
+    """The words of a command line as a shell would part them; none where a quote is not closed."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", command) or "\0" in command:
+        return ()
+    try:
+        program, *rest = shlex.split(command) or [""]
+    except ValueError:
+        return ()
+    return [str(expanded(program)), *rest] if program else ()
 
 
 def milliseconds(duration: str) -> int:
@@ -119,15 +176,17 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
     if project is not None:
         places.append(("project", project / FILE_NAME))
     for origin, path in places:
-        found = _read(path)
+        found = _read(path, origin)
         values.update(found)
         origins.update(dict.fromkeys(found, origin))
     return AllSettings(Settings.model_validate(values), origins)
 
 
-def set_value(path: Path, key: str, text: str) -> object:
+def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> object:
     """Set one value from what was typed; returns it as it will be read."""
     name = _name_of(key)
+    if origin == "project" and key in USERS_OWN:
+        raise UsageError(f"{key} {_OWN}.", _own_way(key, text))
     is_number = isinstance(Settings.model_fields[name].default, int)
     typed: object = int(text) if is_number and re.fullmatch(r"[0-9]{1,9}", text) else text
     try:
@@ -136,15 +195,15 @@ def set_value(path: Path, key: str, text: str) -> object:
         (mistake, *_) = found_by(error, {key: typed}, lambda _: ())
         raise UsageError(sentence("", mistake).strip()) from None
     with files.locked(path):
-        _write(path, {**_read(path), key: typed})
+        _write(path, {**_read(path, origin), key: typed})
     return getattr(made, name)
 
 
-def unset_value(path: Path, key: str) -> bool:
+def unset_value(path: Path, key: str, origin: Origin = "project") -> bool:
     """Go back to what holds without this file; False where it said nothing about it."""
     _name_of(key)
     with files.locked(path):
-        found = _read(path)
+        found = _read(path, origin)
         if key not in found:
             return False
         _write(path, {name: value for name, value in found.items() if name != key})
@@ -159,15 +218,27 @@ def _name_of(key: str) -> str:
     return name
 
 
-def _read(path: Path) -> dict[str, object]:
+_OWN = "is a setting of your own, never a project's"
+
+
+def _own_way(key: str, value: object) -> str:
+    return f"coterie config set {key} {shlex.quote(str(value))} --user"
+
+
+def _read(path: Path, origin: Origin) -> dict[str, object]:
     if not path.exists():
         return {}
+    document = files.read_document(path)
 
     def checked(given: dict[str, object]) -> dict[str, object]:
+        # Before its value is looked at: that it stands there at all is what is wrong.
+        if origin == "project" and (own := [key for key in given if key in USERS_OWN]):
+            way = _own_way(own[0], "…")
+            raise refusal(document, [files.Mistake((key,), _OWN, way) for key in own])
         Settings.model_validate(given, by_name=False)
         return given
 
-    return validated(files.read_document(path), checked, lambda _: tuple(_names()))
+    return validated(document, checked, lambda _: tuple(_names()))
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:

@@ -94,8 +94,11 @@ class Questions:
         event = UserInteractionRequested(task_id=task_id, at=instant.now(), interaction=interaction)
         asked = step._replace(input=interaction.interaction_id)
         begun = run.starting(task_id)
-        await run.commit(*begun, OpenStep(asked), AppendEvent(event, step.name, question.once))
-        return interaction.interaction_id
+        name = interaction.interaction_id
+        incident = name if run.services.notifies else None
+        appended = AppendEvent(event, step.name, question.once, incident)
+        await run.commit(*begun, OpenStep(asked), appended)
+        return name
 
     async def _close_older_plans(self) -> None:
         """A plan takes the place of the last one: a yes to that would be to nothing."""

@@ -206,7 +206,9 @@ class _Run:
             unbegun = self._run.services.unbegun
             left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
         below = cancel_children(self._run.children, now)
-        await self._run.commit(*left, *below, AppendEvent(event))
+        is_told = self._run.services.notifies and self._state.created.parent_id is None
+        appended = AppendEvent(event, incident=task_id if is_told else None)
+        await self._run.commit(*left, *below, appended)
         return after(self._state, event)
 
     async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:

@@ -145,6 +145,8 @@ class RunServices:
     """Whether the end of a rate limit is waited for, however long that takes."""
     guarded: frozenset[str] = frozenset()
     """Names in a repository that agents take settings from: no edit there goes unasked."""
+    notifies: bool = False
+    """Whether the user is told elsewhere of questions, and of the end of a task."""
     unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
     """From the entries of a thread of our own agent: the calls that it had yet to make."""
 

@@ -12,6 +12,8 @@ from pydantic import model_validator
 
 from coterie.errors import AnswerRefused
 from coterie.model.about import About, ToolPermission, WireText
+from coterie.model.tool_call import Effect
+from coterie.model.visible import printable, visible_line
 
 Kind = Literal["Select", "Confirm", "Input", "Composite"]
 Purpose = Literal[
@@ -221,6 +223,43 @@ def choose(interaction: Interaction, choice: str) -> str:
         f'{interaction.interaction_id} has no choice "{choice}"; it has: {", ".join(ids)}.',
         f"coterie answer {interaction.interaction_id} {near[0] if near else ids[0]}",
     )
+
+
+def answer_word(option: Option) -> str:
+    """The one word that chooses an option on a command line."""
+    label = option.label.casefold()
+    return label if re.fullmatch(r"[a-z]+", label) else option.id
+
+
+def answer_command(question: Interaction, project: str = "") -> str:
+    """The command that answers a question; `project` is what names another one: ` -C DIR`."""
+    command = f"coterie answer{project} {question.interaction_id}"
+    if question.kind == "Input":
+        example = question.validation.example
+        return f"{command} {example}" if example else f'{command} --say "…"'
+    choices = "|".join(answer_word(option) for option in question.options)
+    if question.kind != "Composite":
+        return f"{command} {choices}"
+    say = '--say "…"' if question.validation.required else '[--say "…"]'
+    return f"{command} {choices} {say}"
+
+
+_WANTS: Mapping[Effect, str] = {
+    "run": "run",
+    "write": "change",
+    "read": "read",
+    "fetch": "reach",
+    "other": "use",
+}
+
+
+def in_short(question: Interaction) -> str:
+    """The question on one line: `wants to run: npm ci`, `asks: Which database?`."""
+    call = question.permission
+    if call is None:
+        return f"asks: {' '.join(printable(question.display.title).split())}"
+    what = call.command or ", ".join(call.paths) or call.target or call.tool
+    return f"wants to {_WANTS[call.effect]}: {visible_line(what)}"
 
 
 def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:

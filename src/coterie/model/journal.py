@@ -153,6 +153,8 @@ class AppendEvent(NamedTuple):
     once: str | None = None
     """For a question of which only one may be open in the project: what all of its kind have in
     common.  IllegalWrite where one is."""
+    incident: str | None = None
+    """What the user is to be told of elsewhere, once: the question, or the task that ended."""
 
 
 class AppendMessage(NamedTuple):

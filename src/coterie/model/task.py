@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal, Self
@@ -41,6 +42,16 @@ class Caps(BaseModel, frozen=True, extra="ignore"):
         it is over when nobody hands the word on."""
         rounds = 1 if team.routing == "round_robin" else None
         return cls(max_rounds=rounds, yes=yes, floor=floor)
+
+
+_LETTERS = "abcdefghjkmnprstuvwxyz"
+_SIGNS = _LETTERS + "23456789"
+
+
+def new_task_id(length: int) -> str:
+    """A short id that can be read out."""
+    rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
+    return secrets.choice(_LETTERS) + rest
 
 
 def ticket_task(session: str, ticket_id: str) -> str:
@@ -105,6 +116,18 @@ class TaskCreated(_Event):
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None
     """The file a stand-in's replies come from, or `DEMO`; None: it makes them up."""
+
+
+_TITLE = 80
+
+
+def title_of(goal: str) -> str:
+    """A task in one line of a list: the first line of its goal that says something."""
+    for line in goal.splitlines():
+        words = line.strip()
+        if words:
+            return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
+    return ""
 
 
 class TaskStarted(_Event):

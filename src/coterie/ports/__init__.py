@@ -2,6 +2,7 @@
 
 from coterie.ports.agents import Adapter, Channel, ChildLog, StderrLog
 from coterie.ports.running import (
+    AttendedObserver,
     Channels,
     Checks,
     Context,
@@ -19,6 +20,7 @@ from coterie.ports.stores import (
     InboxStore,
     JournalStore,
     LeaseStore,
+    NotificationStore,
     Storage,
     TicketStore,
     TimelineStore,
@@ -26,6 +28,7 @@ from coterie.ports.stores import (
 
 __all__ = [
     "Adapter",
+    "AttendedObserver",
     "AuditLog",
     "Channel",
     "Channels",
@@ -37,6 +40,7 @@ __all__ = [
     "InboxStore",
     "JournalStore",
     "LeaseStore",
+    "NotificationStore",
     "Observer",
     "Parked",
     "Reaper",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 from coterie.model.check import CheckOutcome
 from coterie.model.conversation import Brief, Limits, Message
@@ -34,6 +34,15 @@ class Observer(Protocol):
 
     def saw(self, record: Record) -> None:
         """One thing happened."""
+        ...
+
+
+@runtime_checkable
+class AttendedObserver(Observer, Protocol):
+    """A surface at which a person may sit."""
+
+    def idle_seconds(self) -> float | None:
+        """How long nothing was typed there; None where nobody can."""
         ...
 
 

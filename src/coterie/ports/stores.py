@@ -19,6 +19,7 @@ from coterie.model.journal import (
     Turn,
     Write,
 )
+from coterie.model.notification import Outcome, PendingNotification
 from coterie.model.task import Event, TaskCreated, TaskRow
 from coterie.model.team import Reservation
 from coterie.model.ticket import Ticket
@@ -226,6 +227,27 @@ class ReservationStore(Protocol):
         ...
 
 
+class NotificationStore(Protocol):
+    """What the user is to be told of elsewhere.  It is queued with its event
+    (`AppendEvent.incident`), and sent by whoever claims it."""
+
+    async def unsent(self) -> list[PendingNotification]:
+        """What nobody has claimed, oldest first."""
+        ...
+
+    async def claim(self, incident: str) -> bool:
+        """Take it upon us to send it; False where there is nothing to send, or another did."""
+        ...
+
+    async def settle(self, incident: str, outcome: Outcome, problem: str = "") -> None:
+        """How that went; `seen`: there was no need.  What is settled stays as it is."""
+        ...
+
+    async def failed(self) -> list[PendingNotification]:
+        """What could not be sent, since something last could."""
+        ...
+
+
 class Storage(Protocol):
     """All stores of a project behind one writer.
 
@@ -253,6 +275,8 @@ class Storage(Protocol):
     def reservations(self) -> ReservationStore: ...
     @property
     def timeline(self) -> TimelineStore: ...
+    @property
+    def notifications(self) -> NotificationStore: ...
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """A new task, its lease and its first message, at once; None if the id is taken."""

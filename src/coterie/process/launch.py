@@ -20,7 +20,14 @@ import anyio
 
 from coterie.errors import AgentMissing
 from coterie.process.processes import MARK
-from coterie.process.streams import OutputReader, Stdio, Tail, read_from
+from coterie.process.streams import (
+    InputWriter,
+    OutputReader,
+    Stdio,
+    Tail,
+    read_from,
+    write_to,
+)
 
 T = TypeVar("T")
 
@@ -267,14 +274,20 @@ class CapturedOutput:
 
 
 async def capture(
-    words: Sequence[str], cwd: str, env: Mapping[str, str], *, most: int, patience: float
+    words: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    *,
+    most: int,
+    patience: float,
+    given: bytes = b"",
 ) -> CapturedOutput:
-    """Run a program that only reads, without input, until it ends, has printed `most` bytes or has
-    run for `patience` seconds; OSError when it cannot be run.
+    """Run a program until it ends, has printed `most` bytes or has run for `patience` seconds;
+    `given` is its input.  OSError when it cannot be run.
 
-    It is gone when this returns, or is cancelled.
+    It is gone when this returns, or is cancelled; where it was cut short, with all its group.
     """
-    output, errors, complaint = OutputReader(), OutputReader(), Tail()
+    output, errors, complaint, entered = OutputReader(), OutputReader(), Tail(), InputWriter()
     errors.divert(complaint.add)
 
     async def start() -> Program:
@@ -282,7 +295,12 @@ async def capture(
         with stdio.handed_over():
             program = await launch(words, cwd, env, stdio)
         to_child, from_child, child_errors = stdio.ours
-        os.close(to_child)
+        if given:
+            await write_to(to_child, entered)
+            entered.post(given)
+            entered.close()
+        else:
+            os.close(to_child)
         await read_from(from_child, output)
         if child_errors is not None:
             await read_from(child_errors, errors)
@@ -305,7 +323,10 @@ async def capture(
             late=timeout.cancelled_caught,
         )
     finally:
-        program.signal(signal.SIGKILL)
+        entered.abort()
+        if program.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
         await shielded(program.gone.wait)
         output.close()
         errors.close()

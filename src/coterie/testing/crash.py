@@ -45,6 +45,7 @@ class MortalStorage:
     leases: Any = field(init=False)
     reservations: Any = field(init=False)
     timeline: Any = field(init=False)
+    notifications: Any = field(init=False)
     create: Any = field(init=False)
     history: Any = field(init=False)
     commit: Any = field(init=False)

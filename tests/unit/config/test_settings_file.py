@@ -36,6 +36,8 @@ def test_nothing_said_is_the_default(house: House) -> None:
         ("contextCharacters", 40_000, "default"),
         ("quietAfter", "2m", "default"),
         ("defaultTeam", None, "default"),
+        ("notify", None, "default"),
+        ("notifyAfter", "1m", "default"),
     ]
     assert all(one.description for one in found.list())
 
@@ -102,7 +104,7 @@ def test_an_unknown_key(house: House) -> None:
             act()
         assert str(caught.value) == (
             'No setting "keper". There are: keeper, contextMessageCount, contextCharacters, '
-            "quietAfter, defaultTeam. Did you mean keeper?"
+            "quietAfter, defaultTeam, notify, notifyAfter. Did you mean keeper?"
         )
 
 

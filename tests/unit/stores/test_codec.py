@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coterie.stores.sqlite.codec import Codec, chained, json_of, mended, title_of
+from coterie.model.task import title_of
+from coterie.stores.sqlite.codec import Codec, chained, json_of, mended
 
 texts = st.text(st.characters(exclude_categories=()))
 

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from coterie.cli import timeline
-from coterie.cli.card import LiveCard, word
+from coterie.cli.card import LiveCard
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
 from coterie.model.conversation import YOU
-from coterie.model.interaction import BY_RULE, Interaction, Option, refuse_lost_words
+from coterie.model.interaction import (
+    BY_RULE,
+    Interaction,
+    Option,
+    answer_word,
+    refuse_lost_words,
+)
 from coterie.model.record import MessageRecord, TaskRecord
 from coterie.model.task import run_with
 
@@ -322,7 +328,7 @@ def _names(question: Interaction) -> list[tuple[str, Option]]:
     names = [
         (name.casefold(), option)
         for number, option in enumerate(question.options, 1)
-        for name in (str(number), option.id, option.label, word(option))
+        for name in (str(number), option.id, option.label, answer_word(option))
     ]
     return sorted(names, key=lambda named: -len(named[0]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -26,6 +27,7 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -168,6 +170,8 @@ class PromptArea:
             refresh_interval=1.0,
             erase_when_done=True,
         )
+        self._last_key = time.monotonic()
+        self.application.key_processor.before_key_press += self._note_key
         self.application.ttimeoutlen = 0.05  # Esc is a key of its own here
         self.application.timeoutlen = 0.1
 
@@ -204,6 +208,14 @@ class PromptArea:
 
     def redraw(self) -> None:
         self.application.invalidate()
+
+    def _note_key(self, _: KeyProcessor) -> None:
+        self._last_key = time.monotonic()
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no key was pressed."""
+        return time.monotonic() - self._last_key
 
     @property
     def width(self) -> int:

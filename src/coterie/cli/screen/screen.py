@@ -112,6 +112,9 @@ class Screen(Surface):
             self._prompt.print(self._renderer.lines(record))
         self.redraw()
 
+    def idle_seconds(self) -> float | None:
+        return self._prompt.idle_seconds
+
     async def finished(self, app: App, result: ResultRecord) -> None:
         """Keep the report for when the live lines are gone."""
         self._report = [report.stopped_line(result.task)]  # should the look at it all fail

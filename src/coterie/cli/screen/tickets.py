@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.app.views import AT_WORK, read_ticket, ticket_of
-from coterie.cli import card
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
@@ -21,7 +20,7 @@ from coterie.cli.ticket_events import TicketEvents
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
 from coterie.model.conversation import YOU
-from coterie.model.interaction import Interaction
+from coterie.model.interaction import Interaction, in_short
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
 from coterie.model.task import run_with, ticket_task
 from coterie.model.team import Team
@@ -168,7 +167,7 @@ class TicketStatus(ChatStatus):
         asked = record.interaction
         more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
         waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
-        line = f" ▲ {asked.interaction_id} {record.member} {card.in_short(asked)}"
+        line = f" ▲ {asked.interaction_id} {record.member} {in_short(asked)}"
         return paint(ends(line, waiting.strip(), width), "asks")
 
     def _facts(self) -> list[str]:

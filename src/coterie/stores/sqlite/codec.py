@@ -26,6 +26,7 @@ from pydantic_core import PydanticSerializationError
 from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.interaction import Question
+from coterie.model.notification import PendingNotification
 from coterie.model.task import (
     EVENT,
     Event,
@@ -222,6 +223,7 @@ MEMBER_STATE = Codec(journal.SetMemberState)
 MESSAGE = Codec(Message)
 MOMENT = Codec(Moment)
 OPENING = Codec(journal.OpenTurn)
+PENDING_NOTIFICATION = Codec(PendingNotification)
 REQUEST = Codec(journal.Request)
 RESERVATION = Codec(Reservation)
 STEP = Codec(journal.Step)
@@ -230,8 +232,8 @@ TICKET = Codec(Ticket, alone=["id", "state"], apart=["history"])
 TURN = Codec(journal.Turn)
 
 _CODECS: Sequence[Codec[Any]] = (
-    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, REQUEST, RESERVATION, STEP, TASK,
-    TICKET, TURN,
+    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, PENDING_NOTIFICATION, REQUEST,
+    RESERVATION, STEP, TASK, TICKET, TURN,
 )  # fmt: skip
 _COLUMNS = {codec.kind.__name__: codec.columns for codec in _CODECS}
 _HEADER = "-- name: "
@@ -280,17 +282,6 @@ def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]
 
 KEPT_STATES = frozenset({"waiting", "quiet", "stuck"})
 """Member states that other processes are shown; any other one takes the row away again."""
-
-_TITLE = 80
-
-
-def title_of(goal: str) -> str:
-    """A task in one line of a list: the first line of its goal that says something."""
-    for line in goal.splitlines():
-        words = line.strip()
-        if words:
-            return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
-    return ""
 
 
 def chained(previous: bytes, row: Sequence[Value]) -> bytes:

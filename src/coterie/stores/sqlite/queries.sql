@@ -340,6 +340,26 @@ DELETE FROM reservations WHERE task_id = ? AND step = ?
 DELETE FROM reservations
 WHERE token <> (SELECT token FROM leases WHERE leases.task_id = reservations.run)
 
+-- notifications
+
+-- name: queue_notification
+INSERT INTO notifications (incident, task_id, at, state, problem) VALUES (?, ?, ?, 'due', '')
+ON CONFLICT DO NOTHING
+
+-- name: notifications_due
+SELECT {PendingNotification} FROM notifications WHERE state = 'due' ORDER BY at, incident
+
+-- name: claim_notification
+UPDATE notifications SET state = 'sending' WHERE incident = ? AND state = 'due' RETURNING incident
+
+-- name: settle_notification
+UPDATE notifications SET state = ?, problem = ? WHERE incident = ? AND state IN ('due', 'sending')
+
+-- name: notifications_failed
+SELECT {PendingNotification} FROM notifications AS failed WHERE state = 'failed'
+AND NOT EXISTS (SELECT 1 FROM notifications WHERE state = 'sent' AND at > failed.at)
+ORDER BY at, incident
+
 -- requests and member states
 
 -- name: insert_request

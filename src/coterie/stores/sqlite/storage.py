@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from pydantic import ValidationError
@@ -34,14 +34,13 @@ from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.stores.sqlite import codec, database
 from coterie.stores.sqlite.codec import SQL, execute, select, values
 from coterie.stores.sqlite.failures import damaged
+from coterie.stores.sqlite.notifications import SqliteNotifications
 from coterie.stores.sqlite.timeline import SqliteTimeline
 from coterie.stores.sqlite.transactions import Writes
-from coterie.stores.sqlite.writer import Writer
+from coterie.stores.sqlite.writer import SqliteStore, Writer
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
-
-T = TypeVar("T")
 
 
 def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.TaskHistory:
@@ -68,17 +67,7 @@ def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.
         connection.execute(SQL["commit"])
 
 
-class _Store:
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def _all(
-        self, decode: Callable[[codec.Row], T], name: str, *given: codec.Value
-    ) -> list[T]:
-        return await self._writer.read(lambda c: values(c, decode, name, *given))
-
-
-class SqliteEvents(_Store):
+class SqliteEvents(SqliteStore):
     """Domain events and the list of tasks that is folded from them."""
 
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
@@ -92,7 +81,7 @@ class SqliteEvents(_Store):
         return head.sequence, head.hash
 
 
-class SqliteAudit(_Store):
+class SqliteAudit(SqliteStore):
     """Tool calls."""
 
     async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
@@ -113,7 +102,7 @@ class SqliteAudit(_Store):
         ]
 
 
-class SqliteConversation(_Store):
+class SqliteConversation(SqliteStore):
     """Messages, and the threads that we keep ourselves."""
 
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
@@ -124,7 +113,7 @@ class SqliteConversation(_Store):
         return [row[0] for row in found]
 
 
-class SqliteJournal(_Store):
+class SqliteJournal(SqliteStore):
     """Steps and turns."""
 
     async def steps(self, task_id: str) -> list[journal.Step]:
@@ -139,7 +128,7 @@ class SqliteJournal(_Store):
         return await self._all(codec.TURN.value, "spending_of_task", task_id, since)
 
 
-class SqliteTickets(_Store):
+class SqliteTickets(SqliteStore):
     """Tickets and envelopes."""
 
     def __init__(self, writer: Writer, path: Path) -> None:
@@ -165,7 +154,7 @@ class SqliteTickets(_Store):
             raise damaged(self._path, f"An envelope of {session_id} is none: {error}") from None
 
 
-class SqliteInbox(_Store):
+class SqliteInbox(SqliteStore):
     """Questions and requests."""
 
     def __init__(self, writer: Writer, writes: Writes) -> None:
@@ -215,7 +204,7 @@ class SqliteInbox(_Store):
         await self._writer.submit(discard)
 
 
-class SqliteLeases(_Store):
+class SqliteLeases(SqliteStore):
     """Who may run a task, and which processes run for it."""
 
     async def get(self, task_id: str) -> journal.Lease | None:
@@ -260,7 +249,7 @@ class SqliteLeases(_Store):
         return await self._all(codec.CHILD.value, "children_of_task", task_id)
 
 
-class SqliteReservations(_Store):
+class SqliteReservations(SqliteStore):
     """What turns under way may still use of budgets."""
 
     async def all(self) -> tuple[int, list[Reservation]]:
@@ -310,6 +299,7 @@ class SqliteStorage:
         self.inbox: SqliteInbox = SqliteInbox(self._writer, self._writes)
         self.leases: SqliteLeases = SqliteLeases(self._writer)
         self.reservations: SqliteReservations = SqliteReservations(self._writer)
+        self.notifications: SqliteNotifications = SqliteNotifications(self._writer)
 
     @classmethod
     async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:

@@ -234,6 +234,9 @@ class Writes:
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self.events_appended: bool = True
         _append_event(connection, write)
+        if write.incident is not None:
+            queued = (write.incident, write.event.task_id, write.event.at)
+            connection.execute(SQL["queue_notification"], queued)
 
     def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
         step = write.step
@@ -349,7 +352,7 @@ def _insert_task(connection: sqlite3.Connection, event: TaskCreated, sequence: i
         session_id=event.session_id,
         parent_id=event.parent_id,
         workflow=event.workflow,
-        title=codec.title_of(event.goal),
+        title=task.title_of(event.goal),
         status="created",
         reason="",
         created_at=event.at,

@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 
 from coterie.model.journal import Fence
-from coterie.stores.sqlite.codec import SQL
+from coterie.stores.sqlite.codec import SQL, Row, Value, values
 from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
 
 RIDE = 0.005
@@ -346,6 +346,16 @@ class Watch:
             return connection.execute(SQL["data_version"]).fetchall()[0][0]
         except sqlite3.Error:
             return object()  # unlike any other: who looks again will be told what is wrong
+
+
+class SqliteStore:
+    """What the stores of a database have in common."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def _all(self, decode: Callable[[Row], T], name: str, *given: Value) -> list[T]:
+        return await self._writer.read(lambda c: values(c, decode, name, *given))
 
 
 def _checkpoint(connection: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from coterie.errors import LeaseLost
 from coterie.model import journal
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import Fence, IllegalWrite
+from coterie.model.notification import PendingNotification
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
@@ -189,6 +190,26 @@ class ProcessesContract(OpenedStorage):
         with pytest.raises(LeaseLost):
             await storage.leases.record_child(fence, child("m1"))
         assert await storage.leases.children() == []
+
+    async def test_what_is_to_be_told_is_claimed_by_one(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        ended = journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9)), incident=TASK)
+        await storage.commit(fence, asked("q1")._replace(incident="q1"), ended)
+        first, last = PendingNotification("q1", TASK, at(2)), PendingNotification(TASK, TASK, at(9))
+        async with self.opened(tmp_path) as other:
+            assert await other.notifications.unsent() == [first, last]
+            claims = [await one.notifications.claim("q1") for one in (other, storage)]
+            assert claims == [True, False]
+            assert await storage.notifications.unsent() == [last]
+            await other.notifications.settle("q1", "failed", "no network")
+        assert await storage.notifications.failed() == [replace(first, problem="no network")]
+        assert await storage.notifications.claim(TASK)
+        await storage.notifications.settle(TASK, "sent")
+        assert await storage.notifications.failed() == [], "something else was told since"
+        await storage.notifications.settle(TASK, "failed", "too late")
+        assert await storage.notifications.failed() == []
+        assert not await storage.notifications.claim("q2"), "nobody asked for that"
 
     async def test_who_has_seen_all_reservations_reserves(
         self, tmp_path: Path, storage: Storage, fence: Fence

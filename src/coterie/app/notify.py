@@ -1,0 +1,170 @@
+"""Tells the user elsewhere that a question waits or a task has ended, by their setting `notify`.
+
+What is to be told is queued with its event, in one transaction, and sent by whoever claims it
+first: at most once, whoever is killed.  Nothing here holds up a turn or makes it fail.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.abc import TaskGroup
+
+from coterie.config.project import environment, user_home
+from coterie.config.settings import Settings, is_address, milliseconds
+from coterie.engine.run import plain_errors
+from coterie.errors import CoterieError
+from coterie.model.notification import (
+    Notification,
+    Outcome,
+    PendingNotification,
+    of_end,
+    of_question,
+)
+from coterie.model.record import ErrorRecord, InteractionRecord, Record
+from coterie.model.redaction import Redactor
+from coterie.model.task import TaskCreated, fold
+from coterie.model.visible import visible_line
+from coterie.ports import AttendedObserver, Observer, Storage
+from coterie.process import webhook
+from coterie.process.launch import capture
+
+LIMIT = 10.0
+"""How many seconds a command or an address has."""
+_OUTPUT = 1 << 16
+_TAIL = 200
+_CUT = "it was cut off when the run was stopped"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Who is told: a command of the user's, or an address."""
+
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """What it is called; an address without its path, which may be all that keeps it secret."""
+        notify = self.settings.notify or ""
+        if not is_address(notify):
+            return self.settings.notify_command[0]
+        parts = urlsplit(notify)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    async def tell(self, text: str) -> str:
+        """Hand it over; what went wrong, or an empty text."""
+        words, given = self.settings.notify_command, f"{text}\n".encode()
+        if not words:
+            words = (sys.executable, "-I", "-S", str(Path(webhook.__file__)))
+            given = f"{self.settings.notify}\n".encode() + given
+        # Not in the project: a relative path must not lead to what came with it.
+        home = str(user_home() or Path("/"))
+        try:
+            told = await capture(
+                words, home, environment(), most=_OUTPUT, patience=LIMIT, given=given
+            )
+        except (OSError, ValueError) as error:
+            return f"it cannot be started: {getattr(error, 'strerror', None) or error}"
+        if told.status == 0 or told.cut:
+            return ""
+        if told.late:
+            return f"it took over {LIMIT:g} s"
+        complaint = visible_line(told.complaint.strip()[-_TAIL:])
+        if is_address(self.settings.notify or "") and complaint:
+            return complaint
+        return f"it exited with {told.status}{': ' if complaint else ''}{complaint}"
+
+
+@dataclass
+class Notifier:
+    """An observer that also tells elsewhere; a run goes on inside `watching`."""
+
+    storage: Storage
+    project: Path
+    task: TaskCreated
+    target: Target
+    redactor: Redactor
+    observer: Observer
+
+    def __post_init__(self) -> None:
+        self._group: TaskGroup | None = None
+        self._over = anyio.Event()
+        self._has_complained = False
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncGenerator[Observer]:
+        """Tell what is to be told, beside the run in the block, and at its end."""
+        with plain_errors():
+            async with anyio.create_task_group() as self._group:
+                self._group.start_soon(self._tell_ends, self.task.task_id)
+                yield self
+                self._over.set()
+                await self._tell_ends()
+
+    def saw(self, record: Record) -> None:
+        """Pass it on; of a question that waits, tell."""
+        self.observer.saw(record)
+        if isinstance(record, InteractionRecord) and record.state == "open":
+            assert self._group is not None, "the run is inside `watching`"
+            self._group.start_soon(self._tell_question, record.interaction.interaction_id)
+
+    async def _tell_question(self, name: str) -> None:
+        with suppress(CoterieError):  # trouble with the database is told by the run itself
+            while (left := self._attended()) > 0 and not self._over.is_set():
+                with anyio.move_on_after(left):
+                    await self._over.wait()
+            question, store = await self.storage.inbox.question(name), self.storage.notifications
+            if question is None or question.state != "open":
+                await store.settle(name, "seen")
+            elif left <= 0 and await store.claim(name):  # else it is due when the task goes on
+                await self._send(of_question(question, self.task, str(self.project)))
+
+    async def _tell_ends(self, running: str = "") -> None:
+        """Tell of tasks that have ended, those too whose process died before it could."""
+        with suppress(CoterieError):
+            for ended in await self.storage.notifications.unsent():
+                if ended.is_end and ended.incident != running:
+                    await self._tell_end(ended)
+
+    async def _tell_end(self, ended: PendingNotification) -> None:
+        store, name = self.storage.notifications, ended.incident
+        if name == self.task.task_id and self._attended() > 0:
+            await store.settle(name, "seen")
+        elif await store.claim(name):
+            state = fold(await self.storage.events.of_task(name))
+            await self._send(of_end(state, str(self.project)))
+
+    def _attended(self) -> float:
+        """For how many seconds more a person is taken to sit where all of it is shown."""
+        observer = self.observer
+        idle = observer.idle_seconds() if isinstance(observer, AttendedObserver) else None
+        after = milliseconds(self.target.settings.notify_after) / 1000
+        return 0.0 if idle is None else after - idle
+
+    async def _send(self, notification: Notification) -> None:
+        problem = _CUT
+        try:
+            fields: Mapping[str, object] = notification.model_dump(mode="json", exclude_none=True)
+            problem = await self.target.tell(json.dumps(self.redactor.value(fields)))
+        finally:
+            problem = self.redactor.text(problem)
+            outcome: Outcome = "failed" if problem else "sent"
+            with anyio.CancelScope(shield=True):
+                await self.storage.notifications.settle(notification.id, outcome, problem)
+        if problem and not self._has_complained:
+            self._has_complained = True
+            self.observer.saw(
+                ErrorRecord(
+                    code="not_notified",
+                    message=f"{self.target.name} was not told of {notification.id}: {problem}.",
+                    hint="coterie doctor",
+                    task=self.task.task_id,
+                )
+            )

@@ -1,0 +1,325 @@
+"""The `notify` setting: a command or an address is told, once, that a question waits or a task
+ended; nothing of that holds up a run."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema
+import pytest
+from inline_snapshot import snapshot
+
+import coterie
+from coterie.app import notify
+from coterie.app.project import App
+from coterie.model.record import Record
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
+from tests.cli.command import Inside
+from tests.cli.in_process import Playing, installed
+from tests.conftest import ours
+
+KEY = "sk-ant-api03-" + "x" * 40
+
+
+@dataclass
+class Told:
+    """A project with a member and you, and a command that keeps what it is told."""
+
+    cli: Inside
+    patch: pytest.MonkeyPatch
+
+    def __call__(self, *words: str) -> Any:
+        return self.cli(*words)
+
+    @property
+    def file(self) -> Path:
+        return self.cli.house.home / "told.jsonl"
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        """What was told, in order."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def by(self, setting: str) -> Told:
+        """Have it told so."""
+        assert self.cli("config", "set", "notify", setting, "--user").code == 0
+        return self
+
+
+KEEPS = "sh -c 'cat >> ~/told.jsonl'"
+
+
+@pytest.fixture
+def told(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Told:
+    installed(inside.house, monkeypatch)
+    folder = ours(inside.house.project) / "teams" / "pair"
+    folder.mkdir(parents=True)
+    members = [{"id": "ada", "agent": "claude"}, {"id": "you"}]
+    (folder / "team.json").write_text(json.dumps({"members": members}))
+    monkeypatch.setattr(Playing, "say", staticmethod(lambda *_: f"Which way, {KEY}?"))
+    return Told(inside, monkeypatch)
+
+
+def test_a_question_and_the_end_are_told_once(told: Told) -> None:
+    told.by(KEEPS)
+    asked = told("chat", "--json", f"Mend it with {KEY}\nand more")
+    assert asked.code == 3
+    assert told("resume", "last").code == 3, "asked already"
+    assert told("answer", "q1", "--say", "/end").code == 0
+    assert told("resume", "last").code == 0
+    task, project = asked.lines[-1]["task"], str(told.cli.house.project)
+    shown = json.loads(json.dumps(told.all).replace(project, "/project").replace(task, "k3f9"))
+    assert [{**one, "at": ""} for one in shown] == snapshot(
+        [
+            {
+                "version": 1,
+                "id": "q1",
+                "kind": "question",
+                "at": "",
+                "project": "/project",
+                "task": "k3f9",
+                "workflow": "chat",
+                "title": "Mend it with [redacted 53]",
+                "text": "q1: Your turn, You",
+                "command": 'coterie answer -C /project q1 --say "…"',
+                "question": {
+                    "id": "q1",
+                    "kind": "Input",
+                    "author": "you",
+                    "text": "Your turn, You",
+                    "choices": [],
+                },
+            },
+            {
+                "version": 1,
+                "id": "k3f9",
+                "kind": "task_ended",
+                "at": "",
+                "project": "/project",
+                "task": "k3f9",
+                "workflow": "chat",
+                "title": "Mend it with [redacted 53]",
+                "text": "k3f9 is completed: Mend it with [redacted 53]",
+                "command": "coterie show -C /project k3f9",
+                "ended": {"status": "completed", "reason": "ended", "summary": ""},
+            },
+        ]
+    )
+    schema = told("config", "schema", "notification", "--json").lines[0]["schema"]
+    for one in told.all:
+        jsonschema.validate(one, schema)
+    check = told("doctor", "--json").of("check")[-1]
+    assert (check["name"], check["ok"], check["detail"]) == snapshot(
+        ("notify", True, "sh is told when a question waits or a task ends")
+    )
+
+
+class Web(ThreadingHTTPServer):
+    """An address of this machine that answers with a status."""
+
+    status = 204
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.requests: list[tuple[str, dict[str, str], Any]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook/secret-path"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Web  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append((self.path, dict(self.headers), json.loads(body)))
+        self.send_response(self.server.status)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web() as server:
+        beside = threading.Thread(target=server.serve_forever, args=(0.01,))
+        beside.start()
+        yield server
+        server.shutdown()
+        beside.join()
+
+
+def test_an_address_is_posted_to(told: Told, web: Web) -> None:
+    told.by(web.address)
+    assert told("chat", "Mend it").code == 3
+    ((path, headers, body),) = web.requests
+    assert (path, headers["Content-Type"]) == ("/hook/secret-path", "application/json")
+    assert (body["id"], body["kind"], body["title"]) == ("q1", "question", "Mend it")
+
+
+@pytest.mark.parametrize("status", [302, 500])
+def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
+    told: Told, web: Web, status: int
+) -> None:
+    web.status = status
+    ran = told.by(web.address)("chat", "--json", "Mend it")
+    (error,) = ran.of("error")
+    assert (ran.code, error["code"]) == (3, "not_notified")
+    assert (
+        f"127.0.0.1:{web.server_port} was not told of q1: it answered {status}" in error["message"]
+    )
+    assert [path for path, _, _ in web.requests] == ["/hook/secret-path"]
+    check = told("doctor", "--json").of("check")[-1]
+    assert (check["name"], check["ok"]) == ("notify", False)
+    assert f"it answered {status}" in check["detail"]
+    assert "secret-path" not in ran.out + ran.err + json.dumps(check)
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        (
+            f"sh -c 'echo {KEY} >&2; exit 4'",
+            "sh was not told of q1: it exited with 4: [redacted 53].",
+        ),
+        ("sh -c 'sleep 600'", "sh was not told of q1: it took over 0.2 s."),
+        ("no-such-program", "no-such-program was not told of q1: it cannot be started"),
+        ("http://127.0.0.1:1/x", "http://127.0.0.1:1 was not told of q1: "),
+    ],
+)
+def test_what_cannot_be_told_changes_nothing_else(told: Told, setting: str, problem: str) -> None:
+    if "sleep" in setting:
+        told.patch.setattr(notify, "LIMIT", 0.2)
+    ran = told.by(setting)("chat", "--json", "Mend it")
+    (error,) = ran.of("error")
+    assert (ran.code, ran.lines[-1]["status"]) == (3, "waiting")
+    assert problem in error["message"]
+    assert KEY not in ran.out
+    assert told("resume", "last", "--json").of("error") == [], "it is not tried again"
+    assert not told("doctor", "--json").of("check")[-1]["ok"]
+
+
+@pytest.mark.parametrize("key", ["notify", "notifyAfter"])
+def test_a_project_has_no_say(told: Told, key: str) -> None:
+    ran = told("config", "set", key, "1m")
+    assert (ran.code, ran.err) == (
+        2,
+        f"! {key} is a setting of your own, never a project's.\n"
+        f"  coterie config set {key} 1m --user\n",
+    )
+    path = told.cli.house.project / ".coterie" / "settings.json"
+    path.write_text(json.dumps({"quietAfter": "1m", key: "1m"}, indent=1))
+    said = f"settings.json:3 {key} is a setting of your own, never a project's"
+    for words, code in ((["chat", "hello"], 2), (["config", "list"], 2), (["doctor", "--json"], 0)):
+        ran = told(*words)
+        assert (ran.code, said in ran.out + ran.err) == (code, True)
+    assert told.all == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "  ", "sh -c 'open", "ftp://example.com/x", "https://", "http://a b/", "http://x:99999/"],
+)
+def test_what_is_neither_a_command_nor_an_address(told: Told, value: str) -> None:
+    ran = told("config", "set", "notify", value, "--user")
+    assert (ran.code, "notify" in ran.err) == (2, True)
+    assert told("config", "get", "notify").out == "-\n"
+
+
+@dataclass
+class Desk:
+    """A terminal at which somebody typed so many seconds ago."""
+
+    idle: float | None
+    seen: list[Record] = field(default_factory=list[Record])
+
+    def saw(self, record: Record) -> None:
+        self.seen.append(record)
+
+    def idle_seconds(self) -> float | None:
+        return self.idle
+
+
+async def _run(root: Path, desk: Desk, task: str | None = None, wait: float = 0) -> str:
+    async with coterie.open_project(root) as project:
+        if task is None:
+            task = await project.start("pair", "Mend it")
+        await App.run(project, task, desk, patience=wait)
+        return task
+
+
+def test_who_sits_where_it_is_shown_is_not_told(told: Told) -> None:
+    """Somebody typed a moment ago: not told while they do; later, or by another run, they are."""
+    root = told.by(KEEPS).cli.house.project
+    told("config", "set", "notifyAfter", "1h", "--user")
+    task = anyio.run(_run, root, Desk(3.0))
+    assert told.all == []
+    anyio.run(_run, root, Desk(3600.0), task)
+    assert [one["id"] for one in told.all] == ["q1"]
+    assert told("answer", "q1", "--say", "/end").code == 0
+    anyio.run(_run, root, Desk(3.0), task)
+    assert [one["id"] for one in told.all] == ["q1"], "they saw it end"
+
+
+def test_it_is_told_when_nobody_has_typed_for_a_while(told: Told) -> None:
+    root = told.by(KEEPS).cli.house.project
+    told("config", "set", "notifyAfter", "20ms", "--user")
+
+    async def wait_for_it() -> None:
+        with anyio.move_on_after(30) as waited:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_run, root, desk, None, 600)
+                while not told.all:
+                    await anyio.sleep(0.01)
+                    desk.idle = (desk.idle or 0) + 0.01
+                group.cancel_scope.cancel()
+        assert not waited.cancelled_caught
+
+    desk = Desk(0.0)
+    anyio.run(wait_for_it)
+    assert [one["id"] for one in told.all] == ["q1"]
+
+
+async def _lives(project: Path, task: str, death: Death | None = None) -> tuple[str, int, bool]:
+    """One process that runs the task; how often it used the store, and whether it lived."""
+    storage = MortalStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
+    try:
+        async with coterie.open_project(project, storage=storage) as opened:
+            task = task or await opened.start("pair", "hello")
+            async for _ in opened.stream(task, wait=0):
+                pass
+    except* Died:
+        pass
+    return task, storage.calls, not storage.dead
+
+
+def test_whenever_it_dies_it_is_told_at_most_once(told: Told) -> None:
+    """At the last uses of the store, before and after they took effect; lost is only what was
+    being told when the process died."""
+    project = told.by(KEEPS).cli.house.project
+    for before_the_end in range(5):
+        told.file.unlink(missing_ok=True)
+        task, uses, _ = anyio.run(_lives, project, "")
+        (question,) = told("inbox", "--json").of("interaction")
+        assert told("answer", str(question["id"]), "--say", "/end").code == 0
+        death = Death(uses - before_the_end, before_the_end % 2 == 0, True)
+        _, _, lived = anyio.run(_lives, project, task, death)
+        if not lived:
+            anyio.run(_lives, project, task)
+        names = [one["id"] for one in told.all]
+        assert names in ([question["id"]], [question["id"], task])
