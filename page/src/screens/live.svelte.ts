@@ -1,0 +1,50 @@
+/** What a screen reads of a project or a task, read anew as something happens to it. */
+
+import { untrack } from "svelte";
+import { Loader } from "../lib/loader.svelte";
+import { stream } from "../lib/stream.svelte";
+import type { StreamEvent } from "../lib/types";
+
+/** However much happens, a screen is read anew this often at most. */
+const PAUSE = 400;
+
+interface Concern {
+  project: string;
+  /** Left out or empty: whatever happens in the project. */
+  task?: string;
+  /** What else it depends on, such as a filter. */
+  about?: unknown;
+}
+
+/** A loader that begins at once and follows the event stream, for as long as its component is shown.
+ *  It begins anew where `concern` gives something else, such as another filter. */
+export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => Promise<T>): Loader<T> {
+  const loader = new Loader(read);
+  $effect(() => {
+    const concerned = concern();
+    untrack(() => {
+      loader.clear();
+      void loader.load();
+    });
+    let due: ReturnType<typeof setTimeout> | undefined;
+    const stop = stream.on((event) => {
+      if (due !== undefined || !concerns(event, concerned)) return;
+      due = setTimeout(() => {
+        due = undefined;
+        void loader.load();
+      }, PAUSE);
+    });
+    return () => {
+      stop();
+      clearTimeout(due);
+    };
+  });
+  return loader;
+}
+
+function concerns(event: StreamEvent, { project, task }: Concern): boolean {
+  if (event.name === "reset") return true;
+  if (event.name === "delta" || event.data.project !== project) return false;
+  const about = event.name === "task" ? event.data.id : event.data.task;
+  return !task || about === task || about.startsWith(`${task}/`);
+}

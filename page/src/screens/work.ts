@@ -1,0 +1,322 @@
+/** What the screens of tickets, pipelines and changes read of the API, and how its states are shown. */
+
+import { api, Problem } from "../lib/api";
+import type { Tone } from "../parts/Badge.svelte";
+import type { Question, Usage } from "../lib/types";
+
+export type TicketState = "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
+
+export interface Ticket {
+  task: string;
+  id: string;
+  state: TicketState;
+  owner: string | null;
+  title: string;
+  message: string;
+  dependencies: string[];
+  closed_by: string | null;
+  checks: string;
+  plan_task: string;
+  waits_for: string[];
+  asks: string | null;
+  turns: number;
+  seconds: number;
+  tokens: number | null;
+}
+
+export interface Criterion {
+  text: string;
+  command?: string | null;
+}
+
+/** What manager, workers and Coterie said to each other about a ticket. */
+export interface Envelope {
+  timestamp: string;
+  source: string;
+  target: string;
+  payload_type: string;
+  payload: Record<string, unknown>;
+}
+
+export interface Moment {
+  at: string;
+  event: string;
+  message: string;
+}
+
+export interface TicketPage extends Ticket {
+  branch: string | null;
+  history: Moment[];
+  envelopes: Envelope[];
+  failures?: { member: string; message: string }[];
+  questions?: Question[];
+  status?: string;
+}
+
+/** How a ticket counts, in the words of the terminal. */
+export type Kind = "blocked" | "ready" | "working" | "in review" | "failed" | "done" | "dropped" | "replaced";
+
+const STATES: Record<TicketState, [mark: string, kind: Kind, tone: Tone]> = {
+  pending: ["○", "ready", "plain"],
+  discussing: ["●", "working", "accent"],
+  in_progress: ["●", "working", "accent"],
+  blocked: ["■", "blocked", "warn"],
+  awaiting_review: ["◌", "in review", "accent"],
+  done: ["✓", "done", "good"],
+  error: ["✗", "failed", "bad"],
+};
+
+export function kindOf(ticket: Ticket): Kind {
+  if (ticket.closed_by !== null && ticket.state !== "done") return ticket.closed_by === "dropped" ? "dropped" : "replaced";
+  return ticket.waits_for.length ? "blocked" : STATES[ticket.state][1];
+}
+
+export const isGone = (ticket: Ticket): boolean => kindOf(ticket) === "dropped" || kindOf(ticket) === "replaced";
+
+export function toneOf(ticket: Ticket): Tone {
+  return ticket.asks ? "warn" : isGone(ticket) || ticket.waits_for.length ? "plain" : STATES[ticket.state][2];
+}
+
+export function markOf(ticket: Ticket): string {
+  return ticket.asks ? "▲" : isGone(ticket) ? "–" : STATES[ticket.state][0];
+}
+
+/** Its state in words, with what stands in its way. */
+export function stateOf(ticket: Ticket): string {
+  const kind = kindOf(ticket);
+  if (kind === "replaced") return `now ${ticket.closed_by}`;
+  if (kind === "dropped") return kind;
+  if (ticket.asks) return `asks you · ${ticket.asks}`;
+  return ticket.waits_for.length ? `waits for ${ticket.waits_for.join(" ")}` : kind;
+}
+
+export interface FileStat {
+  path: string;
+  added: number | null;
+  removed: number | null;
+}
+
+export interface Diff {
+  task: string;
+  patches: { folder: string; files: FileStat[]; patch: string }[];
+  missed: { path: string; why: string }[];
+  reverted_at: string | null;
+  problem: string | null;
+}
+
+export const patchOf = (diff: Diff): string => diff.patches.map((one) => one.patch).join("\n");
+
+export interface CostRow {
+  by: string;
+  key: string;
+  title?: string;
+  turns: number;
+  untold: number;
+  usage: (Usage & { source?: string }) | null;
+}
+
+/** Logs are kept whole; so much of the end of one is shown, the rest is in the download. */
+const LONGEST_LOG = 200_000;
+
+export interface Excerpt {
+  text: string;
+  cut: boolean;
+}
+
+/** The text of an artifact. Raises Problem. */
+export async function readText(path: string, signal?: AbortSignal): Promise<Excerpt> {
+  const response = await fetch(api.address(path), { cache: "no-store", ...(signal ? { signal } : {}) });
+  if (!response.ok) throw new Problem({ detail: `It could not be read: the server answered ${response.status}.` }, response.status);
+  const text = await response.text();
+  return { text: text.slice(-LONGEST_LOG), cut: text.length > LONGEST_LOG };
+}
+
+interface Payloads {
+  instruction: Instruction;
+  instruction_proposal: Proposal;
+  report: Report;
+  review: Review;
+  error: Failure;
+}
+
+/** What was said with one kind of payload, the oldest first: the payload with who said it and when. */
+export function said<K extends keyof Payloads>(page: TicketPage, kind: K): (Payloads[K] & By)[] {
+  return page.envelopes
+    .filter((one) => one.payload_type === kind)
+    .map(({ payload, source, timestamp }) => ({ ...(payload as unknown as Payloads[K]), source, timestamp }));
+}
+
+export function newest<K extends keyof Payloads>(page: TicketPage, kind: K): (Payloads[K] & By) | undefined {
+  return said(page, kind).at(-1);
+}
+
+interface By {
+  source: string;
+  timestamp: string;
+}
+interface Instruction {
+  summary: string;
+  steps?: string[];
+  resources?: string[];
+  acceptance_criteria?: Criterion[];
+}
+interface Proposal {
+  summary: string;
+  risks?: string[];
+}
+interface Report {
+  status: string;
+  outputs?: string[];
+  evidence?: string[];
+  issues?: string[];
+  next_actions?: string[];
+}
+interface Review {
+  decision: string;
+  notes?: string;
+  requested_changes?: string[];
+}
+interface Failure {
+  code: string;
+  message: string;
+  resolution_hint?: string;
+}
+
+export interface Check {
+  command: string;
+  exit_code: number | null;
+  tree: string;
+  log: string;
+  at: string;
+}
+
+/** The newest outcome of every command that Coterie ran for a ticket, in the order of their first run. */
+export function checksOf(page: TicketPage): Check[] {
+  const found = new Map<string, Check>();
+  for (const { payload, payload_type, timestamp } of page.envelopes) {
+    const ran = payload_type === "artifact_ref" ? (payload.check as Partial<Check> | undefined) : undefined;
+    if (!ran?.command) continue;
+    const { command, exit_code = null, tree = "" } = ran;
+    found.set(command, { command, exit_code, tree, log: String(payload.uri), at: timestamp });
+  }
+  return [...found.values()];
+}
+
+export interface Phase {
+  steps: string[];
+  gate?: string | null;
+  next?: string | null;
+  back?: string | null;
+  rounds: number;
+}
+
+export interface GateDecision {
+  gate: string;
+  passed: boolean;
+  reasons: string[];
+  tree: string;
+}
+
+export interface Actor {
+  round: number;
+  status: string;
+  reason: string;
+}
+
+export interface Pipeline {
+  name: string;
+  description: string;
+  start: string;
+  phases: Record<string, Phase>;
+  edges: { source: string; target: string; rounds: number | null }[];
+  /** What each step does. */
+  steps: Record<string, string>;
+  state: {
+    phase: string;
+    actors: Record<string, Actor>;
+    artifacts: Record<string, unknown>;
+    meta: {
+      status: string;
+      gates: Record<string, GateDecision>;
+      overrides: Record<string, string>;
+      reverts: number;
+      message: string;
+      commit: string;
+    };
+  };
+}
+
+/** The phases as a run meets them; those that only a failed gate leads to come last. */
+export function inOrder(pipeline: Pipeline): string[] {
+  const found = new Set<string>();
+  for (const first of [pipeline.start, ...Object.keys(pipeline.phases)]) {
+    let name: string | null | undefined = first;
+    while (name && !found.has(name)) {
+      found.add(name);
+      name = pipeline.phases[name]?.next;
+    }
+  }
+  return [...found];
+}
+
+export interface ArtifactName {
+  name: string;
+  file: string;
+}
+
+/** The artifacts there are, by their whole names. */
+export function artifactsOf(nested: Record<string, unknown>, above = ""): ArtifactName[] {
+  return Object.entries(nested).flatMap(([key, value]) => {
+    const name = above + key;
+    if (typeof value === "string") return [{ name, file: value }];
+    return value && typeof value === "object" ? artifactsOf(value as Record<string, unknown>, `${name}.`) : [];
+  });
+}
+
+export interface CheckOutcome {
+  command: string;
+  exit_code: number | null;
+  output: string;
+  duration_ms: number;
+  tree: string;
+}
+
+export interface Accepted {
+  task: string;
+  branch: string;
+  before: string;
+  commit: string;
+  files: FileStat[];
+  checks: CheckOutcome[];
+  kept: { name: string; kept: string }[];
+}
+
+export interface Reverted {
+  restored: string[];
+  merged: string[];
+  removed: string[];
+  kept: { path: string; why: string }[];
+}
+
+/** A tool call on record. */
+export interface ToolUse {
+  at: string;
+  task: string;
+  member: string;
+  id: string;
+  name: string;
+  input: Record<string, unknown> | null;
+  outcome: string;
+  output: Record<string, unknown> | null;
+  is_error: boolean | null;
+  duration_ms: number | null;
+}
+
+export interface AuditCheck {
+  rows: number;
+  events: number;
+  whole: boolean;
+  envelopes: number;
+  signed: number;
+  problems: string[];
+}
