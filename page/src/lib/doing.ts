@@ -1,6 +1,6 @@
 /** What a member does now, in words: the same as the terminal's. */
 
-import { oneLine } from "./text";
+import { oneLine, timeOfDay } from "./text";
 import type { MemberDoing, MemberState, WaitsFor } from "./types";
 
 const MARKS: Record<MemberState, string> = {
@@ -44,10 +44,7 @@ export function toneOf(doing: Doing): "plain" | "accent" | "warn" | "bad" {
 export function stateInWords(doing: Doing): string {
   let said: string = doing.state === "stuck" ? "stuck at its limit" : doing.state;
   if (doing.state === "waiting" && doing.waits_for) said = WAITS[doing.waits_for];
-  if (doing.until) {
-    const until = new Date(doing.until);
-    said += ` until ${until.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
-  }
+  if (doing.until) said += ` until ${timeOfDay(new Date(doing.until))}`;
   return said;
 }
 

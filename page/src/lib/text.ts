@@ -2,16 +2,22 @@
 
 // Controls, and what is drawn as nothing or turns the direction of what follows (as model/visible.py).
 const HIDDEN =
-  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}]/gu;
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}]/gu;
 
 function code(character: string): string {
   const point = character.codePointAt(0) ?? 0;
   return `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
 }
 
+// Between two pictures it makes one of them, which is how many emoji are written.
+const JOINED = /(?<=\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
+
 /** The text with all that is not plainly visible written out, as the terminal does. */
 export function visible(text: string): string {
-  return text.replace(/\r\n?/g, "\n").replace(HIDDEN, code);
+  const plain = text.replace(/\r\n/g, "\n");
+  if (!plain.includes("\u200d")) return plain.replace(HIDDEN, code);
+  const joints = new Set(Array.from(plain.matchAll(JOINED), (found) => found.index));
+  return plain.replace(HIDDEN, (found: string, at: number) => (joints.has(at) ? found : code(found)));
 }
 
 /** The same on one line. */
@@ -49,4 +55,9 @@ export function counted(count: number, word: string, plural = `${word}s`): strin
 
 export function tokens(usage: { input_tokens: number | null; output_tokens: number | null } | null): number {
   return (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+}
+
+/** `14:05`, as the terminal has it. */
+export function timeOfDay(instant: Date): string {
+  return instant.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 }

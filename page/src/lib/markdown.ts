@@ -1,0 +1,68 @@
+/**
+ * Markdown of agents as elements that can do nothing: no HTML of theirs, no picture that loads, no
+ * link but to the web, and what was written can be read even where it is not carried out.
+ */
+
+import DOMPurify from "dompurify";
+import { Marked, type Tokens } from "marked";
+import { visible } from "./text";
+
+const WEB = /^(?:https?|mailto):/i;
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
+}
+
+/** A link, with where it leads written beside it where its text says something else. */
+function linkTo(href: string, html: string, text: string): string {
+  if (!WEB.test(href)) return text === href ? html : `${html} (<code>${escaped(href)}</code>)`;
+  const says = text.trim().replace(/\/$/, "") === href.replace(/\/$/, "");
+  const place = says ? "" : ` <span class="leads">(${escaped(hostOf(href))})</span>`;
+  return `<a href="${escaped(href)}" rel="noopener noreferrer nofollow" target="_blank">${html}</a>${place}`;
+}
+
+function hostOf(href: string): string {
+  try {
+    return new URL(href).host || href;
+  } catch {
+    return href;
+  }
+}
+
+const marked = new Marked({
+  gfm: true,
+  breaks: true,
+  renderer: {
+    html: ({ text }: Tokens.HTML | Tokens.Tag) => escaped(text),
+    image: ({ href, text }: Tokens.Image) => linkTo(href, escaped(text || href), text || href),
+    link({ href, tokens, text }: Tokens.Link) {
+      return linkTo(href, this.parser.parseInline(tokens), text);
+    },
+    checkbox: ({ checked }: Tokens.Checkbox) => (checked ? "☑ " : "☐ "),
+  },
+});
+
+const ALLOWED = {
+  ALLOWED_TAGS:
+    "a b blockquote br code del em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong table tbody td th thead tr ul".split(
+      " ",
+    ),
+  ALLOWED_ATTR: ["href", "rel", "target", "class", "start"],
+  ALLOWED_URI_REGEXP: WEB,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true as const,
+};
+
+/** The elements for some markdown. */
+export function rendered(text: string): DocumentFragment {
+  const fragment = DOMPurify.sanitize(marked.parse(visible(text), { async: false }), ALLOWED);
+  // Headings of a message are none of the page's.
+  for (const heading of fragment.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    const plain = document.createElement("p");
+    plain.className = "heading";
+    plain.append(...heading.childNodes);
+    heading.replaceWith(plain);
+  }
+  return fragment;
+}

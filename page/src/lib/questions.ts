@@ -1,0 +1,102 @@
+/** Questions in words, which of them are alike, and their answers. */
+
+import { api } from "./api";
+import { oneLine, visible } from "./text";
+import type { Effect, Question, ToolPermission } from "./types";
+
+/** What may be answered to a tool call. */
+export const APPROVE = "approve";
+export const REJECT = "reject";
+export const THIS_TASK = "task";
+export const BY_RULE = "rule";
+
+export function permission(question: Pick<Question, "about">): ToolPermission | null {
+  return question.about?.kind === "tool_permission" ? (question.about as ToolPermission) : null;
+}
+
+const WANTS: Record<Effect, [loud: string, verb: string]> = {
+  run: ["run a command", "run"],
+  write: ["change files", "change"],
+  read: ["read files", "read"],
+  fetch: ["reach the network", "reach"],
+  other: ["use a tool", "use"],
+};
+
+/** What is asked: of a tool call what it would do. */
+export function heading(question: Question): string {
+  const call = permission(question);
+  if (!call) return visible(question.title);
+  if (call.effect === "write" && call.paths.length === 1) return "wants to change a file";
+  return `wants to ${WANTS[call.effect][0]}`;
+}
+
+/** What the tool call is about, where its content does not say it. */
+export function target(question: Question): string {
+  const call = permission(question);
+  if (!call || call.effect === "run") return "";
+  return visible(call.paths.join(", ") || call.target || question.title);
+}
+
+/** The question on one line: `wants to run: npm ci`, `asks: Which database?`. */
+export function inShort(question: Question): string {
+  const call = permission(question);
+  if (!call) return `asks: ${oneLine(question.title)}`;
+  const what = call.command || call.paths.join(", ") || call.target || call.tool;
+  return `wants to ${WANTS[call.effect][1]}: ${oneLine(what)}`;
+}
+
+/** What the button that gives an answer says. */
+export function actOf(question: Question, choice: string): string {
+  const option = question.options.find((one) => one.id === choice);
+  if (!option) return "Answer";
+  if (!permission(question)) return `Answer: ${oneLine(option.label || option.id)}`;
+  const acts: Record<string, string> = {
+    [APPROVE]: "Allow once",
+    [THIS_TASK]: "Allow for this task",
+    [BY_RULE]: "Allow by this rule",
+    [REJECT]: "Deny",
+  };
+  return acts[choice] ?? oneLine(option.label);
+}
+
+/** The rule that is offered; empty where none is. */
+export function ruleOf(question: Question): string {
+  return question.options.find((one) => one.id === BY_RULE)?.detail ?? "";
+}
+
+const runOf = (task: string) => task.split("/")[0];
+
+/** Whether an answer to one could be meant for the other, as the terminal has it. */
+export function areAlike(one: Question, other: Question): boolean {
+  if (one.project !== other.project || one.id === other.id) return false;
+  const [call, second] = [permission(one), permission(other)];
+  if (!call || !second || call.tool !== second.tool || runOf(one.task) !== runOf(other.task)) return false;
+  const sameCommand = call.command !== "" && call.command === second.command;
+  return sameCommand || (ruleOf(one) !== "" && ruleOf(one) === ruleOf(other));
+}
+
+/** Whether it is answered by saying something in the talk. */
+export function isTurn(question: Question): boolean {
+  return question.about?.kind === "human_turn";
+}
+
+export interface GivenAnswer {
+  project: string;
+  question: string;
+  choice?: string;
+  text?: string;
+}
+
+/** What became of one answer. */
+export interface AnswerResult {
+  project: string;
+  question: string;
+  answered: boolean;
+  problem?: { detail: string; hint?: string | null } | null;
+  resumable?: boolean;
+  task?: string;
+}
+
+export async function giveAnswers(answers: GivenAnswer[]): Promise<AnswerResult[]> {
+  return api.post<AnswerResult[]>("/inbox/answers", { answers });
+}
