@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import sys
@@ -15,8 +16,9 @@ from bench.commands import help_and_first_turn
 class Report:
     """Prints figures, and remembers whether one was over its bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, short: bool = False) -> None:
         self.over = 0
+        self.short = short
 
     def line(self, what: str, figure: float, bound: float, unit: str = "") -> None:
         """One figure with its bound."""
@@ -134,17 +136,45 @@ def search(report: Report) -> None:
     sys.stdout.write(f"  one question: {took.question * 1000:.0f} ms\n")
 
 
+def page(report: Report) -> None:
+    """The page in a real browser."""
+    from bench.page.browser import CHROMIUM
+    from bench.page.events import MESSAGES, MOST_ROWS, PER_SECOND, TABS, figures
+
+    seconds, messages = (6, 1_000) if report.short else (60, MESSAGES)
+    sys.stdout.write(f"The page: {PER_SECOND} events a second for {seconds} s in {TABS} tabs\n")
+    if CHROMIUM is None:
+        sys.stdout.write("  chromium is not installed: scripts/system-packages\n")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        late, opened, size = figures(Path(folder), seconds, messages)
+    sys.stdout.write(
+        f"  {late.shown} of {late.expected} seen, median {late.median:.0f} ms, "
+        f"worst {late.worst:.0f} ms\n"
+    )
+    report.line("commit to DOM, 95 of 100", late.p95, 100, "ms")
+    sys.stdout.write(
+        f"  {messages:,} messages: opened in {opened.opened:.0f} ms, "
+        f"older ones there in {opened.scrolled:.0f} ms, back to {opened.reached:,}\n"
+    )
+    report.line(f"rows in the DOM with {messages:,} messages", opened.rows, MOST_ROWS)
+    report.line("JavaScript of the first screen, gzip", size, 150, "KB")
+
+
+PARTS = (chat_turns, tickets, tool_calls, commands, search, walk, real_clis, page)
+
+
 def main() -> int:
-    """Print every figure; exit 1 when one is over its bound."""
+    """Print every figure, or those that are named; exit 1 when one is over its bound."""
+    names = {part.__name__: part for part in PARTS}
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*names, []], help="all, unless named")
+    parser.add_argument("--short", action="store_true", help="a tenth of the page's events")
+    options = parser.parse_args()
     gc.set_threshold(20_000)  # as `coterie` itself does
-    report = Report()
-    chat_turns(report)
-    tickets(report)
-    tool_calls(report)
-    commands(report)
-    search(report)
-    walk(report)
-    real_clis(report)
+    report = Report(short=options.short)
+    for name in options.parts or names:
+        names[name](report)
     return 1 if report.over else 0
 
 

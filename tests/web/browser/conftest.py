@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.web.browser.stage import Machine, Server, installed
-from tests.web.browser.watched import CHROMIUM, BrowserThread, Watch, chromium
+from bench.page.browser import CHROMIUM, BrowserThread, Watch, chromium
+from bench.page.machine import Machine, Server, installed
 
 _browser_thread = BrowserThread()
 

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.page.machine import Machine
 from tests.web.browser.payloads import PAYLOADS
-from tests.web.browser.stage import Machine
 
 GOAL = PAYLOADS[0].line
 

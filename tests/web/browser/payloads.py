@@ -74,7 +74,7 @@ _MARKDOWN = (
     "[press me](data:text/html;base64,PHNjcmlwdD5wd25lZCgpPC9zY3JpcHQ+)",
     "[press me](https://evil.example/link 'onmouseover=pwned()')",
     "![seen](https://evil.example/markdown.gif)",
-    "![seen][there]\n\n[there]: https://evil.example/reference.gif",
+    "![seen][ref]\n\n[ref]: https://evil.example/reference.gif",
     "![seen](x onerror=pwned() 'a\"onerror=pwned()')",
     "<https://evil.example/auto>",
     "<javascript:pwned()>",
@@ -162,8 +162,8 @@ class Payload:
 
     @property
     def words(self) -> frozenset[str]:
-        """What a reader must be able to find, however it is set."""
-        return frozenset(re.findall(r"[A-Za-z]{4,}", self.text))
+        """What a reader must be able to find, however it is set; marks of Markdown are no words."""
+        return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
 
 
 PAYLOADS = tuple(

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ADDRESS = re.compile(r"https?://[^\s\"]+/#token=[\w-]+")
 _GITCONFIG = "[user]\n\tname = You\n\temail = you@example.com\n"
 
@@ -149,6 +150,37 @@ class Server:
                 self.address = found[0]
                 return
         raise AssertionError(f"coterie serve ended: {''.join(read)}")
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """What a program gets that asks the API."""
+        request = Request(
+            f"{self.origin}/api/v1{path}",
+            json.dumps(body).encode() if body is not None else None,
+            {"authorization": f"Bearer {self.token}", "content-type": "application/json"},
+            method=method,
+        )
+        with urlopen(request, timeout=60) as response:
+            text = response.read()
+        return json.loads(text) if text else None
+
+    def project(self, root: Path) -> str:
+        """What a project goes by in addresses."""
+        known = self.call("GET", "/projects")
+        return next(one["id"] for one in known if Path(one["root"]) == root.resolve())
+
+    def place(self, root: Path, *parts: str) -> str:
+        """The address of a screen of the project."""
+        return "/".join([self.origin, "p", self.project(root), *parts])
+
+    def begin(self, root: Path, workflow: str, goal: str, **more: object) -> str:
+        """Start a rehearsal, with the project's team unless told otherwise; gives its id."""
+        body = {"workflow": workflow, "goal": goal, "rehearsal": True, **more}
+        return str(self.call("POST", f"/projects/{self.project(root)}/tasks", body)["id"])
+
+    @property
+    def token(self) -> str:
+        """What lets a program in."""
+        return self.address.rpartition("#token=")[2]
 
     def end(self, by: signal.Signals = signal.SIGTERM) -> None:
         """Stop it; returns when it is gone."""

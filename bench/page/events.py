@@ -1,0 +1,183 @@
+"""From the commit of a message to the DOM of every open tab, and a talk that is very long."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, Page, Response
+
+from bench.page.browser import PATIENCE, chromium
+from bench.page.machine import ROOT, Machine, Server
+
+TASK = "k3f9"
+PER_SECOND = 50
+TABS = 5
+MESSAGES = 10_000
+MOST_ROWS = 300
+ROWS = "[data-seq]"
+# The first moment at which the text of an event was part of the page, whoever put it there.
+_SEEN = """
+window.seen = {};
+new MutationObserver((changes) => {
+  const now = Date.now();
+  for (const change of changes) {
+    const nodes = change.type === "characterData" ? [change.target] : change.addedNodes;
+    for (const node of nodes) {
+      for (const found of (node.textContent ?? "").matchAll(/event (\\d+)/g)) {
+        window.seen[found[1]] ??= now;
+      }
+    }
+  }
+}).observe(document, { childList: true, characterData: true, subtree: true });
+"""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Milliseconds from commit to DOM, over all tabs."""
+
+    median: float
+    p95: float
+    worst: float
+    shown: int
+    """Of each tab and event, how many were seen."""
+    expected: int
+
+
+@dataclass(frozen=True)
+class LongTalk:
+    """A talk of many messages, opened and scrolled."""
+
+    opened: float
+    """Milliseconds from the address to the last message."""
+    rows: int
+    """The most that were in the DOM at any time."""
+    reached: int
+    """The oldest message that was scrolled to."""
+    scrolled: float
+    """Milliseconds until older messages were there, median."""
+
+
+def talk(machine: Machine, root: Path, turns: int, per_second: int) -> subprocess.Popen[str]:
+    """A chat in the project, held by another process."""
+    words = [
+        sys.executable,
+        "-m",
+        "bench.page.talk",
+        root / ".coterie",
+        str(turns),
+        str(per_second),
+    ]
+    return subprocess.Popen(words, cwd=ROOT, env=machine.env, stdout=subprocess.PIPE, text=True)
+
+
+def delays(browser: Browser, server: Server, root: Path, machine: Machine, seconds: int) -> Delays:
+    """Fifty events a second, with five tabs open."""
+    turns = seconds * PER_SECOND
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    context.add_init_script(_SEEN)
+    _signed_in(context, server)
+    held = talk(machine, root, turns, PER_SECOND)
+    tabs = [_tab(context, server, root) for _ in range(TABS)]
+    committed: list[float] = json.loads(held.communicate()[0])
+    late = [delay for tab in tabs for delay in _delays(tab, committed)]
+    context.close()
+    # What was said before all tabs were open is not counted.
+    ranked = sorted(late)
+    at = ranked[int(len(ranked) * 0.95)]
+    return Delays(statistics.median(ranked), at, ranked[-1], len(ranked), TABS * turns)
+
+
+def _signed_in(context: BrowserContext, server: Server) -> None:
+    first = context.new_page()
+    first.goto(server.address)
+    first.get_by_role("main").wait_for()
+    first.close()
+
+
+def _tab(context: BrowserContext, server: Server, root: Path) -> Page:
+    page = context.new_page()
+    page.goto(server.place(root, "t", TASK))
+    page.locator(ROWS).first.wait_for()
+    page.evaluate("window.ready = Date.now()")
+    return page
+
+
+def _delays(tab: Page, committed: list[float]) -> list[float]:
+    tab.get_by_text(f"event {len(committed)}", exact=True).last.wait_for()
+    seen: dict[str, float] = tab.evaluate("window.seen")
+    ready: float = tab.evaluate("window.ready")
+    return [
+        seen[str(number)] - at
+        for number, at in enumerate(committed, 1)
+        if at > ready and str(number) in seen
+    ]
+
+
+def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> LongTalk:
+    """Opened at its end, and scrolled towards its beginning."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    _signed_in(context, server)
+    page = context.new_page()
+    begun: float = page.evaluate("Date.now()")
+    page.goto(server.place(root, "t", TASK))
+    page.get_by_text(f"event {messages}", exact=True).last.wait_for()
+    opened: float = page.evaluate("Date.now()") - begun
+    rows, took = [page.locator(ROWS).count()], []
+    for _ in range(10):
+        before = _oldest(page)
+        begun = page.evaluate("Date.now()")
+        page.locator(ROWS).first.scroll_into_view_if_needed()
+        page.mouse.wheel(0, -20_000)
+        page.wait_for_function(
+            "([rows, before]) => Number(document.querySelector(rows).dataset.seq) < before",
+            arg=[ROWS, before],
+        )
+        took.append(page.evaluate("Date.now()") - begun)
+        rows.append(page.locator(ROWS).count())
+    reached = _oldest(page)
+    context.close()
+    return LongTalk(opened, max(rows), reached, statistics.median(took))
+
+
+def _oldest(page: Page) -> int:
+    return int(page.locator(ROWS).first.get_attribute("data-seq") or 0)
+
+
+def first_screen(browser: Browser, server: Server) -> float:
+    """Kilobytes of JavaScript, packed, that the first screen is made of."""
+    responses: list[Response] = []
+    context = browser.new_context()
+    page = context.new_page()
+    page.on("response", responses.append)
+    page.goto(server.address)
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_load_state("load")
+    scripts = [one.body() for one in responses if one.request.resource_type == "script"]
+    context.close()
+    return sum(len(gzip.compress(script, 9)) for script in scripts) / 1000
+
+
+def figures(folder: Path, seconds: int, messages: int) -> tuple[Delays, LongTalk, float]:
+    """All of it, on a machine and with a server of its own."""
+    machine = Machine(folder / "machine", Path(sys.executable).parent)
+    roots = [machine.project(name) for name in ("busy", "long")]
+    for root in roots:
+        machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
+    assert talk(machine, roots[1], messages, 0).wait() == 0
+    server = Server(machine, roots[0])
+    server.start()
+    with chromium() as browser:
+        size = first_screen(browser, server)
+        opened = long_talk(browser, server, roots[1], messages)
+        late = delays(browser, server, roots[0], machine, seconds)
+    server.end()
+    return late, opened, size
