@@ -1,0 +1,43 @@
+"""What a person does and sees on the page's screens, for tests and for `make chaos`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from playwright.sync_api import Locator, Page
+
+ROWS = "[data-seq]"
+CARDS = "article[data-question]"
+Row: TypeAlias = tuple[int, str]
+
+
+def card(page: Page, question: str) -> Locator:
+    """The card of a question."""
+    return page.locator(f'article[data-question="{question}"]')
+
+
+def answer(page: Page, question: str, choice: str, text: str = "") -> None:
+    """Pick an answer, and give it by the button that says what it does."""
+    asked = card(page, question)
+    asked.locator(f'input[type=radio][value="{choice}"]').check()
+    if text:
+        asked.get_by_role("textbox").fill(text)
+    asked.locator("footer").get_by_role("button").click()
+
+
+def asked(page: Page) -> Iterator[str]:
+    """The questions on the screen, in its order."""
+    for one in page.locator(CARDS).all():
+        if question := one.get_attribute("data-question"):
+            yield question
+
+
+def rows(page: Page) -> list[Row]:
+    """The rows of a talk, each by its number and its text without what changes by itself."""
+    read = """(all) => all.map((one) => {
+      const copy = one.cloneNode(true);
+      for (const time of copy.querySelectorAll("time")) time.remove();
+      return [Number(one.dataset.seq), copy.textContent.replace(/\\s+/g, " ").trim()];
+    })"""
+    return [(seq, text) for seq, text in page.locator(ROWS).evaluate_all(read)]
