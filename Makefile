@@ -17,7 +17,7 @@ PYTEST := $(BIN)/pytest --inline-snapshot=disable
 # By these tests alone, nine branches in ten of src/coterie/agents must be taken.
 CONTRACTS := tests/contract
 # The slowest first, so that none of them is left over at the end; tests/shape is a check.
-OTHERS := tests/live tests/flow tests/cli tests/hostile tests/docs tests/unit
+OTHERS := tests/live tests/web tests/flow tests/cli tests/hostile tests/docs tests/unit
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -57,7 +57,7 @@ compiled: $(RUNTIME)
 demo: compiled ## a team at work, with no login and no tokens
 	@$(BIN)/coterie demo $(ARGS)
 
-test: $(DEV) compiled ## every test
+test: $(DEV) compiled page ## every test
 	@scripts/system-packages
 	@scripts/real-clis >/dev/null
 	$(SAY) "testing"
@@ -77,7 +77,7 @@ test-environment: $(VENV)/.test compiled
 pythons: ## unit and contract tests on every other Python of this machine
 	@scripts/other-pythons $(ARGS)
 
-bench: $(DEV) compiled ## what a turn costs, beside a bare loop
+bench: $(DEV) compiled page ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 

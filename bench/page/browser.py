@@ -10,11 +10,19 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE = 60_000
 """Milliseconds, for a machine on which much else runs."""
+expect.set_options(timeout=PATIENCE)
 _Made = TypeVar("_Made")
 
 
@@ -49,6 +57,7 @@ class Watch:
     """What happened in a context that must not; `origin` is where all of it has to come from."""
 
     def __init__(self, context: BrowserContext, *origins: str) -> None:
+        self.context = context
         self.found: list[str] = []
         self._origins = {*origins}
         context.set_default_timeout(PATIENCE)

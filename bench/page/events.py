@@ -173,11 +173,8 @@ def figures(folder: Path, seconds: int, messages: int) -> tuple[Delays, LongTalk
     for root in roots:
         machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
     assert talk(machine, roots[1], messages, 0).wait() == 0
-    server = Server(machine, roots[0])
-    server.start()
-    with chromium() as browser:
+    with Server(machine, roots[0]) as server, chromium() as browser:
         size = first_screen(browser, server)
         opened = long_talk(browser, server, roots[1], messages)
         late = delays(browser, server, roots[0], machine, seconds)
-    server.end()
     return late, opened, size

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +126,14 @@ class Server:
         self.port = free_port()
         self.address = ""
         """With the token, as it is printed."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self.end()
 
     @property
     def origin(self) -> str:

@@ -12,6 +12,11 @@ CARDS = "article[data-question]"
 Row: TypeAlias = tuple[int, str]
 
 
+def connection(page: Page) -> Locator:
+    """What the page says of its line to the server."""
+    return page.get_by_role("status").and_(page.locator(".connection")).filter(visible=True)
+
+
 def card(page: Page, question: str) -> Locator:
     """The card of a question."""
     return page.locator(f'article[data-question="{question}"]')

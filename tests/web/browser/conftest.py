@@ -53,20 +53,24 @@ def machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
 @pytest.fixture(scope="session")
 def server(machine: Machine) -> Iterator[Server]:
     """`coterie serve` in a project in which nothing has been done yet."""
-    made = Server(machine, machine.project("shop"))
-    made.start()
-    yield made
-    made.end()
+    with Server(machine, machine.project("shop")) as made:
+        yield made
 
 
 @pytest.fixture
-def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
+def watch(browser: Browser, server: Server) -> Iterator[Watch]:
     """A browser of its own, as far as a page can tell; nothing may have happened that must not."""
     made = _browser_thread(browser.new_context)
     watch = _browser_thread(Watch, made, server.origin)
-    yield made
+    yield watch
     _browser_thread(made.close)
     assert watch.found == []
+
+
+@pytest.fixture
+def context(watch: Watch) -> BrowserContext:
+    """Where the pages of a test are opened."""
+    return watch.context
 
 
 @pytest.fixture
