@@ -21,7 +21,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from coterie import Caps, OpenProject, Record, Team, open_project
-from coterie.cli.records import fields_of
+from coterie.model.as_json import fields_of
 
 ROOT = Path(__file__).parents[2]
 SLOWEST = 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from coterie.app.project import App
 from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
-from coterie.errors import UsageError
+from coterie.errors import NotFound, UsageError
 from coterie.model.task import is_part
+from coterie.model.timeline import AuditedCall
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
@@ -87,6 +88,36 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
         [row for row in rows if wanted.fits(row.entry)],
         [use for use in _uses(rows, running) if wanted.fits(use.entry)],
     )
+
+
+async def read_call(app: App, task_id: str, number: int) -> ToolUse:
+    """A tool call of a task, by the number of its beginning or its end on the timeline."""
+    rows = await app.storage.timeline.before(task_id, number + 1, 1, "call")
+    source = rows[0].source if rows and rows[0].sequence == number else None
+    if not isinstance(source, AuditedCall):
+        raise NotFound(f"{task_id} has no tool call {number}.", f"coterie audit {task_id}")
+    entry = source.entry
+    calls = await app.storage.audit.of_call(entry.task_id, entry.tool_call_id)
+    view = (await app.show(task_id)).view
+    uses = _uses(calls, {entry.task_id} if view.pid or view.questions else ())
+    return next(use for use in uses if entry in (use.entry, use.completed))
+
+
+def use_fields(use: ToolUse) -> Mapping[str, object]:
+    """A tool call as an object of JSON."""
+    entry, completed = use.entry, use.completed
+    return {
+        "task": entry.task_id,
+        "member": entry.author_actor_id,
+        "id": entry.tool_call_id,
+        "name": entry.tool_name,
+        "input": entry.input,
+        "outcome": use.outcome,
+        "output": completed.output if completed else None,
+        "is_error": completed.is_error if completed else None,
+        "duration_ms": completed.duration_ms if completed else None,
+        "ended_at": completed.timestamp if completed else None,
+    }
 
 
 async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:

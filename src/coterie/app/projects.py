@@ -323,26 +323,33 @@ class Inbox:
 
     async def answer(self, name: str, choice: str | None, text: str | None) -> GivenAnswer:
         """Answer a question; raises AnswerRefused, and then it stays open."""
-        from coterie.config.teams import rules_path
-
         view = await self.find(name)
-        question = view.interaction
-        if question.kind == "Input":
-            if choice is not None and text is not None:
-                raise AnswerRefused(
-                    f"{question.interaction_id} takes text alone. It stays open.",
-                    f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
-                )
-            choice, text = None, text or choice
-        elif choice is not None and view.state == "open":
-            chosen = choose(question, choice)
-            option = next(option for option in question.options if option.id == chosen)
-            refuse_lost_words(question, option, text)
-        project = Project(view.project)
-        app = await self._app(project)
-        answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
-        made = answered.rule is not None
-        return GivenAnswer(view, answered, rules_path(project, answered.team) if made else None)
+        app = await self._app(Project(view.project))
+        return await answer_question(app, view, choice, text)
+
+
+async def answer_question(
+    app: App, view: QuestionView, choice: str | None, text: str | None
+) -> GivenAnswer:
+    """Answer a question of a project; raises AnswerRefused, and then it stays open."""
+    from coterie.config.teams import rules_path
+
+    question = view.interaction
+    if question.kind == "Input":
+        if choice is not None and text is not None:
+            raise AnswerRefused(
+                f"{question.interaction_id} takes text alone. It stays open.",
+                f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
+            )
+        choice, text = None, text or choice
+    elif choice is not None and view.state == "open":
+        chosen = choose(question, choice)
+        option = next(option for option in question.options if option.id == chosen)
+        refuse_lost_words(question, option, text)
+    answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+    made = answered.rule is not None
+    rules = rules_path(Project(app.root, app.home), answered.team) if made else None
+    return GivenAnswer(view, answered, rules)
 
 
 def _named(name: str, views: list[QuestionView]) -> list[QuestionView]:

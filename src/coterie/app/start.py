@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from coterie.app.run import PIPELINE, TICKETS, WORKFLOWS, Rehearsal, StartRequest
-from coterie.app.teams import TeamView
+from coterie.app.teams import Teams, TeamView
 from coterie.errors import UsageError
 from coterie.model.task import Caps
 from coterie.workflows.pipeline import check_pipeline_team
@@ -62,6 +63,46 @@ def build(
     kept = settings.model_dump(mode="json")
     file = view.loaded.path
     return StartRequest(view.team, goal, caps, file, rehearsal, PIPELINE, pipeline=kept)
+
+
+@dataclass(frozen=True)
+class WantedTask:
+    """What a person who sits before a screen wants done, and by whom."""
+
+    verb: Literal["chat", "do", "run", "build"]
+    goal: str
+    team: str | None = None
+    """A team by name; with neither this nor agents, the project's default one."""
+    agents: str | None = None
+    """`claude,sec=codex:gpt-5.5`."""
+    member: str | None = None
+    """For `do`: whose job it is."""
+    rehearsal: bool = False
+    yes: bool = False
+    """Whether a plan is approved unasked; never a tool."""
+
+
+def requested(teams: Teams, wanted: WantedTask) -> StartRequest:
+    """What is to be started for somebody who will see what is asked.  Blocks.
+
+    Raises NotTrusted, or UsageError where a member was edited, as `Teams.usable` does.
+    """
+    chosen = teams.choose(wanted.team, wanted.agents, or_roles=wanted.verb == "run")
+    view, goal, rehearsal = teams.usable(chosen), wanted.goal, wanted.rehearsal
+    caps = Caps.of(view.team, yes=wanted.yes, floor="ask")
+    match wanted.verb:
+        case "chat":
+            return chat(view, goal, caps, rehearsal)
+        case "do":
+            return solo(view, goal, wanted.member, rehearsal)
+        case "run":
+            return run(view, goal, caps, rehearsal)
+        case "build":
+            from coterie.app.graphs import pipeline_settings
+
+            attended = not wanted.yes
+            settings = pipeline_settings(teams.project, None, None, (), attended=attended)
+            return build(view, goal, Caps(yes=wanted.yes), rehearsal, settings)
 
 
 def workflow_of(view: TeamView, wanted: str | None) -> str:

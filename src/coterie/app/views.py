@@ -16,10 +16,19 @@ from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
-from coterie.model.record import Entry, MessageRecord, TaskDetail, TicketRecord
+from coterie.model.record import (
+    Entry,
+    MessageRecord,
+    QuestionView,
+    TaskDetail,
+    TaskView,
+    TicketRecord,
+)
 from coterie.model.task import run_with, ticket_in, ticket_task
 from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
+from coterie.model.timeline import TimelineSource
+from coterie.model.update import Usage
 
 if TYPE_CHECKING:
     from coterie.model.envelope_fault import EnvelopeFault
@@ -167,6 +176,26 @@ async def read_member_stderr(
     return [one for one in errors if member in (None, one.member, base_of(one.member))]
 
 
+async def require_task(app: App, task_id: str) -> None:
+    """Raise NotFound unless there is a task of exactly this id."""
+    if all(row.id != task_id for row in await app.storage.events.tasks()):
+        raise NotFound(f'No task "{task_id}".', "coterie tasks", str(app.root))
+
+
+async def find_question(app: App, name: str) -> QuestionView:
+    """The question of exactly this id, open or not; raises NotFound."""
+    for view in await app.questions(only_open=False):
+        if view.interaction.interaction_id == name:
+            return view
+    raise NotFound(f'No question "{name}".', "coterie inbox", str(app.root))
+
+
+async def read_tasks(app: App) -> list[tuple[TaskView, Usage | None]]:
+    """Every task that somebody started, oldest first, with what it used so far."""
+    used = await app.storage.journal.used()
+    return [(view, used.get(view.id)) for view in await app.tasks()]
+
+
 async def read_page(
     app: App,
     task_id: str,
@@ -174,13 +203,15 @@ async def read_page(
     before: int | None = None,
     after: int | None = None,
     limit: int = 100,
+    source: TimelineSource | None = None,
 ) -> list[Entry]:
-    """Part of a timeline: the newest, the last before a number, or the first after one."""
+    """Part of a timeline: the newest, the last before a number, or the first after one; where a
+    source is named, only what comes from there."""
     rows = app.storage.timeline
     if after is not None:
         found = await rows.after(after, task_id, limit)
     else:
-        found = await rows.before(task_id, before, limit)
+        found = await rows.before(task_id, before, limit, source)
     return await timeline.entries(app.storage, found)
 
 

@@ -9,11 +9,12 @@ import click
 
 from coterie.app.costs import tally
 from coterie.app.projects import Project
-from coterie.cli import records, report
+from coterie.cli import report
 from coterie.cli.main import Call, command, named, pass_call
 from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, signals
 from coterie.cli.timeline import Timeline
 from coterie.errors import UsageError
+from coterie.model import as_json
 from coterie.model.record import Entry, InteractionRecord, MemberRecord, TaskDetail
 from coterie.model.task import ENDED
 
@@ -57,7 +58,7 @@ async def follow_log(call: Call, app: App, detail: TaskDetail) -> int:
     detail = await app.show(detail.view.id)
     timeline.end(detail.view)
     result = report.of_view(detail.view, detail.turns)
-    call.record("result", records.fields_of(result))
+    call.record("result", as_json.fields_of(result))
     return report.exit_code(result)
 
 

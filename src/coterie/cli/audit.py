@@ -136,8 +136,10 @@ def audit(
 
 
 def _list(call: Call, uses: Sequence[ToolUse]) -> None:
+    from coterie.app.audit import use_fields
+
     for use in uses:
-        call.record("audit", _use_fields(use), use.entry.timestamp)
+        call.record("audit", use_fields(use), use.entry.timestamp)
     if not uses:
         call.line("No tool call is on record for that.")
         return
@@ -157,22 +159,6 @@ def _use_row(use: ToolUse) -> tuple[str, ...]:
         "-" if took is None else duration(took / 1000),
         input_summary(entry.input or {}) or input_summary(output or {}),
     )
-
-
-def _use_fields(use: ToolUse) -> Mapping[str, object]:
-    entry, completed = use.entry, use.completed
-    return {
-        "task": entry.task_id,
-        "member": entry.author_actor_id,
-        "id": entry.tool_call_id,
-        "name": entry.tool_name,
-        "input": entry.input,
-        "outcome": use.outcome,
-        "output": completed.output if completed else None,
-        "is_error": completed.is_error if completed else None,
-        "duration_ms": completed.duration_ms if completed else None,
-        "ended_at": completed.timestamp if completed else None,
-    }
 
 
 def _show_check(call: Call, found: AuditCheck) -> None:

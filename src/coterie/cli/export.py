@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.export import TaskExport, read_export, write_export
-from coterie.cli import records
 from coterie.cli.main import Call, command, named, pass_call
 from coterie.cli.text import counted, write_data
+from coterie.model import as_json
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def export(call: Call, id_: str, target: str | None) -> None:
 def _lines(found: TaskExport) -> Iterator[Mapping[str, object]]:
     for part in found.parts:
         detail = part.detail
-        yield {"type": "task", "at": detail.view.created_at, **records.detail(detail)}
+        yield {"type": "task", "at": detail.view.created_at, **as_json.detail(detail)}
         for entry in part.timeline:
-            fields = records.fields_of(entry.record)
+            fields = as_json.fields_of(entry.record)
             yield {"type": entry.record.type, "at": entry.at, **fields}
     yield from (_event(event) for part in found.parts for event in part.events)
     yield from ({"type": "audit", "at": row["timestamp"], **row} for row in found.audit)

@@ -11,10 +11,11 @@ import anyio
 import click
 
 from coterie.app import projects
-from coterie.cli import card, records
+from coterie.cli import card
 from coterie.cli.main import Call, command, named, pass_call, show_notices
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
+from coterie.model import as_json
 from coterie.model.record import QuestionView
 from coterie.model.task import is_part
 from coterie.model.workspace import shown
@@ -30,7 +31,7 @@ _ID = re.compile(r"q\d+|last", re.I)
 def inbox(call: Call) -> None:
     """What waits for your answer, in every project, the oldest first."""
     found = waiting(call).questions
-    call.records("interaction", map(records.question, found))
+    call.records("interaction", map(as_json.question, found))
     if not found:
         call.line("Nothing waits for you.")
         return
@@ -124,7 +125,7 @@ def _show_answered(call: Call, given: projects.GivenAnswer) -> None:
     said = done.said if done.rule is None and question.kind != "Input" else ""
     call.record(
         "interaction",
-        records.question(view)
+        as_json.question(view)
         | {
             "state": "answered",
             "answer": done.choice,

@@ -25,15 +25,15 @@ _FEW = 5
 def overview(call: Call) -> None:
     """What waits, what runs, what to type next."""
     from coterie.app.projects import project_around, refused
-    from coterie.cli import records
     from coterie.cli.inbox import waiting
+    from coterie.model import as_json
 
     project = project_around(call.directory)
     if project is not None and refused(project) is not None:
         project = here(call)
     found = waiting(call, with_tasks=True)
     questions, tasks = found.questions, found.tasks
-    call.records("task", map(records.task, tasks))
+    call.records("task", map(as_json.task, tasks))
     if not tasks and not questions:
         fresh = project is None or not project.exists
         call.record("overview", {"tasks": 0, "questions": 0, "next": "coterie demo"})

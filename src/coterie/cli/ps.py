@@ -10,11 +10,11 @@ import anyio
 import click
 
 from coterie.app import projects
-from coterie.cli import records
 from coterie.cli.doing import in_words
 from coterie.cli.main import Call, command, named, pass_call, show_notices
 from coterie.cli.text import ago, table, warned
 from coterie.errors import UsageError
+from coterie.model import as_json
 from coterie.model.record import RunningMember, TaskView
 from coterie.model.task import ENDED
 from coterie.model.workspace import shown
@@ -32,7 +32,7 @@ def ps(call: Call) -> None:
     for error in at_work.failures:
         call.problem(error)
     found = at_work.members
-    call.records("member", map(records.running, found))
+    call.records("member", map(as_json.running, found))
     here = known.here.root if known.here else None
     head = ("  MEMBER", "AGENT", "DOES", "SINCE", "TASK", "MODE", "PID", "MEMORY", "HOME")
     rows = [head, *(_row(member, here) for member in found)]
@@ -92,7 +92,7 @@ def _stop_task(call: Call, id_: str) -> None:
         return (await app.show(task_id)).view, ran
 
     view, ran = named(call, id_, body)
-    call.record("task", records.task(view) | {"stopped": ran})
+    call.record("task", as_json.task(view) | {"stopped": ran})
     parked = ran and view.status not in ENDED  # it may have come to its end before it was told
     call.line(f"Stopped, kept: coterie resume {view.id}" if parked else _not_running(view))
 
@@ -120,7 +120,7 @@ def _stop_all(call: Call) -> None:
     for error in done.failures:
         call.problem(error)
     for project, view in done.stopped:
-        call.record("task", records.task(view) | {"stopped": True, "project": str(project)})
+        call.record("task", as_json.task(view) | {"stopped": True, "project": str(project)})
         call.line(f"Stopped, kept: coterie -C {shlex.quote(str(project))} resume {view.id}")
     if not done.stopped and not done.failures:
         call.line("Nothing runs.")

@@ -17,7 +17,7 @@ from coterie.app.views import (
     read_session,
     read_ticket,
 )
-from coterie.cli import card, records
+from coterie.cli import card
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
@@ -26,6 +26,7 @@ from coterie.cli.text import Paint, about, clock, counted, field, one_line, warn
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table, ticket_fields, ticket_graph
 from coterie.errors import UsageError
+from coterie.model import as_json
 from coterie.model.record import TaskDetail
 from coterie.model.task import TICKET as TICKET_WORKFLOW
 from coterie.model.team import member_folder
@@ -70,7 +71,7 @@ def show(call: Call, id_: str, stderr: str | None) -> None:
 def _show_task(call: Call, id_: str) -> None:
     session = named(call, id_, read_checked)
     detail, listed = session.detail, rows(session)
-    call.record("task", records.detail(detail))
+    call.record("task", as_json.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
     if detail.view.workflow == PIPELINE:
         _show_state(call, detail.view.id)
@@ -123,7 +124,7 @@ def _show_faults(call: Call, session: SessionView) -> None:
 def _show_question(call: Call, name: str) -> None:
     view = find_question(call, name)
     question = asked(call, view)
-    call.record("interaction", records.question(view))
+    call.record("interaction", as_json.question(view))
     call.lines(card.card(question, call.width, paint=call.paint))
     if view.state == "open":
         call.line(card.how_to_answer(question))
@@ -201,8 +202,8 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
         "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in found.said],
     }
     if found.task is not None:
-        more |= {"failures": records.failures(found.task), "status": found.task.view.status}
-        more |= {"questions": [records.question(view) for view in found.task.questions]}
+        more |= {"failures": as_json.failures(found.task), "status": found.task.view.status}
+        more |= {"questions": [as_json.question(view) for view in found.task.questions]}
     call.record("ticket", ticket_fields(found.session.id, row) | more)
     call.lines(page_lines(found, row, call.width, call.paint))
     _show_faults(call, found.session)

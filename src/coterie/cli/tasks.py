@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.cli import records
 from coterie.cli.main import Call, command, look, named, pass_call
 from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
+from coterie.model import as_json
 from coterie.model.record import TaskView
 from coterie.model.task import ENDED
 
@@ -71,7 +71,7 @@ def tasks(call: Call, newest: Newest) -> None:
     if found is None:
         return
     kept = newest.of(call, found)
-    call.records("task", map(records.task, kept))
+    call.records("task", map(as_json.task, kept))
     rows = [task_row(view) for view in kept]
     call.lines(table(rows, call.width) or ['No task yet.   coterie "what the team should do"'])
     newest.tell(call, len(found) - len(kept))
@@ -87,12 +87,10 @@ def task_row(view: TaskView) -> tuple[str, str, str, str]:
 
 def state_of(view: TaskView) -> str:
     """A task's state in a word or two, as a person would say it."""
-    if view.status in ENDED:
-        return view.status
-    if view.questions:
+    if view.standing == "waiting":
         asks = " ".join(view.questions)
         return f"waits {asks}"
-    return "running" if view.pid is not None else "parked"
+    return view.standing
 
 
 @command("log", "coterie log last --follow")
@@ -144,7 +142,7 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
             raise UsageError("cancel is final, and there is no terminal to ask on.", hint)
         click.confirm(f"End {view.id} for good? (stop would keep it)", default=False, abort=True)
     view = named(call, view.id, body)
-    call.record("task", records.task(view))
+    call.record("task", as_json.task(view))
     call.line(f"Canceled {view.id}.")
 
 

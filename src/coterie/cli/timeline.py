@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from coterie.cli import records
 from coterie.cli.lines import FENCE, US, describe
 from coterie.cli.main import Call
 from coterie.cli.text import about, cells, clip, clock, counted, one_line, pad, warned
+from coterie.model import as_json
 from coterie.model.interaction import REJECT
 from coterie.model.record import (
     Entry,
@@ -53,7 +53,7 @@ class Timeline:
             self.show(Entry(entry.at, record))
 
     def show(self, entry: Entry) -> None:
-        self._call.record(entry.record.type, records.fields_of(entry.record), entry.at)
+        self._call.record(entry.record.type, as_json.fields_of(entry.record), entry.at)
         who, what = logged(entry.record)
         before = f"{clock(entry.at)}  {pad(clip(who, 20), self._size)}  "
         self._call.lines([before + line for line in what.split("\n")] if what else [])

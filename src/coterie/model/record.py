@@ -230,6 +230,10 @@ Record = (
 )
 
 
+TaskStanding = Literal["running", "waiting", "parked", "completed", "failed", "canceled"]
+"""How a task stands for a person: `waiting` for an answer, `parked` where nobody runs it."""
+
+
 @dataclass(frozen=True)
 class TaskView(TaskRow):
     """A task in a list, with whether somebody runs it now."""
@@ -237,6 +241,15 @@ class TaskView(TaskRow):
     pid: int | None = None
     """The process that runs it; None when nobody does."""
     questions: tuple[str, ...] = ()
+
+    @property
+    def standing(self) -> TaskStanding:
+        """How it stands for a person."""
+        if self.status in ("completed", "failed", "canceled"):
+            return self.status
+        if self.questions:
+            return "waiting"
+        return "running" if self.pid is not None else "parked"
 
     @property
     def resumable(self) -> bool:

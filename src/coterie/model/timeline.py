@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from coterie.model.conversation import Message
 from coterie.model.interaction import Interaction
@@ -53,6 +54,8 @@ class TicketMoment:
     place: int
 
 
+TimelineSource = Literal["status", "question", "message", "call", "failure", "ticket"]
+"""Where rows come from."""
 Source = StatusChange | AskedQuestion | SaidMessage | AuditedCall | Turn | TicketMoment
 """What a row tells; a turn is one that failed."""
 

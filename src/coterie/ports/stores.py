@@ -24,10 +24,11 @@ from coterie.model.task import Event, TaskCreated, TaskRow
 from coterie.model.team import Reservation
 from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.model.update import Usage
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
-    from coterie.model.timeline import TimelineRow
+    from coterie.model.timeline import TimelineRow, TimelineSource
 
 
 class EventStore(Protocol):
@@ -59,6 +60,10 @@ class AuditLog(Protocol):
 
     async def all(self) -> list[AuditEntry]:
         """The entries of every task, in their order."""
+        ...
+
+    async def of_call(self, task_id: str, tool_call_id: str) -> list[ChainedEntry]:
+        """The rows of a task's calls with this id, in their order."""
         ...
 
     async def chain(self) -> list[ChainedEntry]:
@@ -95,6 +100,10 @@ class JournalStore(Protocol):
 
     async def spending(self, since: str = "", task_id: str | None = None) -> list[Turn]:
         """Every attempt opened at or after an instant: of one task with all below it, or of all."""
+        ...
+
+    async def used(self) -> dict[str, Usage]:
+        """What each session used so far, as far as agents told; rehearsals use nothing."""
         ...
 
 
@@ -200,9 +209,14 @@ class TimelineStore(Protocol):
         ...
 
     async def before(
-        self, task_id: str, sequence: int | None = None, limit: int | None = None
+        self,
+        task_id: str,
+        sequence: int | None = None,
+        limit: int | None = None,
+        source: TimelineSource | None = None,
     ) -> list[TimelineRow]:
-        """The rows of a task with a lower number in their order, the last `limit` of them."""
+        """The rows of a task, or those of one source, with a lower number in their order, the last
+        `limit` of them."""
         ...
 
     async def head(self) -> int:

@@ -10,19 +10,26 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from coterie import __version__
-from coterie.web import events, problems, session
+from coterie.web import description, events, problems, session
 from coterie.web.access import API, Access, Guard
 from coterie.web.hub import Hub
-from coterie.web.resources import projects
+from coterie.web.resources import inbox, projects, tasks, timeline
 
 PAGE = Path(__file__).with_name("page")
 """Where `make page` puts it."""
 
-ROUTERS: tuple[APIRouter, ...] = (session.router, projects.router, events.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    session.router,
+    projects.router,
+    tasks.router,
+    timeline.router,
+    inbox.router,
+    events.router,
+)
 
 
-def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
-    """All that is answered; without a page, the API alone.  Blocks."""
+def bare_application() -> FastAPI:
+    """Every resource, and nothing that they need."""
     application = FastAPI(
         title="Coterie",
         version=__version__,
@@ -32,11 +39,18 @@ def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
+    for router in ROUTERS:
+        application.include_router(router, prefix=API)
+    description.describe(application)
+    return application
+
+
+def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
+    """All that is answered; without a page, the API alone.  Blocks."""
+    application = bare_application()
     application.state.hub = hub
     application.state.access = access
     problems.install(application)
-    for router in ROUTERS:
-        application.include_router(router, prefix=API)
     if page is not None:
         _serve_page(application, page)
     application.add_middleware(Guard, access=access)

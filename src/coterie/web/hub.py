@@ -65,8 +65,23 @@ class Hub:
         root = self.known.get(project) or (await self.projects()).get(project)
         if root is None:
             raise NotFound(f'No project "{project}".', "GET /api/v1/projects")
-        opening = open_project(root, home=self.home)
-        self._open[project] = await self.stack.enter_async_context(opening)
+        ready = anyio.Event()
+        failed: list[CoterieError] = []
+
+        async def keep() -> None:
+            try:
+                async with open_project(root, home=self.home) as app:
+                    self._open[project] = app
+                    ready.set()
+                    await anyio.sleep_forever()
+            except CoterieError as error:
+                failed.append(error)
+                ready.set()
+
+        self.runs.start_soon(keep)
+        await ready.wait()
+        if failed:
+            raise failed[0]
 
     async def run(self, project: str, task_id: str) -> None:
         """Run a task, new or parked, in the server; returns when it is under way.

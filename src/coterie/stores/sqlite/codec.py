@@ -36,7 +36,7 @@ from coterie.model.task import (
 )
 from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
-from coterie.model.tool_call import AuditEntry
+from coterie.model.tool_call import AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
@@ -170,6 +170,12 @@ def envelope_of(row: Row) -> tuple[int, Envelope]:
     from coterie.model.envelope import Envelope
 
     return row[0], Envelope.model_validate_json(row[1])
+
+
+def chained_of(row: Row) -> ChainedEntry:
+    """A row of the audit with its number, its hash and the one before it."""
+    sequence, *entry, own, previous = row
+    return ChainedEntry(sequence, previous.hex(), own.hex(), AUDIT.value(tuple(entry)))
 
 
 def question_of(row: Row) -> Question:

@@ -116,6 +116,14 @@ SELECT {AuditEntry} FROM audit WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFS
 SELECT {AuditEntry} FROM audit WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
 ORDER BY sequence LIMIT -1 OFFSET ?
 
+-- name: audit_chain
+SELECT sequence, {AuditEntry}, hash, lag(hash, 1, x'') OVER (ORDER BY sequence) FROM audit
+
+-- name: audit_of_call
+SELECT sequence, {AuditEntry}, hash,
+    coalesce((SELECT last.hash FROM audit AS last WHERE last.sequence = audit.sequence - 1), x'')
+FROM audit WHERE task_id = ? AND tool_call_id = ? ORDER BY sequence
+
 -- name: audit_entries
 SELECT {AuditEntry} FROM audit ORDER BY sequence
 
@@ -140,7 +148,7 @@ ORDER BY sequence LIMIT ?4
 -- name: timeline_before
 SELECT sequence, task_id, source, number FROM timeline
 WHERE run = ?1 AND sequence < ?3 AND task_id = coalesce(?2, task_id)
-    AND (source <> 'status' OR task_id = coalesce(?2, run))
+    AND (source <> 'status' OR task_id = coalesce(?2, run)) AND source = coalesce(?5, source)
 ORDER BY sequence DESC LIMIT ?4
 
 -- name: timeline_statuses
@@ -239,6 +247,18 @@ ORDER BY opened LIMIT -1 OFFSET ?
 
 -- name: spending
 SELECT {Turn} FROM turns WHERE opened_at >= ? ORDER BY opened_at, task_id, opened
+
+-- name: used
+WITH told AS (
+    SELECT t.session_id, sum(json_extract(u.usage, '$.input_tokens')) AS input,
+        sum(json_extract(u.usage, '$.output_tokens')) AS output,
+        sum(json_extract(u.usage, '$.cost_usd')) AS usd
+    FROM turns AS u JOIN tasks AS t ON t.id = u.task_id
+    WHERE u.usage IS NOT NULL GROUP BY t.session_id
+)
+SELECT told.* FROM told JOIN tasks AS t ON t.id = told.session_id
+JOIN events AS e ON e.sequence = t.created
+WHERE NOT coalesce(json_extract(e.data, '$.rehearsal'), 0)
 
 -- name: spending_of_task
 SELECT {Turn} FROM turns

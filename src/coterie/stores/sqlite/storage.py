@@ -31,6 +31,7 @@ from coterie.model.task import (
 from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.model.update import Usage
 from coterie.stores.sqlite import codec, database
 from coterie.stores.sqlite.codec import SQL, execute, select, values
 from coterie.stores.sqlite.failures import damaged
@@ -93,13 +94,11 @@ class SqliteAudit(SqliteStore):
     async def all(self) -> list[AuditEntry]:
         return await self._all(codec.AUDIT.value, "audit_entries")
 
+    async def of_call(self, task_id: str, tool_call_id: str) -> list[ChainedEntry]:
+        return await self._all(codec.chained_of, "audit_of_call", task_id, tool_call_id)
+
     async def chain(self) -> list[ChainedEntry]:
-        found = await self._writer.read(lambda c: select(c, "all_audit"))
-        hashes = ["", *(row[-1].hex() for row in found)]
-        return [
-            ChainedEntry(row[0], hashes[n], hashes[n + 1], codec.AUDIT.value(row[1:-1]))
-            for n, row in enumerate(found)
-        ]
+        return await self._all(codec.chained_of, "audit_chain")
 
 
 class SqliteConversation(SqliteStore):
@@ -126,6 +125,10 @@ class SqliteJournal(SqliteStore):
         if task_id is None:
             return await self._all(codec.TURN.value, "spending", since)
         return await self._all(codec.TURN.value, "spending_of_task", task_id, since)
+
+    async def used(self) -> dict[str, Usage]:
+        found = await self._writer.read(lambda c: select(c, "used"))
+        return {session: Usage(*figures) for session, *figures in found}
 
 
 class SqliteTickets(SqliteStore):

@@ -23,6 +23,7 @@ from coterie.model.timeline import (
     StatusChange,
     TicketMoment,
     TimelineRow,
+    TimelineSource,
 )
 from coterie.stores.sqlite import codec
 from coterie.stores.sqlite.codec import select, values
@@ -50,10 +51,14 @@ class SqliteTimeline:
         return await self._writer.read(lambda c: _rows(c, select(c, name, *given)))
 
     async def before(
-        self, task_id: str, sequence: int | None = None, limit: int | None = None
+        self,
+        task_id: str,
+        sequence: int | None = None,
+        limit: int | None = None,
+        source: TimelineSource | None = None,
     ) -> list[TimelineRow]:
         run, ticket = _scope(task_id)
-        given = (run, ticket, sequence or _LAST, limit or _ALL)
+        given = (run, ticket, sequence or _LAST, limit or _ALL, source)
         found = "timeline_before"
         return await self._writer.read(lambda c: _rows(c, select(c, found, *given)[::-1]))
 

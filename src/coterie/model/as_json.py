@@ -1,0 +1,131 @@
+"""Records and views as objects of JSON: the fields of the contract, none renamed.
+
+`--json` and the API have them from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from coterie.model.interaction import Interaction
+from coterie.model.record import (
+    InteractionRecord,
+    MessageRecord,
+    QuestionView,
+    Record,
+    ResultRecord,
+    RunningMember,
+    TaskDetail,
+    TaskView,
+)
+from coterie.model.update import Usage
+
+
+def fields_of(record: Record) -> dict[str, object]:
+    """All of a record but its type and time."""
+    match record:
+        case InteractionRecord():
+            fields = interaction(record.interaction, record.member, record.state)
+            if record.state != "open":
+                fields |= {"answer": record.answer, "answer_text": record.said, "by": record.by}
+            return fields
+        case MessageRecord():
+            said: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
+            del said["at"]
+            return said
+        case ResultRecord(stop=stop):
+            why = None if stop is None else {"reason": stop.reason, **asdict(stop)}
+            return {**vars(record), "usage": usage(record.usage), "stop": why}
+        case _:
+            return dict(vars(record))
+
+
+def interaction(asked: Interaction, member: str, state: str) -> dict[str, object]:
+    """A question, flat; for a tool call what exactly would be done, where and why."""
+    return {
+        "id": asked.interaction_id,
+        "task": asked.task_id,
+        "member": member,
+        "kind": asked.kind,
+        "purpose": asked.purpose,
+        "title": asked.display.title,
+        "description": asked.display.description,
+        "content": asked.display.content,
+        "content_kind": asked.display.content_kind,
+        "options": [option.model_dump() for option in asked.options],
+        "validation": asked.validation.model_dump(),
+        "state": state,
+        "about": asked.about.model_dump(mode="json", by_alias=False) if asked.about else None,
+        **_permission(asked),
+    }
+
+
+def _permission(asked: Interaction) -> dict[str, object]:
+    call = asked.permission
+    if call is None:
+        return {}
+    is_diff = asked.display.content_kind == "Diff"
+    what = asked.display.content if is_diff else call.command or asked.display.content
+    return {
+        "diff" if is_diff else "command": what,
+        "cwd": call.cwd,
+        "reason": call.why,
+        "tool": call.tool,
+        "said": call.said,
+        "note": call.note,
+        "effect": call.effect,
+        "may_have_run_at": call.may_have_run_at,
+    }
+
+
+def question(view: QuestionView) -> dict[str, object]:
+    """A question as the inbox holds it."""
+    member = view.member.id if view.member else view.interaction.author_actor_id
+    fields = interaction(view.interaction, member, view.state)
+    fields |= {"project": str(view.project), "task_title": view.task_title}
+    fields |= {"asked_at": view.asked_at}
+    if view.state != "open":
+        fields |= {"answer": view.answer, "answered_at": view.answered_at, "by": view.answered_by}
+        fields |= {"answer_text": view.said}
+    return fields
+
+
+def task(view: TaskView) -> dict[str, object]:
+    """A task in a list."""
+    return {**asdict(view), "resumable": view.resumable}
+
+
+def running(member: RunningMember) -> dict[str, object]:
+    """A member of a task that runs."""
+    return {
+        **asdict(member),
+        "folder": str(member.folder),
+        "home": str(member.home) if member.home else None,
+        "label": member.label,
+        "project": str(member.project),
+    }
+
+
+def detail(shown: TaskDetail) -> dict[str, object]:
+    """Everything of one task."""
+    return task(shown.view) | {
+        "goal": shown.state.created.goal,
+        "team": shown.state.created.team.name,
+        "members": [member.id for member in shown.state.created.team.in_order],
+        "summary": shown.state.summary,
+        "turns": shown.turns,
+        "failures": failures(shown),
+        "children": [task(view) for view in shown.children],
+        "questions": [question(view) for view in shown.questions],
+        "folder": str(shown.folder),
+    }
+
+
+def failures(shown: TaskDetail) -> list[dict[str, object]]:
+    """The turns of a task that failed."""
+    return [{"member": member, "message": what} for member, what in shown.failures]
+
+
+def usage(used: Usage | None) -> dict[str, object] | None:
+    """What was used, or null where the agents did not say."""
+    return None if used is None else asdict(used)

@@ -1,0 +1,86 @@
+"""What the server tells of its resources: OpenAPI 3.1, with each problem that may be the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from coterie.web.problems import MEDIA_TYPE, Problem
+
+_SIGN_IN = "/api/v1/session"
+_SECURITY: Mapping[str, object] = {
+    "token": {"type": "http", "scheme": "bearer", "description": "The token of the server's file."},
+    "session": {"type": "apiKey", "in": "cookie", "name": "coterie_session"},
+}
+_ALWAYS = (401, 403, 429, 503)
+"""Not let in, by whom or from where; too often; the database is held by another process."""
+_REFUSED = (409, 507)
+"""What is asked for does not go with how things stand; the disk is full."""
+
+
+def describe(application: FastAPI) -> None:
+    """Have the application tell of its resources, with every problem that may be the answer."""
+
+    def document() -> dict[str, Any]:
+        if not application.openapi_schema:
+            application.openapi_schema = _document(application)
+        return application.openapi_schema
+
+    application.openapi = document
+
+
+def _document(application: FastAPI) -> dict[str, Any]:
+    found = get_openapi(
+        title=application.title,
+        version=application.version,
+        openapi_version="3.1.0",
+        description=application.description,
+        routes=application.routes,
+        separate_input_output_schemas=True,
+    )
+    schemas = found["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = Problem.model_json_schema()
+    found["components"]["securitySchemes"] = dict(_SECURITY)
+    found["security"] = [{name: []} for name in _SECURITY]
+    for path, method, operation in _operations(found):
+        operation["responses"].pop("422", None)
+        for status in _problems(path, method, operation):
+            operation["responses"].setdefault(str(status), _problem(status))
+        operation["responses"] = dict(sorted(operation["responses"].items()))
+        if path == _SIGN_IN and method == "post":
+            operation["security"] = []
+    return found
+
+
+def _operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, cast("dict[str, Any]", operation)
+
+
+def _problems(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[int]:
+    """What may be wrong with a request besides: by what it names and what it does."""
+    yield from _ALWAYS
+    has_body = "requestBody" in operation
+    if has_body or operation.get("parameters"):
+        yield 422
+    if has_body:
+        yield 413
+    if "{" in path or any(one["name"] == "project" for one in operation.get("parameters", ())):
+        yield 404
+    if method != "get" and path != _SIGN_IN:
+        yield from _REFUSED
+
+
+def _problem(status: int) -> dict[str, object]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": schema}},
+    }

@@ -1,0 +1,111 @@
+"""The inbox: what waits for a person in every known project, and their answers."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from coterie.app.projects import answer_question
+from coterie.app.views import find_question
+from coterie.errors import CoterieError
+from coterie.web.hub import Hub, ProjectId, TheHub, TheProject
+from coterie.web.parameters import PROJECT, QUESTION, QuestionId
+from coterie.web.problems import Problem, status_of
+from coterie.web.schema import QuestionShown, RequestBody, Shown
+
+router: APIRouter = APIRouter(tags=["inbox"])
+
+
+@router.get("/inbox")
+async def list_questions(hub: TheHub) -> list[QuestionShown]:
+    """Every open question, the oldest first."""
+    found: list[QuestionShown] = []
+    for project in await hub.projects():
+        try:
+            app = await hub.project(project)
+            found += [QuestionShown.of(project, view) for view in await app.questions()]
+        except CoterieError:
+            continue  # `GET /projects` says what is wrong with it
+    return sorted(found, key=lambda question: question.asked_at)
+
+
+@router.get("/projects/{project}/questions/{question}")
+async def show_question(project: ProjectId, app: TheProject, question: QuestionId) -> QuestionShown:
+    """One question, open or not."""
+    return QuestionShown.of(project, await find_question(app, question))
+
+
+class AnswerGiven(RequestBody):
+    """An answer to one question."""
+
+    project: Annotated[str, Field(pattern=PROJECT)]
+    question: Annotated[str, Field(pattern=QUESTION)]
+    choice: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """An option's id."""
+    text: Annotated[str, Field(max_length=200_000)] | None = None
+    """What is typed: the answer, a word with it, the rule."""
+
+
+class AnswersGiven(RequestBody):
+    """Answers to one or several questions."""
+
+    answers: Annotated[list[AnswerGiven], Field(min_length=1, max_length=100)]
+
+
+class AnsweredShown(Shown):
+    """What came of one answer: the question as it is now, or why it was refused."""
+
+    project: str
+    question: str
+    answered: QuestionShown | None = None
+    rule: str | None = None
+    """The rule that was made by answering so."""
+    rules: str | None = None
+    """The file that holds it."""
+    resumable: bool = False
+    """Whether nobody runs the task, so that it must be resumed to go on."""
+    task: str | None = None
+    """The task to be resumed."""
+    problem: Problem | None = None
+
+
+@router.post("/inbox/answers")
+async def answer(hub: TheHub, given: AnswersGiven) -> list[AnsweredShown]:
+    """Answer each; what is wrong with one does not keep the others from being answered."""
+    return [await _answered(hub, one) for one in given.answers]
+
+
+async def _answered(hub: Hub, given: AnswerGiven) -> AnsweredShown:
+    about = {"project": given.project, "question": given.question}
+    try:
+        app = await hub.project(given.project)
+        view = await find_question(app, given.question)
+        done = await answer_question(app, view, given.choice, given.text)
+        now = await find_question(app, given.question)
+    except CoterieError as error:
+        return AnsweredShown.model_validate({**about, "problem": _problem(error)})
+    return AnsweredShown(
+        project=given.project,
+        question=given.question,
+        answered=QuestionShown.of(given.project, now),
+        rule=done.answered.rule,
+        rules=str(done.rules) if done.rules else None,
+        resumable=done.answered.resumable,
+        task=done.answered.task_id,
+    )
+
+
+def _problem(error: CoterieError) -> Problem:
+    status = status_of(error)
+    return Problem(
+        type=f"urn:coterie:problem:{error.code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=str(error),
+        hint=error.hint,
+        where=error.where,
+        member=error.member,
+    )

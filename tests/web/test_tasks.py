@@ -1,0 +1,80 @@
+"""Tasks over HTTP: started, followed, answered, steered; and problems where that cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.conftest import House
+from tests.web.inside import Inside, furnish, inside
+
+
+async def comes_to(api: Inside, task: str, status: str) -> Any:
+    """A task, once it has come to a status."""
+    for _ in range(1000):
+        found = await api.get(f"~/tasks/{task}")
+        if found["status"] == status:
+            return found
+        await anyio.sleep(0.02)
+    raise AssertionError(f"{task} is not {status}")
+
+
+async def test_a_conversation(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        status, made = await api("POST", "~/tasks", {"goal": "say hello", "team": "pair"})
+        assert (status, made["workflow"], made["title"]) == (201, "chat", "say hello")
+        task = made["id"]
+        detail = await comes_to(api, task, "waiting")
+        assert [one["id"] for one in detail["members"]] == ["ada", "max"]
+        (asked,) = await api.get("/inbox")
+        assert (asked["task"], asked["about"]["kind"]) == (task, "human_turn")
+        assert detail["asked"] == [asked]
+        answer = {"project": api.project, "question": asked["id"]}
+        answers = [{**answer, "text": "thanks"}, {**answer, "question": "q99", "text": "x"}]
+        status, done = await api("POST", "/inbox/answers", {"answers": answers})
+        assert [one["problem"] and one["problem"]["status"] for one in done] == [None, 404]
+        assert (done[0]["answered"]["state"], done[0]["answered"]["answer"]) == (
+            "answered",
+            "thanks",
+        )
+        page = await api.get(f"~/tasks/{task}/timeline", limit=500)
+        types = [entry["record"]["type"] for entry in page["entries"]]
+        assert types[:4] == ["task", "message", "task", "message"]
+        numbers = [entry["seq"] for entry in page["entries"]]
+        assert numbers == sorted(numbers)
+        status, shown = await api("POST", f"~/tasks/{task}/end")
+        assert status == 200, shown
+        await comes_to(api, task, "completed")
+        status, problem = await api("POST", f"~/tasks/{task}/cancel")
+        assert (status, problem["type"]) == (422, "urn:coterie:problem:usage")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/projects/000000000000/tasks/k3f9", None, 404),
+        ("GET", "~/tasks/k3f9", None, 404),
+        ("GET", "~/tasks/last", None, 404),
+        ("GET", "~/tasks/..%2f..%2fx", None, 404),
+        ("GET", "~/tasks/K3F9", None, 422),
+        ("POST", "~/tasks", {"goal": ""}, 422),
+        ("POST", "~/tasks", {"goal": "x", "team": "../pair"}, 422),
+        ("POST", "~/tasks", {"goal": "x", "team": "nobody"}, 404),
+        ("POST", "~/tasks", {"goal": "x", "colour": "red"}, 422),
+        ("POST", "~/tasks/k3f9/say", {"text": "x"}, 404),
+        ("GET", "/tasks", None, 200),
+        ("GET", "/inbox", None, 200),
+    ],
+)
+async def test_what_cannot_be_is_a_problem(
+    house: House, method: str, path: str, body: object, status: int
+) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        got, problem = await api(method, path, body)
+        assert (got, status) == (status, got), problem
+        if status >= 400:
+            assert problem["status"] == status
