@@ -137,7 +137,7 @@ class Attempt:
     acted: bool = False
     """Whether the agent has used a tool: then a retry must be told of it."""
     spent: Usage | None = None
-    """The sum of its model calls so far, where the agent reports each."""
+    """What it cost: the sum of its model calls so far, where the agent reports each."""
     keeps_files: bool = False
     """Whether a snapshot of the files was taken, since the agent may change some."""
     waiting: Waiting | None = None
@@ -200,7 +200,7 @@ class Attempt:
         self, outcome: TurnOutcome, detail: str | None = None, usage: Usage | None = None
     ) -> CloseTurn:
         """Record how it ended."""
-        cost = usage or self.spent
+        self.spent = cost = usage or self.spent
         return CloseTurn(
             self.task_id,
             self.name,

@@ -28,11 +28,11 @@ from coterie.model.journal import (
     AppendEvent,
     Fence,
     Journal,
+    ParkLease,
     Request,
     RequestKind,
     SupersedeSteps,
     TaskHistory,
-    Turn,
     WorkflowChanged,
 )
 from coterie.model.record import Record, ResultRecord, TaskRecord
@@ -99,11 +99,13 @@ class Engine:
         )
 
         async def run_child(created: TaskCreated) -> ResultRecord:
+            run.used_elsewhere = True
             await self._make(created)
             return await self.run(created.task_id, channels_for, _ChildObserver(observer), patience)
 
+        running = _Run(self, state, run, run_child)
         try:
-            return await _Run(self, state, run, run_child).to_its_end(history)
+            return await running.to_its_end(history)
         finally:
             with anyio.CancelScope(shield=True):
                 # The lease goes last: whoever takes the task next finds no child of ours.
@@ -111,7 +113,8 @@ class Engine:
                 try:
                     await self.services.session_files.flush()
                 finally:
-                    await self.storage.leases.park(fence)
+                    if not running.is_over:
+                        await self.storage.leases.park(fence)
 
     async def _make(self, created: TaskCreated) -> None:
         """A child task with its first message, unless there is one already."""
@@ -152,6 +155,8 @@ class _Run:
         self._ended: Ended | None = None
         self._stop: Stop | None = None
         self._is_canceled = False
+        self.is_over = False
+        """Whether the end of the task is on record, and its lease with that."""
 
     async def to_its_end(self, history: TaskHistory) -> ResultRecord:
         """Run the workflow, and act on requests of other processes meanwhile."""
@@ -168,14 +173,22 @@ class _Run:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, history, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
-                group.start_soon(self._workflow, history, group.cancel_scope)
+                await self._workflow(history)
+                group.cancel_scope.cancel()
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
         await self._run.services.session_files.flush()
         state = await self._conclude()
-        usage = _total(await self._storage.journal.spending(task_id=task_id))
+        usage = await self._usage()
         result = _result(state, self._taken, self._stop, usage, await self._asks(state))
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
+
+    async def _usage(self) -> Usage | None:
+        """What all turns cost together, as far as their agents told."""
+        if not self._run.used_elsewhere:
+            return sum_of(self._run.usages)
+        turns = await self._storage.journal.spending(task_id=self._state.id)
+        return sum_of(usage for turn in turns if (usage := turn.used) is not None)
 
     async def _asks(self, state: TaskState) -> bool:
         """Whether the task, or a ticket that is part of it, waits for an answer; perhaps to what
@@ -192,7 +205,6 @@ class _Run:
         ended, task_id, now = self._ended, self._state.id, instant.now()
         event: TaskCanceled | TaskFailed | TaskCompleted
         if self._is_canceled:
-            await self._run.channels.close_all()
             event = TaskCanceled(task_id=task_id, at=now)
         elif ended is None:
             return fold(await self._storage.events.of_task(task_id))
@@ -201,6 +213,7 @@ class _Run:
         else:
             reason, summary = ended.reason, ended.summary
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
+        await self._run.channels.close_all()
         left: list[AppendAudit] = []
         if self._is_canceled:
             unbegun = self._run.services.unbegun
@@ -208,10 +221,12 @@ class _Run:
         below = cancel_children(self._run.children, now)
         is_told = self._run.services.notifies and self._state.created.parent_id is None
         appended = AppendEvent(event, incident=task_id if is_told else None)
-        await self._run.commit(*left, *below, appended)
+        parked = ParkLease(task_id, self._run.fence.token)
+        await self._run.commit(*left, *below, appended, parked)
+        self.is_over = True
         return after(self._state, event)
 
-    async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
+    async def _workflow(self, history: TaskHistory) -> None:
         task = self._state.created
         try:
             workflow = self._engine.workflow(task.workflow)
@@ -228,7 +243,6 @@ class _Run:
                     self._taken = context.turns
         except Parked as parked:
             self._stop = parked.stop
-        scope.cancel()
 
     async def _prepare(self, history: TaskHistory) -> tuple[TaskContext, Questions]:
         task_id = self._state.id
@@ -303,11 +317,6 @@ async def _settle(change: WorkflowChanged, questions: Questions) -> None:
             return
         if answer.fresh:
             raise Parked(Stopped("workflow_changed"))
-
-
-def _total(turns: list[Turn]) -> Usage | None:
-    """What all turns cost together, as far as their agents told."""
-    return sum_of(usage for turn in turns if (usage := turn.used) is not None)
 
 
 def _result(

@@ -46,7 +46,7 @@ from coterie.model.task import (
     transition,
 )
 from coterie.model.team import Member, base_of
-from coterie.model.update import WaitsFor
+from coterie.model.update import Usage, WaitsFor
 from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
 
 PARENT_ENDED = "session_ended"
@@ -224,6 +224,10 @@ class TaskRun:
     """Where it is known which processes live."""
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
     """By id: how the tickets stand that are carried out as part of the task."""
+    usages: list[Usage] = field(default_factory=list[Usage])
+    """What the attempts of this run cost, as far as their agents told."""
+    used_elsewhere: bool = False
+    """Whether turns of the task, or below it, were taken in other runs too."""
     _said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     """By id: what was said in each of them."""
     _seen: set[int] = field(default_factory=set[int])
@@ -250,6 +254,7 @@ class TaskRun:
     def load(self, history: TaskHistory) -> None:
         """Go on from what is recorded."""
         self.children, self._said = dict(history.children), {}
+        self.used_elsewhere = self.used_elsewhere or bool(history.turns)
         self.conversation = []
         for message in history.messages:
             self.conversation_of(message.task_id).append(message)

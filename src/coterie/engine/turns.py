@@ -111,20 +111,24 @@ class TurnRunner:
                 if member.turns_per_minute is not None:
                     with self._run.stops.cuts(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
-                budgets = self.budgets
-                async with budgets.reserved(attempt) if budgets else nullcontext():
-                    end = await self._attempt(attempt, past)
-                is_new, past = False, []
-                if not isinstance(end, TurnFailed):
-                    return self._close(attempt, end)
-                if end.until is not None:
-                    await self._wait_for_limit(attempt, end, end.until)
-                else:
-                    failures += 1
-                    last = failures >= most or not end.retry
-                    self._fail(attempt, end, last=last)
-                    if last:
-                        return end
+                try:
+                    budgets = self.budgets
+                    async with budgets.reserved(attempt) if budgets else nullcontext():
+                        end = await self._attempt(attempt, past)
+                    is_new, past = False, []
+                    if not isinstance(end, TurnFailed):
+                        return self._close(attempt, end)
+                    if end.until is not None:
+                        await self._wait_for_limit(attempt, end, end.until)
+                    else:
+                        failures += 1
+                        last = failures >= most or not end.retry
+                        self._fail(attempt, end, last=last)
+                        if last:
+                            return end
+                finally:
+                    if attempt.spent is not None:
+                        self._run.usages.append(attempt.spent)
                 if attempt.acted:
                     earlier = await earlier_attempts(self._run.storage, [attempt.row])
 
@@ -183,8 +187,9 @@ class TurnRunner:
             await run.channels.close(member)
         else:
             self._known[member.id] = (channel, len(run.conversation) + 1)
-        if attempt.keeps_files:
-            await self._keep_files(attempt)
+        if attempt.keeps_files and (snapshots := run.services.snapshots):
+            folder = run.channels.work_folder(member)
+            await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
         return end
 
     async def _channel(self, member: Member, thread: str | None) -> Channel | TurnFailed:
@@ -347,13 +352,6 @@ class TurnRunner:
         attempt.keeps_files = True
         folder = self._run.channels.work_folder(attempt.member)
         await anyio.to_thread.run_sync(snapshots.before, attempt.step.task_id, folder)
-
-    async def _keep_files(self, attempt: Attempt) -> None:
-        """Keep the files as the turn left them."""
-        snapshots = self._run.services.snapshots
-        if snapshots is not None:
-            folder = self._run.channels.work_folder(attempt.member)
-            await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member

@@ -275,6 +275,13 @@ class SetMemberState(NamedTuple):
     until: str | None = None
 
 
+class ParkLease(NamedTuple):
+    """Let go of the right to run a task: whoever wants may take it up."""
+
+    task_id: str
+    token: int
+
+
 Write = (
     AppendEvent
     | AppendMessage
@@ -290,6 +297,7 @@ Write = (
     | TakeRequest
     | SupersedeSteps
     | SetMemberState
+    | ParkLease
 )
 
 
@@ -350,8 +358,7 @@ class Journal:
 
     def answers(self) -> Iterator[tuple[StepName, Step, Response]]:
         """All that was asked in turns and answered, in order."""
-        for text, step in self._steps.items():
-            name = parse(text)
+        for name, step in ((parse(name), step) for name, step in self._steps.items()):
             if name.asked_in is not None and step.kind == "ask" and step.result is not None:
                 yield name, step, Response.model_validate_json(step.result)
 
@@ -386,8 +393,7 @@ def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[
             if choice == "keep":
                 kept.add(name.changed)
             elif choice == "fork" and name.changed in counted:
-                names = list(counted)
-                for later in names[names.index(name.changed) :]:
+                for later in list(counted)[list(counted).index(name.changed) :]:
                     if parse(later).changed is None:
                         del counted[later]
         counted[step.name] = step

@@ -241,6 +241,9 @@ WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS 
 -- name: steps
 SELECT {Step} FROM steps WHERE task_id = ? ORDER BY opened
 
+-- name: turns_of_task
+SELECT {Turn} FROM turns WHERE task_id = ? ORDER BY opened
+
 -- name: turns
 SELECT {Turn} FROM turns WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
 ORDER BY opened LIMIT -1 OFFSET ?
@@ -316,7 +319,7 @@ UPDATE leases SET state = 'running'
 WHERE task_id = ? AND token = ? AND state = 'reclaiming' RETURNING token
 
 -- name: park_lease
-UPDATE leases SET state = 'parked' WHERE task_id = ? AND token = ?
+UPDATE leases SET state = 'parked' WHERE task_id = :task_id AND token = :token
 
 -- name: lease
 SELECT {Lease} FROM leases WHERE task_id = ?

@@ -51,6 +51,7 @@ def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.
         leases = values(connection, codec.LEASE.value, "lease", task_id)
         tickets: dict[str, Status] = dict(select(connection, "tickets_below", task_id))
         below = "messages_of_tickets"
+        turn = codec.TURN.value
         return journal.TaskHistory(
             events=values(connection, codec.event_of, "events_of_task", task_id, 0),
             lease=leases[0] if leases else None,
@@ -59,7 +60,9 @@ def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.
                 *(values(connection, codec.MESSAGE.value, below, task_id) if tickets else ()),
             ],
             steps=values(connection, codec.STEP.value, "steps", task_id),
-            turns=values(connection, codec.TURN.value, "turns", task_id, 0),
+            turns=values(connection, turn, "turns", task_id, 0)
+            if tickets
+            else values(connection, turn, "turns_of_task", task_id),
             requests=values(connection, codec.REQUEST.value, "requests", task_id),
             children=tickets,
             seen=seen,
@@ -234,7 +237,8 @@ class SqliteLeases(SqliteStore):
         return bool(found)
 
     async def park(self, fence: Fence) -> None:
-        await self._writer.submit(lambda c: select(c, "park_lease", fence.task_id, fence.token))
+        held = {"task_id": fence.task_id, "token": fence.token}
+        await self._writer.submit(lambda c: c.execute(SQL["park_lease"], held).close())
 
     async def record_child(self, fence: Fence, child: journal.ChildLease) -> None:
         row = codec.CHILD.row(child)

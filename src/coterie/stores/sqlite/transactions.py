@@ -19,8 +19,7 @@ from coterie.model import journal, task
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Fence, IllegalWrite, Write
 from coterie.model.task import TaskCreated
-from coterie.model.ticket import IllegalMove, check_move
-from coterie.stores.sqlite import codec
+from coterie.stores.sqlite import codec, ticket_writes
 from coterie.stores.sqlite.codec import SQL, Value, execute, select
 from coterie.stores.sqlite.failures import explained
 
@@ -53,9 +52,12 @@ class Transactions:
         self._connection = connection
         self._path = path
         self._committed = committed
+        self._patience: int = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
+        self._is_patient = True
 
     def serve(self, jobs: Sequence[Job]) -> bool:
         """Run them all, neighbouring writes in one transaction; whether there were writes."""
+        self._wait_for_others(is_patient=True)
         writes: list[Job] = []
         wrote = False
         for job in jobs:
@@ -75,11 +77,28 @@ class Transactions:
         if self.failure is not None:
             return False
         try:
+            self._wait_for_others(is_patient=False)
             self._together(writes)
         except Exception:  # noqa: BLE001 - `serve` will find it too
             self._undo()
             return False
         return True
+
+    def checkpoint(self) -> None:
+        """Move the log into the file, unless others are at work: then they will.
+
+        A failure is no loss: what is in the log is durable.
+        """
+        with contextlib.suppress(sqlite3.Error):
+            self._wait_for_others(is_patient=False)
+            self._connection.execute(SQL["checkpoint"]).fetchall()
+
+    def _wait_for_others(self, *, is_patient: bool) -> None:
+        """Whether another process that holds the database is waited for from here on."""
+        if is_patient != self._is_patient:
+            self._is_patient = is_patient
+            patience = self._patience if is_patient else 0
+            self._connection.execute(f"PRAGMA busy_timeout={patience}")
 
     def _read(self, job: Job) -> None:
         try:
@@ -193,6 +212,7 @@ _UPDATES: dict[type, tuple[str, Callable[[object], tuple[Value, ...]], str]] = {
     journal.CloseStep: _by_field("close_step", "step {name!r} is not open"),
     journal.SpendTurn: _by_field("spend_turn", "attempt {attempt} of {step!r} is not open"),
     journal.CloseTurn: _by_field("close_turn", "attempt {attempt} of {step!r} is not open"),
+    journal.ParkLease: _by_field("park_lease", "token {token} does not hold the lease"),
 }
 """Writes that are one statement on their fields."""
 
@@ -216,8 +236,8 @@ class Writes:
             journal.AppendAudit: _append_audit,
             journal.OpenStep: self._open_step,
             journal.OpenTurn: self._open_turn,
-            journal.AppendEnvelope: _append_envelope,
-            journal.PutTicket: _put_ticket,
+            journal.AppendEnvelope: ticket_writes.append_envelope,
+            journal.PutTicket: ticket_writes.put_ticket,
             journal.TakeRequest: _take_request,
             journal.SupersedeSteps: _supersede_steps,
             journal.SetMemberState: _set_member_state,
@@ -359,41 +379,3 @@ def _insert_task(connection: sqlite3.Connection, event: TaskCreated, sequence: i
         changed_at=event.at,
     )
     execute(connection, SQL["insert_task"], (*codec.TASK.row(row), sequence))
-
-
-# -- tickets: each change of state and what was said of it in one transaction -------------------
-
-
-def _append_envelope(connection: sqlite3.Connection, write: journal.AppendEnvelope) -> None:
-    session = write.envelope.session_id
-    row = (session, session, codec.envelope_text(write.envelope))
-    execute(connection, SQL["insert_envelope"], row)
-
-
-def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> None:
-    """A ticket as it is now, and the lines that its history has more."""
-    ticket, session = write.ticket, write.session_id
-    ticket_id, state, body = codec.TICKET.row(ticket)
-    if write.before is None:
-        row = (ticket_id, state, body, session, session)
-        done = execute(connection, SQL["insert_ticket"], row)
-    else:
-        _check_move(write)
-        row = (state, body, session, ticket_id, write.before)
-        done = execute(connection, SQL["update_ticket"], row)
-    if done.rowcount != 1:
-        was = "there already" if write.before is None else f"not {write.before}"
-        raise IllegalWrite(f"{session}: ticket {ticket.id} is {was}")
-    last = select(connection, "last_moment", session, ticket.id)[0][0]
-    for place, moment in enumerate(ticket.history[last:], last + 1):
-        line = (session, ticket.id, place, *codec.MOMENT.row(moment))
-        execute(connection, SQL["insert_moment"], line)
-
-
-def _check_move(write: journal.PutTicket) -> None:
-    if write.before is None or write.before == write.ticket.state:
-        return
-    try:
-        check_move(write.ticket.id, write.before, write.ticket.state)
-    except IllegalMove as problem:
-        raise IllegalWrite(f"{write.session_id}: {problem}") from None

@@ -224,7 +224,7 @@ class Writer:
                 self.watch.begin(connection)
                 self._call_loop(self._received, (first,))
                 self._serve(connection, self._transactions)
-                _checkpoint(connection)
+                self._transactions.checkpoint()
         self._call_loop(self._ended.set_result, None)
 
     def _call_loop(self, call: Callable[[T], None], given: T) -> None:
@@ -232,21 +232,17 @@ class Writer:
             self._loop.call_soon_threadsafe(call, given)
 
     def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
-        wait = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
-        connection.execute("PRAGMA busy_timeout=0")  # only the thread waits for others
         going = True
         while going:
             wanted = self.watch.wanted()
             jobs, going = self._take(POLL if wanted else None if self._wrote_at is None else IDLE)
             with self._connection:
                 if jobs:
-                    connection.execute(f"PRAGMA busy_timeout={wait}")
                     began = time.monotonic()
                     if transactions.serve(jobs):
                         self._wrote(began)
-                    connection.execute("PRAGMA busy_timeout=0")
                 elif self._wrote_at is not None and time.monotonic() - self._wrote_at >= IDLE:
-                    _checkpoint(connection)
+                    transactions.checkpoint()
                     self._wrote_at = None
                 if wanted:
                     self.watch.poll(connection)
@@ -356,12 +352,3 @@ class SqliteStore:
 
     async def _all(self, decode: Callable[[Row], T], name: str, *given: Value) -> list[T]:
         return await self._writer.read(lambda c: values(c, decode, name, *given))
-
-
-def _checkpoint(connection: sqlite3.Connection) -> None:
-    """Move the log into the file, unless others are at work: then they will.
-
-    A failure is no loss: what is in the log is durable.
-    """
-    with contextlib.suppress(sqlite3.Error):
-        connection.execute(SQL["checkpoint"]).fetchall()

@@ -147,6 +147,16 @@ class ProcessesContract(OpenedStorage):
         await leases.park(fence)  # no longer ours: nothing happens
         assert await leases.all() == [journal.Lease(TASK, "other", 2, "running")]
 
+    async def test_a_lease_is_let_go_of_with_the_last_write(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        parked = journal.ParkLease(TASK, fence.token)
+        await storage.commit(fence, journal.TakeRequest(1), parked)
+        assert await storage.leases.get(TASK) == journal.Lease(TASK, "me", 1, "parked")
+        assert await storage.leases.claim(TASK, "other", 1) == 2
+        with pytest.raises(LeaseLost):
+            await storage.commit(fence, parked)
+
     async def test_a_lease_that_never_was(self, storage: Storage) -> None:
         assert await storage.leases.get("none") is None
         assert await storage.leases.claim("none", "me", 1) is None
