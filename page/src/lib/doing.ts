@@ -29,6 +29,9 @@ export type Doing = Pick<
   "state" | "reason" | "since" | "waits_for" | "until" | "question"
 >;
 
+/** One who has nothing to do. */
+export const IDLE: Doing = { state: "idle", reason: "", since: "", waits_for: null, until: null, question: null };
+
 export function markOf(doing: Doing): string {
   if (doing.state === "waiting" && doing.waits_for !== "you") return "◌";
   return MARKS[doing.state] ?? "○";

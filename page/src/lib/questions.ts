@@ -2,7 +2,7 @@
 
 import { api } from "./api";
 import { oneLine, visible } from "./text";
-import type { Effect, Question, ToolPermission } from "./types";
+import type { Answered, AnswerGiven, Effect, Question, ToolPermission } from "./types";
 
 /** What may be answered to a tool call. */
 export const APPROVE = "approve";
@@ -11,7 +11,7 @@ export const THIS_TASK = "task";
 export const BY_RULE = "rule";
 
 export function permission(question: Pick<Question, "about">): ToolPermission | null {
-  return question.about?.kind === "tool_permission" ? (question.about as ToolPermission) : null;
+  return question.about?.kind === "tool_permission" ? question.about : null;
 }
 
 const WANTS: Record<Effect, [loud: string, verb: string]> = {
@@ -80,23 +80,7 @@ export function isTurn(question: Question): boolean {
   return question.about?.kind === "human_turn";
 }
 
-export interface GivenAnswer {
-  project: string;
-  question: string;
-  choice?: string;
-  text?: string;
-}
-
-/** What became of one answer. */
-export interface AnswerResult {
-  project: string;
-  question: string;
-  answered: boolean;
-  problem?: { detail: string; hint?: string | null } | null;
-  resumable?: boolean;
-  task?: string;
-}
-
-export async function giveAnswers(answers: GivenAnswer[]): Promise<AnswerResult[]> {
-  return api.post<AnswerResult[]>("/inbox/answers", { answers });
+/** Give answers; each is told what came of it. */
+export async function giveAnswers(answers: AnswerGiven[]): Promise<Answered[]> {
+  return api.post<Answered[]>("/inbox/answers", { answers });
 }

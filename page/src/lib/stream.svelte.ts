@@ -112,13 +112,10 @@ class Stream {
     this.leads = true;
     let pause = FIRST_PAUSE;
     while (!signal.aborted) {
-      const began = this.cursor;
-      const status = await readEvents("/api/v1/events", began, signal, {
+      const status = await readEvents("/api/v1/events", this.cursor, signal, {
         opened: () => {
           pause = FIRST_PAUSE;
           this.change("live");
-          // Begun without a cursor: what came before is not told again, so it is read.
-          if (!began) this.pass({ name: "reset", id: "", data: "{}" });
         },
         heard: (event) => this.pass(event),
       }).catch(() => 0);
@@ -155,6 +152,7 @@ class Stream {
   private isDouble(event: StreamEvent): boolean {
     if (event.name !== "record") return false;
     const { project, seq } = event.data;
+    if (seq === null) return false;
     if (seq <= (this.seen.get(project) ?? 0)) return true;
     this.seen.set(project, seq);
     return false;

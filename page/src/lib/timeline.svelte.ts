@@ -1,9 +1,17 @@
 /** A task's timeline as rows: pages of it, what comes live, and replies that are under way. */
 
 import { api, at, problemOf, type Problem } from "./api";
-import type { Entry, InteractionRecord, MessageRecord, Record_, StreamEvent, ToolCallRecord } from "./types";
+import type { Entry, Page, RecordOf, StreamEvent, TextDelta, TimelineNews, TimelineRecord } from "./types";
 
 const PAGE = 100;
+
+/** A reply that is being written. */
+export interface Reply {
+  type: "reply";
+  member: string;
+  text: string;
+}
+export type Shown = Exclude<TimelineRecord, { type: "member" | "delta" }> | Reply;
 
 /** What is shown as one row; the beginning and the end of a tool call are the same one. */
 export interface Row {
@@ -12,43 +20,49 @@ export interface Row {
   at: string;
   record: Shown;
 }
-export type Shown = Exclude<Record_, { type: "member" } | { type: "task" }> | Reply;
-/** A reply that is being written. */
-export interface Reply {
-  type: "reply";
-  member: string;
-  text: string;
-}
 
 /** Who a row belongs to; consecutive rows of one member stand under one heading. */
 export function memberOf(record: Shown): string {
-  return "member" in record && record.type !== "interaction" && record.type !== "error"
-    ? (record.member ?? "")
-    : "";
+  const own = record.type === "message" || record.type === "reply" || record.type === "tool_call";
+  return own ? record.member : "";
 }
 
-function isShown(record: Record_): record is Exclude<Record_, { type: "member" } | { type: "task" }> {
-  return record.type !== "member" && record.type !== "task";
+const ENDED = ["completed", "failed", "canceled"];
+
+function isShown(record: TimelineRecord): record is Exclude<Shown, Reply> {
+  if (record.type === "task") return ENDED.includes(record.status);
+  // How a run ended is told by its task.
+  return record.type !== "member" && record.type !== "delta" && record.type !== "result";
 }
 
 /** By this a later record of a tool call or a question takes the place of the earlier one. */
-function sameAs(record: Record_): string {
+function sameAs(record: TimelineRecord): string {
   if (record.type === "tool_call") return `call.${record.member}.${record.id}`;
   return record.type === "interaction" ? `question.${record.id}` : "";
 }
 
+/** What is known of a tool call or a question, from both of its records. */
+function joined(before: Shown, after: Exclude<Shown, Reply>): Shown {
+  if (before.type === "tool_call" && after.type === "tool_call") {
+    return { ...after, input: Object.keys(after.input).length ? after.input : before.input };
+  }
+  return after;
+}
+
 export class Timeline {
   rows = $state.raw<Row[]>([]);
-  replies = $state.raw<ReadonlyMap<string, string>>(new Map());
+  replies = $state.raw<ReadonlyMap<string, Text>>(new Map());
   hasEarlier = $state(false);
   problem = $state.raw<Problem | null>(null);
   ready = $state(false);
 
   private entries = new Map<number, Entry>();
+  /** What was told live and is not kept, each after the entry that it came after. */
+  private passing: { after: number; row: Row }[] = [];
   private places = new Map<string, number>();
   private first = Infinity;
   private last = 0;
-  private waiting: Entry[] = [];
+  private waiting: TimelineNews[] = [];
   private reading: Promise<void> | null = null;
 
   constructor(
@@ -59,7 +73,7 @@ export class Timeline {
   /** The rows, with what is being written as the last of them. */
   all = $derived.by((): Row[] => {
     if (this.replies.size === 0) return this.rows;
-    const written = [...this.replies].map(([member, text]): Row => {
+    const written = [...this.replies].map(([member, { text }]): Row => {
       return { key: `reply.${member}`, seq: Infinity, at: "", record: { type: "reply", member, text } };
     });
     return [...this.rows, ...written];
@@ -70,77 +84,91 @@ export class Timeline {
     return (this.reading ??= this.readNewest().finally(() => (this.reading = null)));
   }
 
-  private page(query: { before?: number; after?: number }): Promise<Entry[]> {
+  private page(query: { before?: number }): Promise<Page> {
     const path = at("projects", this.project, "tasks", this.task, "timeline");
-    return api.get<Entry[]>(path, { ...query, limit: PAGE });
+    return api.get<Page>(path, { ...query, limit: PAGE });
   }
 
   private async readNewest(): Promise<void> {
     try {
-      const page = (await this.page({})).sort((a, b) => a.seq - b.seq);
-      const oldest = page[0]?.seq ?? 0;
-      if (oldest > this.last) {
+      const { entries, more } = await this.page({});
+      if ((entries[0]?.seq ?? 0) > this.last) {
         this.entries.clear();
+        this.passing = [];
         this.first = Infinity;
-        this.hasEarlier = page.length >= PAGE;
+        this.hasEarlier = more;
       }
-      for (const entry of [...page, ...this.waiting]) this.keep(entry);
-      this.waiting = [];
-      this.replies = new Map();
+      for (const entry of entries) this.keep(entry);
       this.build();
       this.problem = null;
       this.ready = true;
     } catch (error) {
       this.problem = problemOf(error);
     }
+    this.reading = null;
+    const waiting = this.waiting.splice(0);
+    for (const news of waiting) this.add(news);
   }
 
   /** Read the page before the first row. */
   async earlier(): Promise<void> {
     if (!this.hasEarlier) return;
-    const page = await this.page({ before: this.first });
-    for (const entry of page) this.keep(entry);
-    this.hasEarlier = page.length >= PAGE;
+    const { entries, more } = await this.page({ before: this.first });
+    for (const entry of entries) this.keep(entry);
+    this.hasEarlier = more;
     this.build();
   }
 
   hear(event: StreamEvent): void {
-    if (event.name === "reset") return void this.load();
-    if (event.name !== "record" && event.name !== "delta") return;
-    const { project, task } = event.data;
-    if (project !== this.project || task.split("/")[0] !== this.task) return;
-    if (event.name === "delta") this.write(event.data.member, event.data.text);
-    else this.add({ seq: event.data.seq, at: event.data.at, record: event.data.record });
+    if (event.name === "reset") {
+      this.replies = new Map();
+      void this.load();
+    } else if (event.name === "record" || event.name === "delta") {
+      const { project, task } = event.data;
+      if (project !== this.project || task.split("/")[0] !== this.task) return;
+      if (event.name === "delta") this.write(event.data);
+      else this.add(event.data);
+    }
   }
 
-  private write(member: string, text: string): void {
-    const replies = new Map(this.replies);
-    replies.set(member, (replies.get(member) ?? "") + text);
-    this.replies = replies;
+  private write({ member, turn, start, text }: TextDelta): void {
+    const known = this.replies.get(member);
+    const before = known?.turn === turn && start > 0 ? known : { text: "", end: 0 };
+    if (start < before.end) return; // told already
+    // Who came late has not seen the beginning.
+    const kept = start > before.end ? `${before.text}… ` : before.text;
+    const end = start + Array.from(text).length;
+    this.replies = new Map(this.replies).set(member, { turn, end, text: kept + text });
   }
 
-  private add(entry: Entry): void {
-    if (entry.record.type === "message" || entry.record.type === "result") this.written(entry.record);
-    if (!this.ready || this.reading) {
-      this.waiting.push(entry);
+  private add(news: TimelineNews): void {
+    if (this.reading || !this.ready) {
+      this.waiting.push(news);
       return;
     }
-    if (!entry.seq || entry.seq <= this.last || this.entries.has(entry.seq)) return;
-    this.keep(entry);
-    this.rows = this.place([...this.rows], entry);
+    const { seq, at, record } = news;
+    if (seq !== null && (seq <= this.last || this.entries.has(seq))) return;
+    if (record.type === "message") this.written(record.member);
+    else if (record.type === "result") this.replies = new Map();
+    if (seq !== null) {
+      this.keep({ seq, at, record });
+      this.rows = this.place([...this.rows], { seq, at, record });
+    } else if (isShown(record)) {
+      const row: Row = { key: `live.${this.passing.length}`, seq: this.last, at, record };
+      this.passing.push({ after: this.last, row });
+      this.rows = [...this.rows, row];
+    }
   }
 
   /** A reply is whole: its message takes its place. */
-  private written(record: { type: string; member?: string }): void {
-    if (this.replies.size === 0) return;
+  private written(member: string): void {
+    if (!this.replies.has(member)) return;
     const replies = new Map(this.replies);
-    if (record.type === "result") replies.clear();
-    else replies.delete(record.member ?? "");
+    replies.delete(member);
     this.replies = replies;
   }
 
   private keep(entry: Entry): void {
-    if (!entry.seq) return;
     this.entries.set(entry.seq, entry);
     this.first = Math.min(this.first, entry.seq);
     this.last = Math.max(this.last, entry.seq);
@@ -148,15 +176,17 @@ export class Timeline {
 
   private build(): void {
     this.places.clear();
-    let rows: Row[] = [];
+    const rows: Row[] = [];
+    const passing = [...this.passing];
     for (const entry of [...this.entries.values()].sort((a, b) => a.seq - b.seq)) {
-      rows = this.place(rows, entry);
+      while (passing[0] && passing[0].after < entry.seq) rows.push(...passing.splice(0, 1).map((one) => one.row));
+      this.place(rows, entry);
     }
-    this.rows = rows;
+    this.rows = [...rows, ...passing.map((one) => one.row)];
   }
 
-  private place(rows: Row[], entry: Entry): Row[] {
-    const { record } = entry;
+  /** Put an entry in its row; changes `rows`. */
+  private place(rows: Row[], { seq, at, record }: Entry): Row[] {
     if (!isShown(record)) return rows;
     const same = sameAs(record);
     const known = same ? this.places.get(same) : undefined;
@@ -165,19 +195,17 @@ export class Timeline {
       rows[known] = { ...before, record: joined(before.record, record) };
     } else {
       if (same) this.places.set(same, rows.length);
-      rows.push({ key: String(entry.seq), seq: entry.seq, at: entry.at, record });
+      rows.push({ key: String(seq), seq, at, record });
     }
     return rows;
   }
 }
 
-/** What is known of a tool call or a question, from both of its records. */
-function joined(before: Shown, after: ToolCallRecord | InteractionRecord | Shown): Shown {
-  if (before.type === "tool_call" && after.type === "tool_call") {
-    const input = Object.keys(after.input ?? {}).length ? after.input : before.input;
-    return { ...before, ...after, input };
-  }
-  return { ...before, ...after } as Shown;
+interface Text {
+  turn: number;
+  text: string;
+  /** How much of it the server has told, in its own characters. */
+  end: number;
 }
 
-export type { MessageRecord };
+export type Message = RecordOf<"message">;

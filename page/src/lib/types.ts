@@ -1,236 +1,64 @@
-/** What the API sends, under the names that screens use. */
+/** What the API sends, under the names that screens use; `api.d.ts` is generated from its description. */
 
-export type Status = "created" | "running" | "waiting" | "completed" | "failed" | "canceled";
-export type MemberState = "starting" | "working" | "waiting" | "quiet" | "stuck" | "idle" | "gone";
-export type WaitsFor = "you" | "limit" | "budget" | "command" | "model";
-export type Effect = "read" | "write" | "run" | "fetch" | "other";
+import type { components } from "./api.d";
 
-export interface Project {
-  id: string;
-  name: string;
-  root: string;
-  problem?: ProblemBody | null;
-}
+type Schemas = components["schemas"];
 
-export interface Task {
+export type Project = Schemas["ProjectShown"] & { problem?: ProblemBody | null };
+export type Task = Schemas["TaskShown"];
+export type TaskDetail = Schemas["TaskDetailShown"];
+export type Member = Schemas["MemberShown"];
+export type Question = Schemas["QuestionShown"];
+export type Option = Schemas["OptionShown"];
+export type ToolPermission = Schemas["ToolPermissionShown"];
+export type Answered = Schemas["AnsweredShown"];
+export type AnswerGiven = Schemas["AnswerGiven"];
+export type ToolUse = Schemas["ToolUseShown"];
+export type Usage = Schemas["Usage"];
+export type Said = Schemas["SaidShown"];
+export type ProblemBody = Schemas["Problem"];
+
+/** One line of a task's timeline, in its place in the project's own order. */
+export type Entry = Schemas["EntryShown"];
+export type Page = Schemas["PageShown"];
+export type TimelineRecord = Entry["record"];
+export type RecordOf<Type extends TimelineRecord["type"]> = Extract<TimelineRecord, { type: Type }>;
+
+export type Status = Task["status"];
+export type MemberState = RecordOf<"member">["state"];
+export type WaitsFor = NonNullable<RecordOf<"member">["waits_for"]>;
+export type Effect = ToolPermission["effect"];
+
+/** What a member does now, and who it is. */
+export type MemberDoing = Pick<
+  RecordOf<"member">,
+  "member" | "state" | "reason" | "since" | "waits_for" | "until" | "question"
+> &
+  Pick<Member, "agent" | "mode" | "type">;
+
+/** A record that was added to a timeline; `seq` is null for one that is not kept. */
+export interface TimelineNews {
   project: string;
-  id: string;
-  session_id: string;
-  parent_id: string | null;
-  workflow: string;
-  title: string;
-  status: Status;
-  reason: string;
-  created_at: string;
-  changed_at: string;
-  pid: number | null;
-  questions: string[];
-  can_resume: boolean;
-  rehearsal?: boolean;
-}
-
-export interface MemberDoing {
-  member: string;
-  agent: string;
-  state: MemberState;
-  reason: string;
-  since: string;
-  mode?: string;
-  waits_for?: WaitsFor | null;
-  until?: string | null;
-  question?: string | null;
-}
-
-export interface TaskDetail extends Task {
-  goal: string;
-  team: string;
-  members: MemberDoing[];
-  summary: string;
-  turns: number;
-}
-
-export interface Option {
-  id: string;
-  label: string;
-  style: "primary" | "danger" | "plain";
-  default: boolean;
-  detail: string;
-}
-
-export interface Validation {
-  regex?: string | null;
-  required: boolean;
-  meaning: string;
-  example: string;
-}
-
-export interface About {
-  kind: string;
-  ticket?: string | null;
-  [more: string]: unknown;
-}
-
-export interface Question {
-  project: string;
-  id: string;
   task: string;
-  task_title: string;
-  member: string;
-  kind: "Select" | "Confirm" | "Input" | "Composite";
-  purpose: string;
-  title: string;
-  description: string;
-  content: string;
-  content_kind: "PlainText" | "Json" | "Diff" | "Table";
-  options: Option[];
-  validation: Validation;
-  state: "open" | "answered" | "closed";
-  about: About | null;
-  asked_at: string;
-  answer?: string;
-  answer_text?: string;
-  answered_at?: string | null;
-  by?: string;
-}
-
-/** What `about` holds for a question that asks for permission. */
-export interface ToolPermission extends About {
-  kind: "tool_permission";
-  tool: string;
-  cwd: string;
-  effect: Effect;
-  command: string;
-  paths: string[];
-  target: string;
-  why: string;
-  said: string;
-  note: string;
-  may_have_run_at: string | null;
-}
-
-export interface Usage {
-  input_tokens: number | null;
-  output_tokens: number | null;
-  cost_usd: number | null;
-}
-
-export type TaskRecord = { type: "task"; id: string; workflow: string; status: Status };
-export type MemberRecord = MemberDoing & { type: "member"; task: string };
-export type MessageRecord = {
-  type: "message";
-  task: string;
-  turn: number;
-  member: string;
-  text: string;
-  next: string | null;
-  duration_ms: number | null;
-  usage: Usage | null;
-  cut: boolean;
-};
-export type ToolCallRecord = {
-  type: "tool_call";
-  task: string;
-  member: string;
-  id: string;
-  name: string;
-  input: Record<string, unknown>;
-  status: "started" | "completed" | "unknown";
-  is_error: boolean | null;
-  duration_ms: number | null;
-  denied: string;
-  not_run: string;
-  effect?: Effect | null;
-};
-export type InteractionRecord = { type: "interaction" } & Partial<Question> & {
-    id: string;
-    task: string;
-    member: string;
-    title: string;
-    state: Question["state"];
-  };
-export type TicketRecord = {
-  type: "ticket";
-  task: string;
-  id: string;
-  state: string;
-  owner: string | null;
-  title: string;
-  message: string;
-  dependencies: string[];
-  checks: string;
-};
-export type PhaseRecord = {
-  type: "phase";
-  task: string;
-  phase: string;
-  step: string;
-  status: string;
-  round: number;
-  gate: string;
-  passed: boolean | null;
-  issues: string[];
-};
-export type ErrorRecord = {
-  type: "error";
-  code: string;
-  message: string;
-  hint: string | null;
-  member: string | null;
-  where: string | null;
-  task: string | null;
-};
-export type ResultRecord = {
-  type: "result";
-  task: string;
-  status: Status;
-  reason: string;
-  summary: string;
-  turns: number;
-  usage: Usage | null;
-  changed: string[];
-};
-export type Record_ =
-  | TaskRecord
-  | MemberRecord
-  | MessageRecord
-  | ToolCallRecord
-  | InteractionRecord
-  | TicketRecord
-  | PhaseRecord
-  | ErrorRecord
-  | ResultRecord;
-
-/** One line of a task's timeline, in its place in the store's own sequence. */
-export interface Entry {
-  seq: number;
+  seq: number | null;
   at: string;
-  record: Record_;
+  record: TimelineRecord;
 }
 
-export interface ToolCallDetail {
-  id: string;
-  name: string;
+/** A piece of a text under way, and its place in it. */
+export interface TextDelta {
+  project: string;
+  task: string;
   member: string;
-  input: Record<string, unknown>;
-  output: Record<string, unknown> | null;
-  diff?: string | null;
-  is_error: boolean | null;
-  duration_ms: number | null;
-}
-
-export interface ProblemBody {
-  type: string;
-  title: string;
-  status: number;
-  detail: string;
-  hint?: string | null;
-  where?: string | null;
+  turn: number;
+  start: number;
+  text: string;
 }
 
 /** What the event stream sends. */
 export type StreamEvent =
-  | { name: "record"; data: { project: string; task: string; seq: number; at: string; record: Record_ } }
-  | { name: "delta"; data: { project: string; task: string; member: string; text: string } }
+  | { name: "record"; data: TimelineNews }
+  | { name: "delta"; data: TextDelta }
   | { name: "task"; data: Task }
   | { name: "question"; data: Question }
   | { name: "reset"; data: unknown };
