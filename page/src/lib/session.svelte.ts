@@ -14,8 +14,14 @@ class Session {
   state = $state<SessionState>("checking");
   problem = $state.raw<Problem | null>(null);
 
+  /** Who signs in does so for every tab of the browser. */
+  private others = new BroadcastChannel("coterie.session");
+
   constructor() {
     onSignedOut(() => (this.state = "out"));
+    this.others.onmessage = () => {
+      if (this.state === "out") this.state = "in";
+    };
   }
 
   /** With what the address holds, else with the cookie that the browser may have. */
@@ -41,6 +47,7 @@ class Session {
     this.problem = null;
     try {
       await api.post("/session", { token });
+      this.others.postMessage("in");
       this.state = "in";
     } catch (error) {
       this.problem = problemOf(error);

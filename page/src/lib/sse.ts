@@ -42,6 +42,9 @@ export class EventParser {
   }
 }
 
+/** The server says something every 15 seconds; a connection that is silent for longer is dead. */
+const SILENT = 45_000;
+
 /** Read events until the stream ends or fails; `opened` once the server has said yes. */
 export async function readEvents(
   address: string,
@@ -51,7 +54,10 @@ export async function readEvents(
 ): Promise<number> {
   const headers: Record<string, string> = { Accept: "text/event-stream" };
   if (cursor) headers["Last-Event-ID"] = cursor;
-  const response = await fetch(address, { headers, signal, cache: "no-store" });
+  const silent = new AbortController();
+  let timer = setTimeout(() => silent.abort(), SILENT);
+  const either = AbortSignal.any([signal, silent.signal]);
+  const response = await fetch(address, { headers, signal: either, cache: "no-store" });
   if (!response.ok || !response.body) {
     await response.body?.cancel();
     return response.status;
@@ -61,7 +67,9 @@ export async function readEvents(
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = await reader.read();
+    clearTimeout(timer);
     if (done) return response.status;
+    timer = setTimeout(() => silent.abort(), SILENT);
     for (const event of parser.push(value)) heard(event);
   }
 }

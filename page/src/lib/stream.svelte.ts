@@ -95,8 +95,8 @@ class Stream {
     if (said.kind === "event") this.take(said.event);
     else if (said.kind === "visible") this.mark(said.tab, said.visible);
     else if (said.kind === "state") {
-      this.connection = said.state;
       this.cursor ||= said.cursor;
+      this.become(said.state);
     } else {
       if (this.leads) this.say({ kind: "state", state: this.connection, cursor: this.cursor });
       this.say({ kind: "visible", tab: this.tab, visible: !document.hidden });
@@ -104,8 +104,19 @@ class Stream {
   }
 
   private change(state: Connection): void {
-    this.connection = state;
     this.say({ kind: "state", state, cursor: this.cursor });
+    this.become(state);
+  }
+
+  private become(state: Connection): void {
+    const wasLost = this.connection === "lost";
+    this.connection = state;
+    // What was asked for in between was not answered, and what is never kept was not told.
+    if (wasLost && state === "live") this.tell({ name: "reset", data: {} });
+  }
+
+  private tell(event: StreamEvent): void {
+    for (const hear of this.hears) hear(event);
   }
 
   private async lead(signal: AbortSignal): Promise<void> {
@@ -145,7 +156,7 @@ class Stream {
     if (event.name === "reset") this.seen.clear();
     if (event.id) this.cursor = event.id;
     const told = parsed(event);
-    if (told && !this.isDouble(told)) for (const hear of this.hears) hear(told);
+    if (told && !this.isDouble(told)) this.tell(told);
   }
 
   /** A tab that takes over may read again what the last one had already passed on. */
