@@ -72,10 +72,114 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Projects
+         * List Projects
          * @description Every known project, the one around the server first.
          */
-        get: operations["projects_api_v1_projects_get"];
+        get: operations["list_projects_api_v1_projects_get"];
+        put?: never;
+        /**
+         * Make Project
+         * @description Work in a folder: its `.coterie` is made if there is none.
+         */
+        post: operations["make_project_api_v1_projects_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Agents
+         * @description The registry: which programs can be members.
+         */
+        get: operations["list_agents_api_v1_projects__project__agents_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Audit
+         * @description The tool calls of a project that fit, the newest first.
+         */
+        get: operations["list_audit_api_v1_projects__project__audit_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/audit/verification": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Verify Audit
+         * @description Check every page of the database, both hash chains, and the envelopes of all sessions.
+         */
+        get: operations["verify_audit_api_v1_projects__project__audit_verification_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/cost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Costs
+         * @description What the tasks of a project used.
+         */
+        get: operations["show_costs_api_v1_projects__project__cost_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Doctor
+         * @description What is installed and what will work; changes nothing.
+         */
+        get: operations["doctor_api_v1_projects__project__doctor_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -102,6 +206,30 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Settings
+         * @description Every setting, its value, and who said so.
+         */
+        get: operations["list_settings_api_v1_projects__project__settings_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Set Setting
+         * @description Set one setting, for this project or for all of the user's.
+         */
+        patch: operations["set_setting_api_v1_projects__project__settings_patch"];
         trace?: never;
     };
     "/api/v1/projects/{project}/tasks": {
@@ -144,6 +272,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/tasks/{task}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept
+         * @description Take approved work into the branch that is checked out; nothing is changed if refused.
+         */
+        post: operations["accept_api_v1_projects__project__tasks__task__accept_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Files
+         * @description Every file among a task's artifacts.
+         */
+        get: operations["list_files_api_v1_projects__project__tasks__task__artifacts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/artifacts/{digest}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download
+         * @description A file, as a download; nothing in it runs.
+         */
+        get: operations["download_api_v1_projects__project__tasks__task__artifacts__digest__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/tasks/{task}/cancel": {
         parameters: {
             query?: never;
@@ -158,6 +346,46 @@ export interface paths {
          * @description End a task for good; to be able to go on, stop it instead.
          */
         post: operations["cancel_api_v1_projects__project__tasks__task__cancel_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Changes
+         * @description What a task changed so far; of a session, what was approved.
+         */
+        get: operations["show_changes_api_v1_projects__project__tasks__task__changes_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/cost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Task Costs
+         * @description What a task used, with all below it, and what is left of its budgets.
+         */
+        get: operations["show_task_costs_api_v1_projects__project__tasks__task__cost_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -224,6 +452,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/tasks/{task}/pipeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Pipeline
+         * @description Where a build is; what comes next is said by answering its question.
+         */
+        get: operations["show_pipeline_api_v1_projects__project__tasks__task__pipeline_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Report
+         * @description What a task came to.
+         */
+        get: operations["show_report_api_v1_projects__project__tasks__task__report_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/tasks/{task}/resume": {
         parameters: {
             query?: never;
@@ -238,6 +506,26 @@ export interface paths {
          * @description Go on with a task that was parked, stopped or killed; this server then runs it.
          */
         post: operations["resume_api_v1_projects__project__tasks__task__resume_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/revert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revert
+         * @description Take back what a task changed, and nothing that anybody else did.
+         */
+        post: operations["revert_api_v1_projects__project__tasks__task__revert_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -278,6 +566,86 @@ export interface paths {
          * @description Park a task, or stop one member, and wait until that is done.
          */
         post: operations["stop_api_v1_projects__project__tasks__task__stop_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/tickets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Tickets
+         * @description The tickets of a session, in the order in which they were made; of another task, none.
+         */
+        get: operations["list_tickets_api_v1_projects__project__tasks__task__tickets_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/tickets/{ticket}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Ticket
+         * @description A ticket's instruction, report, review and checks, as they were said.
+         */
+        get: operations["show_ticket_api_v1_projects__project__tasks__task__tickets__ticket__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/tickets/{ticket}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Ticket Diff
+         * @description What a ticket's work changed.
+         */
+        get: operations["show_ticket_diff_api_v1_projects__project__tasks__task__tickets__ticket__diff_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/tasks/{task}/tickets/{ticket}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset Ticket
+         * @description Let a ticket that failed be begun anew.
+         */
+        post: operations["reset_ticket_api_v1_projects__project__tasks__task__tickets__ticket__reset_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -364,6 +732,118 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Teams
+         * @description The teams of a project.
+         */
+        get: operations["list_teams_api_v1_projects__project__teams_get"];
+        put?: never;
+        /**
+         * Make Team
+         * @description Write a new team into the project, and the folders of its members.
+         */
+        post: operations["make_team_api_v1_projects__project__teams_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/teams/{team}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Team
+         * @description A team and its file.
+         */
+        get: operations["show_team_api_v1_projects__project__teams__team__get"];
+        /**
+         * Replace Team
+         * @description Replace a team's file; one with mistakes is refused, and the old one stays.
+         */
+        put: operations["replace_team_api_v1_projects__project__teams__team__put"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/teams/{team}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check Team
+         * @description Check a team file as it is typed; nothing is written.
+         */
+        post: operations["check_team_api_v1_projects__project__teams__team__check_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/teams/{team}/members/{member}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Choose For Member
+         * @description Say what holds of a member whose prompt or folder was edited.
+         */
+        post: operations["choose_for_member_api_v1_projects__project__teams__team__members__member__post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/teams/{team}/trust": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Trust
+         * @description What a team asks for.
+         */
+        get: operations["show_trust_api_v1_projects__project__teams__team__trust_get"];
+        put?: never;
+        /**
+         * Trust Team
+         * @description Allow exactly the content that was looked at.
+         */
+        post: operations["trust_team_api_v1_projects__project__teams__team__trust_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -413,6 +893,58 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AcceptGiven
+         * @description How work is to be accepted.
+         */
+        AcceptGiven: {
+            /** Message */
+            message?: string | null;
+            /**
+             * Override
+             * @default false
+             */
+            override: boolean;
+            /**
+             * Recheck
+             * @default false
+             */
+            recheck: boolean;
+        };
+        /**
+         * AcceptedShown
+         * @description Work that is in the user's branch now.
+         */
+        AcceptedShown: {
+            /** Before */
+            before: string;
+            /** Branch */
+            branch: string;
+            /** Checks */
+            checks: components["schemas"]["CheckShown"][];
+            /** Commit */
+            commit: string;
+            /** Files */
+            files: components["schemas"]["FileShown"][];
+            /** Kept */
+            kept: components["schemas"]["LeftoverShown"][];
+            /** Task */
+            task: string;
+        };
+        /**
+         * ActorShown
+         * @description How one actor of a build stands.
+         */
+        ActorShown: {
+            /** Failed Step */
+            failed_step: string;
+            /** Reason */
+            reason: string;
+            /** Round */
+            round: number;
+            /** Status */
+            status: string;
+        };
+        /**
          * AgentQuestionShown
          * @description An agent asks the user something of its own.
          */
@@ -424,6 +956,41 @@ export interface components {
             kind: "agent_question";
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * AgentShown
+         * @description A registered agent, and whether it can work.
+         */
+        AgentShown: {
+            /** Command */
+            command: string;
+            /** Found */
+            found: string | null;
+            /** Hint */
+            hint: string;
+            /** Name */
+            name: string;
+            /** Ready */
+            ready: boolean;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "ready" | "not installed" | "not signed in" | "no model key" | "no adapter";
+            /** Version */
+            version: string | null;
+        };
+        /**
+         * AllowedShown
+         * @description What may be used; null: as much as it takes.
+         */
+        AllowedShown: {
+            /** Tokens */
+            tokens: number | null;
+            /** Turns */
+            turns: number | null;
+            /** Usd */
+            usd: number | null;
         };
         /**
          * AnswerGiven
@@ -471,6 +1038,78 @@ export interface components {
             answers: components["schemas"]["AnswerGiven"][];
         };
         /**
+         * ArtifactRef
+         * @description A file that a task produced.
+         */
+        ArtifactRef: {
+            /** @description The check that it is the log of. Left out: it is no such log. */
+            check?: components["schemas"]["CheckRun"] | null;
+            /**
+             * Content Type
+             * @description Its media type.
+             */
+            content_type?: string | null;
+            /**
+             * Description
+             * @description What is to be known of it.
+             * @default
+             */
+            description: string;
+            /**
+             * Digest
+             * @description Of the file's content.
+             */
+            digest?: string | null;
+            /**
+             * Label
+             * @description What it is.
+             */
+            label: string;
+            /**
+             * Size Bytes
+             * @description How long it is.
+             */
+            size_bytes?: number | null;
+            /**
+             * Uri
+             * @description Where it is, relative to the session's artifacts, or file://.
+             */
+            uri: string;
+        };
+        /**
+         * ArtifactShown
+         * @description A file that a task produced.
+         */
+        ArtifactShown: {
+            /** Digest */
+            digest: string;
+            /** Name */
+            name: string;
+            /** Size Bytes */
+            size_bytes: number;
+        };
+        /**
+         * AssignedTo
+         * @description Who should do it.
+         */
+        AssignedTo: {
+            /**
+             * Role Id
+             * @description A worker.
+             */
+            role_id: string;
+        };
+        /**
+         * AuditShown
+         * @description Tool calls on record, the newest first.
+         */
+        AuditShown: {
+            /** Calls */
+            calls: components["schemas"]["ToolUseShown"][];
+            /** Total */
+            total: number;
+        };
+        /**
          * BudgetReachedShown
          * @description A budget is used up; the next model call was not made.
          */
@@ -503,6 +1142,16 @@ export interface components {
             used: number;
         };
         /**
+         * BudgetShown
+         * @description A budget of a task, and what was used of it.
+         */
+        BudgetShown: {
+            limit: components["schemas"]["AllowedShown"];
+            /** Member */
+            member: string;
+            used: components["schemas"]["TallyShown"];
+        };
+        /**
          * ChangeAcceptanceShown
          * @description The change of a pipeline, which becomes a commit on the user's branch on their word.
          */
@@ -530,6 +1179,128 @@ export interface components {
             tree: string;
         };
         /**
+         * ChangedShown
+         * @description A member whose prompt or folder was edited since its folder was made: which holds?
+         */
+        ChangedShown: {
+            /** Folder Now */
+            folder_now: string;
+            /** Folder Was */
+            folder_was: string | null;
+            /** Member */
+            member: string;
+            /** New Name */
+            new_name: string;
+            /** Prompt Now */
+            prompt_now: string;
+            /** Prompt Was */
+            prompt_was: string | null;
+        };
+        /**
+         * CheckRun
+         * @description A check that Coterie ran, and how it ended.
+         */
+        CheckRun: {
+            /**
+             * Command
+             * @description What was run.
+             */
+            command: string;
+            /**
+             * Exit Code
+             * @description How it ended. Left out: not in its time.
+             */
+            exit_code?: number | null;
+            /**
+             * Tree
+             * @description The hash of the files that it ran on.
+             * @default
+             */
+            tree: string;
+        };
+        /**
+         * CheckShown
+         * @description A check that was run again.
+         */
+        CheckShown: {
+            /** Command */
+            command: string;
+            /** Digest */
+            digest: string;
+            /** Duration Ms */
+            duration_ms: number;
+            /** Exit Code */
+            exit_code: number | null;
+            /** Log */
+            log: string;
+            /** Output */
+            output: string;
+            /** Size Bytes */
+            size_bytes: number | null;
+            /** Tree */
+            tree: string;
+        };
+        /**
+         * CheckedShown
+         * @description Whether a text could be the file of a team.
+         */
+        CheckedShown: {
+            /**
+             * Members
+             * @default []
+             */
+            members: string[];
+            /**
+             * Powers
+             * @default []
+             */
+            powers: components["schemas"]["PowerShown"][];
+            problem: components["schemas"]["Problem"] | null;
+            /** Valid */
+            valid: boolean;
+        };
+        /**
+         * Clarification
+         * @description The manager asks the user, or says that all is clear.
+         */
+        Clarification: {
+            /**
+             * Intent Summary
+             * @description What the user wants, as it was understood.
+             */
+            intent_summary: string;
+            /**
+             * Questions
+             * @description What the user is asked.
+             * @default []
+             */
+            questions: string[];
+            /**
+             * Status
+             * @description clear: nothing more is to be asked.
+             * @enum {string}
+             */
+            status: "open" | "clear";
+        };
+        /**
+         * ClarificationResponse
+         * @description The user's answers, in the order of the questions.
+         */
+        ClarificationResponse: {
+            /**
+             * Answers
+             * @description In the order of the questions.
+             * @default []
+             */
+            answers: string[];
+            /**
+             * Status
+             * @description clear: the user wants no more questions.
+             * @enum {string}
+             */
+            status: "open" | "clear";
+        };
+        /**
          * ClarifyingQuestionShown
          * @description The manager needs to know something before it plans.
          */
@@ -549,6 +1320,52 @@ export interface components {
             total: number;
         };
         /**
+         * CostShown
+         * @description What turns used together, as far as agents told.
+         */
+        CostShown: {
+            /** Key */
+            key: string;
+            /** Turns */
+            turns: number;
+            /** Untold */
+            untold: number;
+            usage: components["schemas"]["Usage"] | null;
+        };
+        /**
+         * CostsShown
+         * @description Costs by task, ticket, member, agent or day (UTC).
+         */
+        CostsShown: {
+            /** Budgets */
+            budgets: components["schemas"]["BudgetShown"][];
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "task" | "ticket" | "member" | "agent" | "day";
+            /** Costs */
+            costs: components["schemas"]["CostShown"][];
+            /** Rehearsal */
+            rehearsal: boolean;
+        };
+        /**
+         * Criterion
+         * @description What must hold in the end; with a command it is checked, without one a person must look.
+         */
+        Criterion: {
+            /**
+             * Command
+             * @description A command that shows it by ending with 0. Left out: a person must look.
+             */
+            command?: string | null;
+            /**
+             * Text
+             * @description What must hold.
+             */
+            text: string;
+        };
+        /**
          * DeltaRecordShown
          * @description A piece of a reply under way; for live screens only, never a line of `--json`.
          */
@@ -566,6 +1383,34 @@ export interface components {
             type: "delta";
         };
         /**
+         * DiffShown
+         * @description What a task changed.
+         */
+        DiffShown: {
+            /** Missed */
+            missed: components["schemas"]["SkippedShown"][];
+            /** Patches */
+            patches: components["schemas"]["PatchShown"][];
+            /** Problem */
+            problem: string | null;
+            /** Reverted At */
+            reverted_at: string | null;
+            /** Task */
+            task: string;
+        };
+        /**
+         * DoctorShown
+         * @description What is installed and what will work.
+         */
+        DoctorShown: {
+            /** Agents */
+            agents: components["schemas"]["HealthShown"][];
+            /** Checks */
+            checks: components["schemas"]["HealthCheckShown"][];
+            /** Ready */
+            ready: number;
+        };
+        /**
          * EntryShown
          * @description One line of a timeline.
          */
@@ -576,6 +1421,79 @@ export interface components {
             record: components["schemas"]["InteractionRecordShown"] | components["schemas"]["ResultRecordShown"] | components["schemas"]["TaskRecordShown"] | components["schemas"]["MemberRecordShown"] | components["schemas"]["DeltaRecordShown"] | components["schemas"]["MessageRecordShown"] | components["schemas"]["ToolCallRecordShown"] | components["schemas"]["TicketRecordShown"] | components["schemas"]["PhaseRecordShown"] | components["schemas"]["ErrorRecordShown"];
             /** Seq */
             seq: number;
+        };
+        /**
+         * Envelope
+         * @description One message, as it is kept.
+         */
+        Envelope: {
+            /** Payload */
+            payload: components["schemas"]["Clarification"] | components["schemas"]["ClarificationResponse"] | components["schemas"]["Plan"] | components["schemas"]["TicketPayload"] | components["schemas"]["InstructionProposal"] | components["schemas"]["Instruction"] | components["schemas"]["Report"] | components["schemas"]["Review"] | components["schemas"]["ArtifactRef"] | components["schemas"]["Error"];
+            /**
+             * Payload Type
+             * @description What is said: it decides which payload there is.
+             * @enum {string}
+             */
+            payload_type: "clarification" | "clarification_response" | "plan" | "ticket" | "instruction_proposal" | "instruction" | "report" | "review" | "artifact_ref" | "error";
+            /**
+             * Session Id
+             * @description The session: its root task.
+             */
+            session_id: string;
+            /**
+             * Signature
+             * @description `hmac-sha256:…` of all the rest of this object, as JSON in UTF-8 with sorted keys and no spaces, where the session has a key.
+             */
+            signature?: string | null;
+            /**
+             * Source
+             * @description Who says it: a member, the user, or coterie.
+             */
+            source: string;
+            /**
+             * Target
+             * @description Who is told.
+             */
+            target: string;
+            /**
+             * Ticket Id
+             * @description Which ticket it is about. Left out: the whole session.
+             */
+            ticket_id?: string | null;
+            /**
+             * Timestamp
+             * @description When it was said: UTC, ISO 8601.
+             */
+            timestamp: string;
+            /**
+             * Version
+             * @description Of this format.
+             * @default 1.0
+             * @constant
+             */
+            version: "1.0";
+        };
+        /**
+         * Error
+         * @description Something that went wrong, and what to do.
+         */
+        Error: {
+            /**
+             * Code
+             * @description What went wrong, in one word.
+             */
+            code: string;
+            /**
+             * Message
+             * @description And in more.
+             */
+            message: string;
+            /**
+             * Resolution Hint
+             * @description What to do about it.
+             * @default
+             */
+            resolution_hint: string;
         };
         /**
          * ErrorRecordShown
@@ -690,6 +1608,47 @@ export interface components {
             message: string;
         };
         /**
+         * FileShown
+         * @description How many lines of a file differ; null of what is no text.
+         */
+        FileShown: {
+            /** Added */
+            added: number | null;
+            /** Path */
+            path: string;
+            /** Removed */
+            removed: number | null;
+        };
+        /**
+         * GateDecision
+         * @description Whether a gate passed, and on which tree.
+         */
+        GateDecision: {
+            /**
+             * Gate
+             * @description Which gate.
+             * @enum {string}
+             */
+            gate: "plan" | "review" | "tests";
+            /**
+             * Passed
+             * @description Whether the next phase may begin.
+             */
+            passed: boolean;
+            /**
+             * Reasons
+             * @description Why it did not pass.
+             * @default []
+             */
+            reasons: string[];
+            /**
+             * Tree
+             * @description The hash of the files it was decided on. Empty: it needs none.
+             * @default
+             */
+            tree: string;
+        };
+        /**
          * GateFailedShown
          * @description A gate of a pipeline failed, and went back as often as it may.
          */
@@ -711,6 +1670,61 @@ export interface components {
             ticket: string | null;
         };
         /**
+         * HealthCheckShown
+         * @description One thing that has to be in order.
+         */
+        HealthCheckShown: {
+            /** Detail */
+            detail: string;
+            /** Hint */
+            hint: string;
+            /** Name */
+            name: string;
+            /** Ok */
+            ok: boolean;
+        };
+        /**
+         * HealthShown
+         * @description An agent that is registered or known by name, and whether it can work.
+         */
+        HealthShown: {
+            /** Hint */
+            hint: string;
+            /** Name */
+            name: string;
+            /** Ready */
+            ready: boolean;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "ready" | "not installed" | "not signed in" | "no model key" | "no adapter";
+            /** Version */
+            version: string | null;
+        };
+        /**
+         * HistoryEntry
+         * @description One line of a ticket's history.
+         */
+        HistoryEntry: {
+            /**
+             * Event
+             * @description What happened, in one word.
+             */
+            event: string;
+            /**
+             * Message
+             * @description And in more.
+             * @default
+             */
+            message: string;
+            /**
+             * Timestamp
+             * @description When it happened: UTC, ISO 8601.
+             */
+            timestamp: string;
+        };
+        /**
          * HumanTurnShown
          * @description It is a human member's turn to speak.
          */
@@ -726,6 +1740,69 @@ export interface components {
             name: string;
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * Instruction
+         * @description What a worker is to do.
+         */
+        Instruction: {
+            /**
+             * Acceptance Criteria
+             * @description What must hold in the end.
+             * @default []
+             */
+            acceptance_criteria: components["schemas"]["Criterion"][];
+            /**
+             * Ask User
+             * @description What only the user can give: asked before the worker goes on.
+             */
+            ask_user?: string | null;
+            /**
+             * Resources
+             * @description Files or facts that are needed.
+             * @default []
+             */
+            resources: string[];
+            /**
+             * Steps
+             * @description How.
+             * @default []
+             */
+            steps: string[];
+            /**
+             * Summary
+             * @description What is to be done.
+             */
+            summary: string;
+        };
+        /**
+         * InstructionProposal
+         * @description How the manager would have a risky ticket done, before it is.
+         */
+        InstructionProposal: {
+            /**
+             * Draft Steps
+             * @description The steps, as they would be.
+             * @default []
+             */
+            draft_steps: string[];
+            /**
+             * Open Questions
+             * @description What it would like to know of the worker.
+             * @default []
+             */
+            open_questions: string[];
+            /**
+             * Risks
+             * @description What could go wrong.
+             * @default []
+             */
+            risks: string[];
+            /**
+             * Summary
+             * @description How the manager would have it done.
+             */
+            summary: string;
         };
         /**
          * InteractionRecordShown
@@ -798,6 +1875,33 @@ export interface components {
              */
             type: "interaction";
             validation: components["schemas"]["ValidationShown"];
+        };
+        /**
+         * LeftoverShown
+         * @description A worktree that was not removed, as it holds something more.
+         */
+        LeftoverShown: {
+            /** Bytes */
+            bytes: number;
+            /** Kept */
+            kept: string;
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /** Task */
+            task: string;
+        };
+        /**
+         * MemberChoiceGiven
+         * @description What holds of a member that was edited.
+         */
+        MemberChoiceGiven: {
+            /**
+             * Choice
+             * @enum {string}
+             */
+            choice: "update" | "keep" | "new";
         };
         /**
          * MemberRecordShown
@@ -888,6 +1992,18 @@ export interface components {
             usage: components["schemas"]["Usage"] | null;
         };
         /**
+         * MomentShown
+         * @description One line of a ticket's history.
+         */
+        MomentShown: {
+            /** At */
+            at: string;
+            /** Event */
+            event: string;
+            /** Message */
+            message: string;
+        };
+        /**
          * NobodyCapableShown
          * @description Every worker who can do a ticket failed at it; others lack the capability.
          */
@@ -955,6 +2071,51 @@ export interface components {
             more: boolean;
         };
         /**
+         * PatchShown
+         * @description What was changed in one folder.
+         */
+        PatchShown: {
+            /** Files */
+            files: components["schemas"]["FileShown"][];
+            /** Folder */
+            folder: string;
+            /** Patch */
+            patch: string;
+        };
+        /**
+         * Phase
+         * @description One phase: steps, the gate that they must pass, and the phases that may follow.
+         */
+        Phase: {
+            /**
+             * Back
+             * @description The phase that follows where the gate fails.
+             */
+            back?: string | null;
+            /**
+             * Gate
+             * @description What must pass before the next phase; a step here decides it.
+             */
+            gate?: ("plan" | "review" | "tests") | null;
+            /**
+             * Next
+             * @description The phase that follows.
+             */
+            next?: string | null;
+            /**
+             * Rounds
+             * @description How often it may go back before the user is asked what is to be done.
+             * @default 3
+             */
+            rounds: number;
+            /**
+             * Steps
+             * @description What is done, in order.
+             * @default []
+             */
+            steps: string[];
+        };
+        /**
          * PhaseChoiceShown
          * @description A phase of a pipeline is over, or its work was taken back: what comes next?
          */
@@ -980,6 +2141,35 @@ export interface components {
             summary: string;
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * PhaseGraph
+         * @description The phases of a pipeline, from `start` to `done`.
+         */
+        PhaseGraph: {
+            /**
+             * Description
+             * @description What it is for, in a sentence.
+             * @default
+             */
+            description: string;
+            /**
+             * Name
+             * @description What the graph is called.
+             */
+            name: string;
+            /**
+             * Phases
+             * @description Every phase by its name.
+             */
+            phases: {
+                [key: string]: components["schemas"]["Phase"];
+            };
+            /**
+             * Start
+             * @description The first phase.
+             */
+            start: string;
         };
         /**
          * PhaseRecordShown
@@ -1027,6 +2217,58 @@ export interface components {
              * @enum {string}
              */
             type: "phase";
+        };
+        /**
+         * PipelineShown
+         * @description A build as it stands.
+         */
+        PipelineShown: {
+            /** Actors */
+            actors: {
+                [key: string]: components["schemas"]["ActorShown"];
+            };
+            /** Artifacts */
+            artifacts: {
+                [key: string]: string;
+            };
+            /** Commit */
+            commit: string;
+            /** Gates */
+            gates: {
+                [key: string]: components["schemas"]["GateDecision"];
+            };
+            graph: components["schemas"]["PhaseGraph"];
+            /** Message */
+            message: string;
+            /** Overrides */
+            overrides: {
+                [key: string]: string;
+            };
+            /** Phase */
+            phase: string;
+            /** Reverts */
+            reverts: number;
+            /** Status */
+            status: string;
+            /** Steps */
+            steps: {
+                [key: string]: string;
+            };
+            /** Task */
+            task: string;
+            /** Tree */
+            tree: string;
+        };
+        /**
+         * Plan
+         * @description How the goal is split up.
+         */
+        Plan: {
+            /**
+             * Tasks
+             * @description The parts that the goal is split into.
+             */
+            tasks: components["schemas"]["PlanTask"][];
         };
         /**
          * PlanApprovalShown
@@ -1097,6 +2339,66 @@ export interface components {
             tries: number;
         };
         /**
+         * PlanTask
+         * @description One part of a plan.
+         */
+        PlanTask: {
+            /** @description Who should do it. Left out: whoever can. */
+            assigned_to?: components["schemas"]["AssignedTo"] | null;
+            /**
+             * Capability
+             * @description What a worker must be able to do, where nobody is named.
+             */
+            capability?: string | null;
+            /**
+             * Dependencies
+             * @description Parts that must be done before this one begins.
+             * @default []
+             */
+            dependencies: string[];
+            /**
+             * Description
+             * @description What is to be done.
+             */
+            description: string;
+            /**
+             * Expected Outputs
+             * @description Files that it will change or make.
+             * @default []
+             */
+            expected_outputs: string[];
+            /**
+             * Risks
+             * @description What could go wrong: it is talked over before it is done.
+             * @default []
+             */
+            risks: string[];
+            /**
+             * Status
+             * @description How it stands.
+             * @default pending
+             * @enum {string}
+             */
+            status: "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
+            /**
+             * Task Id
+             * @description The part's name, unique in the plan.
+             */
+            task_id: string;
+        };
+        /**
+         * PowerShown
+         * @description Something that a team file asks for that could do harm.
+         */
+        PowerShown: {
+            /** Kind */
+            kind: string;
+            /** Member */
+            member: string;
+            /** What */
+            what: string;
+        };
+        /**
          * Problem
          * @description What went wrong, and what to do about it.
          */
@@ -1133,6 +2435,14 @@ export interface components {
             where: string | null;
         };
         /**
+         * ProjectGiven
+         * @description A folder that is to be a project.
+         */
+        ProjectGiven: {
+            /** Folder */
+            folder: string;
+        };
+        /**
          * ProjectShown
          * @description A project in a list.
          */
@@ -1141,6 +2451,7 @@ export interface components {
             id: string;
             /** Name */
             name: string;
+            problem: components["schemas"]["Problem"] | null;
             /** Root */
             root: string;
         };
@@ -1222,6 +2533,42 @@ export interface components {
             validation: components["schemas"]["ValidationShown"];
         };
         /**
+         * Report
+         * @description What a worker says of its work.
+         */
+        Report: {
+            /**
+             * Evidence
+             * @description What shows that it works.
+             * @default []
+             */
+            evidence: string[];
+            /**
+             * Issues
+             * @description What is open, or what is needed to go on.
+             * @default []
+             */
+            issues: string[];
+            /**
+             * Next Actions
+             * @description What should be done next.
+             * @default []
+             */
+            next_actions: string[];
+            /**
+             * Outputs
+             * @description Files that it changed or made.
+             * @default []
+             */
+            outputs: string[];
+            /**
+             * Status
+             * @description How far the worker came.
+             * @enum {string}
+             */
+            status: "proposal" | "completed" | "blocked" | "error";
+        };
+        /**
          * ReportConfirmationShown
          * @description The final report of a session, which is over once the user has confirmed it.
          */
@@ -1245,6 +2592,32 @@ export interface components {
             summary: string;
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * ReportShown
+         * @description What there is to report of a session.
+         */
+        ReportShown: {
+            /** Added */
+            added: number | null;
+            /** Branch */
+            branch: string;
+            /** Files */
+            files: number | null;
+            /** Removed */
+            removed: number | null;
+            /** Summary */
+            summary: string;
+            /** Task */
+            task: string;
+            /** Tokens */
+            tokens: {
+                [key: string]: number;
+            };
+            /** Usd */
+            usd: number;
+            /** Words */
+            words: string[];
         };
         /**
          * ResultRecordShown
@@ -1296,6 +2669,66 @@ export interface components {
              * @default false
              */
             trust: boolean;
+        };
+        /**
+         * RevertGiven
+         * @description What is to be taken back.
+         */
+        RevertGiven: {
+            /**
+             * Dry Run
+             * @default false
+             */
+            dry_run: boolean;
+            /**
+             * Undo
+             * @default false
+             */
+            undo: boolean;
+        };
+        /**
+         * RevertedShown
+         * @description What became of each file.
+         */
+        RevertedShown: {
+            /** Dry Run */
+            dry_run: boolean;
+            /** Kept */
+            kept: components["schemas"]["SkippedShown"][];
+            /** Merged */
+            merged: string[];
+            /** Removed */
+            removed: string[];
+            /** Restored */
+            restored: string[];
+            /** Task */
+            task: string;
+            /** Undo */
+            undo: boolean;
+        };
+        /**
+         * Review
+         * @description What the manager says of a report.
+         */
+        Review: {
+            /**
+             * Decision
+             * @description Whether the work is taken.
+             * @enum {string}
+             */
+            decision: "approved" | "changes_requested";
+            /**
+             * Notes
+             * @description What the manager thinks of it.
+             * @default
+             */
+            notes: string;
+            /**
+             * Requested Changes
+             * @description What must be changed.
+             * @default []
+             */
+            requested_changes: string[];
         };
         /**
          * RunningShown
@@ -1366,12 +2799,77 @@ export interface components {
             text: string;
         };
         /**
+         * SeatShown
+         * @description A member of a team.
+         */
+        SeatShown: {
+            /** Agent */
+            agent: string | null;
+            /** Budget */
+            budget: {
+                [key: string]: unknown;
+            };
+            /** Id */
+            id: string;
+            /** Mode */
+            mode: ("read" | "ask" | "accept-edits" | "full") | null;
+            /** Role */
+            role: string;
+            /**
+             * Type
+             * @enum {string}
+             */
+            type: "ai" | "human";
+        };
+        /**
+         * SettingGiven
+         * @description A setting's new value.
+         */
+        SettingGiven: {
+            /** Key */
+            key: string;
+            /**
+             * User
+             * @default false
+             */
+            user: boolean;
+            /** Value */
+            value: string | null;
+        };
+        /**
+         * SettingShown
+         * @description One setting as it stands.
+         */
+        SettingShown: {
+            /** Description */
+            description: string;
+            /** Key */
+            key: string;
+            /**
+             * Origin
+             * @enum {string}
+             */
+            origin: "default" | "user" | "project";
+            /** Value */
+            value: string | number | boolean | null;
+        };
+        /**
          * SignIn
          * @description What the printed address holds.
          */
         SignIn: {
             /** Token */
             token: string;
+        };
+        /**
+         * SkippedShown
+         * @description A file that was left as it is, or is not shown.
+         */
+        SkippedShown: {
+            /** Path */
+            path: string;
+            /** Why */
+            why: string;
         };
         /**
          * StopGiven
@@ -1409,6 +2907,18 @@ export interface components {
             proposed: string | null;
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * TallyShown
+         * @description What was used, as budgets count.
+         */
+        TallyShown: {
+            /** Tokens */
+            tokens: number;
+            /** Turns */
+            turns: number;
+            /** Usd */
+            usd: number;
         };
         /**
          * TaskDetailShown
@@ -1557,6 +3067,172 @@ export interface components {
             workflow: string;
         };
         /**
+         * TeamDetailShown
+         * @description A team, its file, and what is to be decided about it.
+         */
+        TeamDetailShown: {
+            /** Budget */
+            budget: {
+                [key: string]: unknown;
+            };
+            /** Changed */
+            changed: components["schemas"]["ChangedShown"][];
+            /** Default */
+            default: boolean;
+            /** Digest */
+            digest: string;
+            /** Full */
+            full: {
+                [key: string]: unknown;
+            };
+            /**
+             * Members
+             * @default []
+             */
+            members: components["schemas"]["SeatShown"][];
+            /** Name */
+            name: string;
+            /** Notices */
+            notices: string[];
+            /** Path */
+            path: string | null;
+            /** Powers */
+            powers: components["schemas"]["PowerShown"][];
+            problem: components["schemas"]["Problem"] | null;
+            /** Project */
+            project: string;
+            refused: components["schemas"]["Problem"] | null;
+            /** Roles */
+            roles: {
+                [key: string]: string;
+            };
+            /** Routing */
+            routing: string | null;
+            /** Text */
+            text: string;
+            /** Workflow */
+            workflow: string | null;
+        };
+        /**
+         * TeamGiven
+         * @description A new team: a preset on agents, or the agents as they are.
+         */
+        TeamGiven: {
+            /** Agents */
+            agents?: string | null;
+            /**
+             * Default
+             * @default false
+             */
+            default: boolean;
+            /** Name */
+            name: string;
+            /** Preset */
+            preset?: ("pair" | "review" | "debate" | "tickets") | null;
+        };
+        /**
+         * TeamShown
+         * @description A team in a list; of one with mistakes, its name and what is wrong.
+         */
+        TeamShown: {
+            /** Budget */
+            budget: {
+                [key: string]: unknown;
+            };
+            /** Default */
+            default: boolean;
+            /**
+             * Members
+             * @default []
+             */
+            members: components["schemas"]["SeatShown"][];
+            /** Name */
+            name: string;
+            /** Path */
+            path: string | null;
+            problem: components["schemas"]["Problem"] | null;
+            /** Project */
+            project: string;
+            refused: components["schemas"]["Problem"] | null;
+            /** Roles */
+            roles: {
+                [key: string]: string;
+            };
+            /** Routing */
+            routing: string | null;
+            /** Workflow */
+            workflow: string | null;
+        };
+        /**
+         * TeamTextGiven
+         * @description The text of a team file.
+         */
+        TeamTextGiven: {
+            /** Digest */
+            digest: string;
+            /** Text */
+            text: string;
+        };
+        /**
+         * TeamTypedGiven
+         * @description A team file as it is being typed.
+         */
+        TeamTypedGiven: {
+            /** Text */
+            text: string;
+        };
+        /**
+         * TicketDetailShown
+         * @description One ticket, and all that was said about it.
+         */
+        TicketDetailShown: {
+            /** Asks */
+            asks: string | null;
+            /** Branch */
+            branch: string | null;
+            /** Checks */
+            checks: string;
+            /** Closed By */
+            closed_by: string | null;
+            /** Dependencies */
+            dependencies: string[];
+            /** Envelopes */
+            envelopes: components["schemas"]["Envelope"][];
+            /** Failures */
+            failures: components["schemas"]["FailureShown"][];
+            /** History */
+            history: components["schemas"]["MomentShown"][];
+            /** Id */
+            id: string;
+            /** Message */
+            message: string;
+            /** Owner */
+            owner: string | null;
+            /** Plan Task */
+            plan_task: string;
+            /** Questions */
+            questions: components["schemas"]["QuestionShown"][];
+            /** Seconds */
+            seconds: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
+            /** Status */
+            status: ("created" | "running" | "waiting" | "completed" | "failed" | "canceled") | null;
+            /** Task */
+            task: string;
+            /** Title */
+            title: string;
+            /** Tokens */
+            tokens: number | null;
+            /** Turns */
+            turns: number;
+            /** Waits For */
+            waits_for: string[];
+        };
+        /**
          * TicketHelpShown
          * @description The manager cannot unblock a ticket without the user.
          */
@@ -1570,6 +3246,56 @@ export interface components {
             question: string;
             /** Ticket */
             ticket: string | null;
+        };
+        /**
+         * TicketPayload
+         * @description A ticket as it stands.
+         */
+        TicketPayload: {
+            /**
+             * Closed By
+             * @description Why it no longer counts: a ticket, dropped or canceled.
+             */
+            closed_by?: string | null;
+            /**
+             * Dependencies
+             * @description Tickets that must be done before this one begins.
+             * @default []
+             */
+            dependencies: string[];
+            /**
+             * History
+             * @description All that happened to it, the oldest first.
+             * @default []
+             */
+            history: components["schemas"]["HistoryEntry"][];
+            /**
+             * Owner
+             * @description The worker. Left out: none was chosen yet.
+             */
+            owner?: string | null;
+            /**
+             * Reason
+             * @description Why it stands as it does.
+             * @default
+             */
+            reason: string;
+            /**
+             * Status
+             * @description How it stands.
+             * @enum {string}
+             */
+            status: "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
+            /**
+             * Task Id
+             * @description The part of the plan that it tracks.
+             */
+            task_id: string;
+            /**
+             * Ticket Id
+             * @description The ticket.
+             */
+            ticket_id: string;
         };
         /**
          * TicketRecordShown
@@ -1619,6 +3345,45 @@ export interface components {
              * @enum {string}
              */
             type: "ticket";
+        };
+        /**
+         * TicketShown
+         * @description A ticket in the list of its session.
+         */
+        TicketShown: {
+            /** Asks */
+            asks: string | null;
+            /** Checks */
+            checks: string;
+            /** Closed By */
+            closed_by: string | null;
+            /** Dependencies */
+            dependencies: string[];
+            /** Id */
+            id: string;
+            /** Message */
+            message: string;
+            /** Owner */
+            owner: string | null;
+            /** Plan Task */
+            plan_task: string;
+            /** Seconds */
+            seconds: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
+            /** Task */
+            task: string;
+            /** Title */
+            title: string;
+            /** Tokens */
+            tokens: number | null;
+            /** Turns */
+            turns: number;
+            /** Waits For */
+            waits_for: string[];
         };
         /**
          * ToolCallRecordShown
@@ -1752,6 +3517,29 @@ export interface components {
             task: string;
         };
         /**
+         * TrustGiven
+         * @description What is allowed.
+         */
+        TrustGiven: {
+            /** Digest */
+            digest?: string | null;
+            /** Material */
+            material?: boolean | null;
+        };
+        /**
+         * TrustShown
+         * @description What is asked for that could do harm, and whether it was allowed.
+         */
+        TrustShown: {
+            /** Digest */
+            digest: string;
+            /** Material */
+            material: string[];
+            /** Powers */
+            powers: components["schemas"]["PowerShown"][];
+            refused: components["schemas"]["Problem"] | null;
+        };
+        /**
          * UnplannedFilesShown
          * @description A change touches files that the plan does not name.
          */
@@ -1810,6 +3598,24 @@ export interface components {
             regex: string | null;
             /** Required */
             required: boolean;
+        };
+        /**
+         * VerificationShown
+         * @description Whether any row of the record was changed, added or removed.
+         */
+        VerificationShown: {
+            /** Envelopes */
+            envelopes: number;
+            /** Events */
+            events: number;
+            /** Problems */
+            problems: string[];
+            /** Rows */
+            rows: number;
+            /** Signed */
+            signed: number;
+            /** Whole */
+            whole: boolean;
         };
         /**
          * WorkflowChangeShown
@@ -2045,7 +3851,7 @@ export interface operations {
             };
         };
     };
-    projects_api_v1_projects_get: {
+    list_projects_api_v1_projects_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -2074,6 +3880,494 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_project_api_v1_projects_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_agents_api_v1_projects__project__agents_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentShown"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit_api_v1_projects__project__audit_get: {
+        parameters: {
+            query?: {
+                task?: string | null;
+                member?: string | null;
+                tool?: string | null;
+                since?: string | null;
+                errors?: boolean;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    verify_audit_api_v1_projects__project__audit_verification_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VerificationShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_costs_api_v1_projects__project__cost_get: {
+        parameters: {
+            query?: {
+                /** @description What has a row of its own. */
+                by?: "task" | "ticket" | "member" | "agent" | "day";
+                /** @description Only from then on: 2026-01-31T12:00:00Z. */
+                since?: string | null;
+            };
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostsShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    doctor_api_v1_projects__project__doctor_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DoctorShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2169,6 +4463,189 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_settings_api_v1_projects__project__settings_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingShown"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_setting_api_v1_projects__project__settings_patch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettingGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2362,6 +4839,270 @@ export interface operations {
             };
         };
     };
+    accept_api_v1_projects__project__tasks__task__accept_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AcceptGiven"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AcceptedShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_files_api_v1_projects__project__tasks__task__artifacts_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactShown"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_api_v1_projects__project__tasks__task__artifacts__digest__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The file's SHA-256. */
+                digest: string;
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel_api_v1_projects__project__tasks__task__cancel_post: {
         parameters: {
             query?: never;
@@ -2448,6 +5189,165 @@ export interface operations {
             };
             /** @description Insufficient Storage */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_changes_api_v1_projects__project__tasks__task__changes_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiffShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_task_costs_api_v1_projects__project__tasks__task__cost_get: {
+        parameters: {
+            query?: {
+                /** @description What has a row of its own. */
+                by?: "task" | "ticket" | "member" | "agent" | "day";
+                /** @description Only from then on: 2026-01-31T12:00:00Z. */
+                since?: string | null;
+            };
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostsShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2727,6 +5627,160 @@ export interface operations {
             };
         };
     };
+    show_pipeline_api_v1_projects__project__tasks__task__pipeline_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PipelineShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_report_api_v1_projects__project__tasks__task__report_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resume_api_v1_projects__project__tasks__task__resume_post: {
         parameters: {
             query?: never;
@@ -2750,6 +5804,114 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revert_api_v1_projects__project__tasks__task__revert_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RevertGiven"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevertedShown"];
                 };
             };
             /** @description Unauthorized */
@@ -3006,6 +6168,335 @@ export interface operations {
             };
             /** @description Request Entity Too Large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tickets_api_v1_projects__project__tasks__task__tickets_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TicketShown"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_ticket_api_v1_projects__project__tasks__task__tickets__ticket__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                ticket: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TicketDetailShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_ticket_diff_api_v1_projects__project__tasks__task__tickets__ticket__diff_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+                task: string;
+                ticket: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiffShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reset_ticket_api_v1_projects__project__tasks__task__tickets__ticket__reset_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                ticket: string;
+                project: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TicketShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3371,6 +6862,776 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_teams_api_v1_projects__project__teams_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamShown"][];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_team_api_v1_projects__project__teams_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_team_api_v1_projects__project__teams__team__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamDetailShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replace_team_api_v1_projects__project__teams__team__put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamTextGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamDetailShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check_team_api_v1_projects__project__teams__team__check_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamTypedGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckedShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    choose_for_member_api_v1_projects__project__teams__team__members__member__post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                member: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberChoiceGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamDetailShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_trust_api_v1_projects__project__teams__team__trust_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrustShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    trust_team_api_v1_projects__project__teams__team__trust_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrustGiven"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrustShown"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

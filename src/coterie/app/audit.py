@@ -29,6 +29,8 @@ class AuditFilter:
     tool: str | None = None
     """Part of a tool's name."""
     since: str | None = None
+    errors: bool = False
+    """Only calls that failed, were denied, or whose end nobody knows."""
 
     def fits(self, entry: AuditEntry) -> bool:
         """Whether a row is one of these calls."""
@@ -74,6 +76,17 @@ class AuditCheck:
         """What is wrong with rows, and with envelopes."""
         return [*self.problems, *(str(one) for found in self.sessions for one in found.new)]
 
+    def fields(self) -> dict[str, object]:
+        """What came of it, as an object of JSON."""
+        return {
+            "rows": self.rows,
+            "events": self.events,
+            "whole": not self.all_problems,
+            "envelopes": sum(one.count for one in self.sessions),
+            "signed": sum(one.count for one in self.sessions if one.signed),
+            "problems": self.all_problems,
+        }
+
 
 async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     """The tool calls on record."""
@@ -86,7 +99,11 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     }
     return AuditView(
         [row for row in rows if wanted.fits(row.entry)],
-        [use for use in _uses(rows, running) if wanted.fits(use.entry)],
+        [
+            use
+            for use in _uses(rows, running)
+            if wanted.fits(use.entry) and not (wanted.errors and use.outcome in ("ok", "open"))
+        ],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import anyio
@@ -21,16 +21,17 @@ from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskState
+from coterie.model.task import ENDED, TaskState, ticket_in
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
 from coterie.workspace.acceptance import Acceptance
-from coterie.workspace.git import FileDiffStat
+from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.leftovers import Leftover, SessionLeftovers
 from coterie.workspace.snapshots.changes import Patch
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots, TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 ACCEPT, REVERT = "accept", "revert"
 """What the audit calls the two."""
@@ -65,6 +66,13 @@ class Changes:
             return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
         at = await self._reverted_at(task_id)
         return await anyio.to_thread.run_sync(partial(_difference, work, at))
+
+    async def ticket_diff(self, ticket_task: str) -> TaskDiff:
+        """What the work on a ticket changed: on its branch, and once that is merged, by merging."""
+        worktrees = await self.sessions.worktrees(ticket_task)
+        if worktrees is None:
+            return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(ticket_task))
+        return await anyio.to_thread.run_sync(_of_ticket, worktrees, ticket_in(ticket_task))
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """The result of a session's run, with its approved files, its checks and what is next."""
@@ -304,6 +312,30 @@ def _outcome(step: Step) -> CheckOutcome | None:
     if step.result is None or not parse(step.name).is_check:
         return None
     return CheckOutcome(**json.loads(step.result))
+
+
+def _of_ticket(worktrees: TicketWorktrees, ticket: str) -> TaskDiff:
+    span = worktrees.span(ticket)
+    if span is None:
+        return TaskDiff()
+    text, files = diff_trees(worktrees.git.run, *span)
+    return TaskDiff((Patch(worktrees.git.folder, "", text, files),) if files else ())
+
+
+def diff_fields(task_id: str, found: TaskDiff, *, stat: bool = False) -> dict[str, object]:
+    """A change as an object of JSON; `stat`: only how much was changed."""
+    patches: list[dict[str, object]] = []
+    for patch in found.patches:
+        files = [asdict(one) for one in patch.files]
+        text = {} if stat else {"patch": patch.text}
+        patches.append({"folder": str(patch.folder), "files": files, **text})
+    return {
+        "task": task_id,
+        "patches": patches,
+        "missed": [asdict(one) for one in found.missed],
+        "reverted_at": found.reverted_at,
+        "problem": found.problem,
+    }
 
 
 def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:

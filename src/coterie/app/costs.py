@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 from coterie.model.journal import Turn
 from coterie.model.task import TICKET, TaskRow, fold
 from coterie.model.team import Tally, Team
-from coterie.model.update import Usage
+from coterie.model.update import Usage, sum_of
 from coterie.ports import Storage
 
 
@@ -69,6 +70,35 @@ def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
                 whose = (root.id, root.title, turn.member, agent, turn.opened_at)
                 found.append(Cost(*whose, int(taken), usage, turn.task_id))
     return found
+
+
+CostKey = Literal["task", "ticket", "member", "agent", "day"]
+_KEYS: Mapping[CostKey, Callable[[Cost], str]] = {
+    "task": lambda cost: cost.task,
+    "ticket": lambda cost: cost.part,
+    "member": lambda cost: cost.member,
+    "agent": lambda cost: cost.agent or "-",
+    "day": lambda cost: cost.at[:10],
+}
+"""What costs can be grouped by; days are those of UTC, as budgets count them."""
+
+
+def grouped(costs: Sequence[Cost], by: CostKey) -> dict[str, list[Cost]]:
+    """Costs by what has a row of its own."""
+    groups: dict[str, list[Cost]] = {}
+    for cost in costs:
+        groups.setdefault(_KEYS[by](cost), []).append(cost)
+    return groups
+
+
+def cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
+    """What several tries cost together, as an object of JSON."""
+    usage = sum_of(cost.usage for cost in costs if cost.usage is not None)
+    return {
+        "turns": sum(cost.turns for cost in costs),
+        "untold": sum(cost.usage is None for cost in costs),
+        "usage": None if usage is None else asdict(usage),
+    }
 
 
 def tally(costs: Sequence[Cost]) -> Tally:

@@ -62,6 +62,16 @@ def open_folder(project: Project) -> MadeProject:
     return make_project(project)
 
 
+def adopt_folder(folder: Path) -> Path:
+    """Make a folder a project to work in, with a `.coterie` if it has none; its root.  Blocks.
+
+    Raises UsageError where it cannot be one, and NotOurs for a `.coterie` that is not ours.
+    """
+    project = find_project(folder)
+    make_project(project)
+    return project.root
+
+
 def contents(project: Project) -> tuple[HeldFile, ...]:
     """What the project's `.coterie` holds, whoever made it, to be looked at by a person."""
     return held_files(project.root)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,29 @@ class SessionView:
                 about = ticket_of(question.interaction, known)
                 asks.setdefault(about, question.interaction.interaction_id)
         return asks
+
+
+@dataclass(frozen=True)
+class TicketRow:
+    """One ticket, with what only the others and the inbox know of it."""
+
+    view: TicketView
+    waits_for: tuple[str, ...] = ()
+    """Tickets that must be done before it begins."""
+    asks: str = ""
+    """The question that its work waits for."""
+
+
+def ticket_rows(views: Iterable[TicketView], asks: Mapping[str, str]) -> list[TicketRow]:
+    """Tickets, each with what it waits for; `asks` are questions by ticket."""
+    listed = list(views)
+    behind = {view.ticket.id for view in listed if view.ticket.is_over}
+    made: list[TicketRow] = []
+    for view in listed:
+        before = view.ticket.dependencies if view.ticket.state == "pending" else ()
+        waits = tuple(name for name in before if name not in behind)
+        made.append(TicketRow(view, waits, asks.get(view.ticket.id, "")))
+    return made
 
 
 async def read_session(app: App, task_id: str | None = None) -> SessionView:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.audit import AuditCheck, AuditView, ToolUse
-    from coterie.app.costs import Cost
+    from coterie.app.costs import Cost, CostKey
     from coterie.app.project import App
     from coterie.app.views import CostView
 
@@ -113,7 +112,9 @@ def audit(
     from coterie.app.audit import AuditFilter, check_audit, read_audit
 
     async def read(app: App, task_id: str | None = None) -> AuditView:
-        wanted = AuditFilter(task_id, given["member"], given["tool"], given["since"])
+        wanted = AuditFilter(
+            task_id, given["member"], given["tool"], given["since"], given["errors"]
+        )
         return await read_audit(app, wanted)
 
     if verify:
@@ -127,12 +128,9 @@ def audit(
     if path is not None:
         _export(call, found.rows[-newest.limit :] if newest.limit else found.rows, path)
         return
-    uses = found.uses
-    if given["errors"]:
-        uses = [use for use in uses if use.outcome not in ("ok", "open")]
-    kept = newest.of(call, uses)
+    kept = newest.of(call, found.uses)
     _list(call, kept)
-    newest.tell(call, len(uses) - len(kept))
+    newest.tell(call, len(found.uses) - len(kept))
 
 
 def _list(call: Call, uses: Sequence[ToolUse]) -> None:
@@ -165,9 +163,7 @@ def _show_check(call: Call, found: AuditCheck) -> None:
     problems = found.all_problems
     envelopes = sum(one.count for one in found.sessions)
     signed = sum(one.count for one in found.sessions if one.signed)
-    fields = {"rows": found.rows, "events": found.events, "whole": not problems}
-    counts = {"envelopes": envelopes, "signed": signed}
-    call.record("audit_check", {**fields, **counts, "problems": problems})
+    call.record("audit_check", found.fields())
     for problem in problems:
         call.note(f"! {one_line(problem)}")
     for fault in (fault for one in found.sessions for fault in one.faults if fault.earlier):
@@ -193,31 +189,28 @@ def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
     call.line(f"Wrote {counted(len(rows), 'row')} to {shown(target)}")
 
 
-_KEYS: Mapping[str, Callable[[Cost], str]] = {
-    "task": lambda cost: cost.task,
-    "ticket": lambda cost: cost.part,
-    "member": lambda cost: cost.member,
-    "agent": lambda cost: cost.agent or UNKNOWN,
-    "day": lambda cost: cost.at[:10],
-}
-"""What costs can be grouped by; days are those of UTC, as budgets count them."""
+_KEYS = ("task", "ticket", "member", "agent", "day")
+"""What costs can be grouped by."""
 
 
 @command("cost", "coterie cost --by day --since 7d")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option(
     "--by",
-    type=click.Choice(list(_KEYS)),
+    type=click.Choice(_KEYS),
     help="What has a row of its own; left out: each task, with ID each member.",
 )
 @_SINCE
 @newest_of
 @pass_call
-def cost(call: Call, id_: str | None, by: str | None, since: str | None, newest: Newest) -> None:
+def cost(
+    call: Call, id_: str | None, by: CostKey | None, since: str | None, newest: Newest
+) -> None:
     """Tokens and money, by task, ticket, member, agent or day; of a ticket: k3f9/T2.
 
     A figure that no agent reported is shown as -, never as 0.
     """
+    from coterie.app.costs import cost_fields, grouped
     from coterie.app.views import read_costs
 
     async def read(app: App, task_id: str | None = None) -> CostView:
@@ -228,12 +221,10 @@ def cost(call: Call, id_: str | None, by: str | None, since: str | None, newest:
         return
     costs = found.costs
     by = by or ("task" if id_ is None else "member")
-    groups: dict[str, list[Cost]] = {}
-    for spent in costs:
-        groups.setdefault(_KEYS[by](spent), []).append(spent)
+    groups = grouped(costs, by)
     kept = dict(newest.of(call, list(groups.items())))
     for name, group in kept.items():
-        call.record("cost", {"by": by, "key": name, **_cost_fields(group)})
+        call.record("cost", {"by": by, "key": name, **cost_fields(group)})
     if not costs:
         used_nothing = f"{found.rehearsal} is a rehearsal: it used nothing."
         call.line(used_nothing if found.rehearsal else "No agent has taken a turn yet.")
@@ -268,12 +259,3 @@ def _cost_row(name: str, costs: Sequence[Cost], title: str) -> tuple[str, ...]:
         "not reported" if silent == len(costs) else source,
         one_line(title),
     )
-
-
-def _cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
-    usage = _sum(costs)
-    return {
-        "turns": sum(spent.turns for spent in costs),
-        "untold": sum(spent.usage is None for spent in costs),
-        "usage": None if usage is None else asdict(usage),
-    }

@@ -43,7 +43,9 @@ def diff(call: Call, id_: str, *, stat: bool) -> None:
         return task_id, await app.diff(task_id)
 
     task_id, found = named(call, id_, body)
-    call.record("diff", _diff_fields(task_id, found, stat=stat))
+    from coterie.app.changes import diff_fields
+
+    call.record("diff", diff_fields(task_id, found, stat=stat))
     if call.json:
         return
     if stat:
@@ -104,21 +106,6 @@ def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
         f"  kept      refs/coterie/dropped/{view.id}/{number}",
     ]
     return [*lines, f"  next      coterie resume {view.id}"] if view.resumable else lines
-
-
-def _diff_fields(task_id: str, found: TaskDiff, *, stat: bool) -> dict[str, object]:
-    patches: list[dict[str, object]] = []
-    for patch in found.patches:
-        files = [asdict(one) for one in patch.files]
-        text = {} if stat else {"patch": patch.text}
-        patches.append({"folder": str(patch.folder), "files": files, **text})
-    return {
-        "task": task_id,
-        "patches": patches,
-        "missed": [asdict(one) for one in found.missed],
-        "reverted_at": found.reverted_at,
-        "problem": found.problem,
-    }
 
 
 def _figures(found: TaskDiff, width: int) -> list[str]:

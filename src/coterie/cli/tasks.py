@@ -119,7 +119,6 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
 
 
 _SHORT = 7
-_PIPELINE = "pipeline"
 
 
 @command("cancel", "coterie cancel k3f9")
@@ -235,11 +234,9 @@ def accept(call: Call, id_: str, message: str | None, *, recheck: bool, override
     """
 
     async def body(app: App, task_id: str) -> Accepted:
-        if (await app.show(task_id)).view.workflow == _PIPELINE:
-            from coterie.app.pipelines import accept_change
+        from coterie.app.accept import accept_work
 
-            return await accept_change(app, task_id, message, override=override)
-        return await app.accept(task_id, recheck=recheck)
+        return await accept_work(app, task_id, message, recheck=recheck, override=override)
 
     done = named(call, id_, body)
     call.lines(_lines(call, done))

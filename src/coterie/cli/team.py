@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.app.team_files import team_fields
 from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
 from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call, show_notices
@@ -42,7 +43,7 @@ def list_(call: Call) -> None:
             call.problem(error)
             continue
         is_default = teams.is_default(name)
-        call.record("team", _fields(view, teams) | {"default": is_default})
+        call.record("team", team_fields(view, teams.project.root) | {"default": is_default})
         call.line(f"  {_summary(view, call.paint)}" + ("   [default]" if is_default else ""))
     if not names:
         call.line("There is no team here yet.   coterie init, or coterie team new NAME")
@@ -130,7 +131,7 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
             failed = max(failed, error.exit_code)
             continue
         show_notices(call, view.loaded.notices)
-        call.record("team", _fields(view, teams) | {"valid": True})
+        call.record("team", team_fields(view, teams.project.root) | {"valid": True})
         call.line(f"{word}: ok, {len(view.team.members)} members")
     if failed:
         raise click.exceptions.Exit(failed)
@@ -288,7 +289,7 @@ def _summary(view: TeamView, paint: Paint) -> str:
 
 def _show(call: Call, teams: Teams, view: TeamView) -> None:
     show_notices(call, view.loaded.notices)
-    call.record("team", _fields(view, teams))
+    call.record("team", team_fields(view, teams.project.root))
     call.line(f"{view.team.name}   {shown(view.loaded.path) if view.loaded.path else ''}")
     if limits := budgets.limits(view.team.budget):
         call.line(f"  budget {limits}")
@@ -300,27 +301,3 @@ def _row(member: Member) -> tuple[str, str, str]:
     limits = budgets.limits(member.budget)
     says = [f"[{limits}]" if limits else "", member.role or member.system_instruction]
     return (f"  {member.id}", about(member) if member.agent else "human", one_line(" ".join(says)))
-
-
-def _fields(view: TeamView, teams: Teams) -> dict[str, object]:
-    team, path = view.team, view.loaded.path
-    return {
-        "name": team.name,
-        "workflow": team.workflow,
-        "routing": team.routing,
-        "roles": dict(team.roles),
-        "budget": team.budget.model_dump(mode="json", exclude_none=True),
-        "path": str(path) if path else None,
-        "project": str(teams.project.root),
-        "members": [
-            {
-                "id": one.id,
-                "type": one.type,
-                "agent": one.agent,
-                "role": one.role,
-                "mode": one.permissions.mode if one.agent else None,
-                "budget": one.budget.model_dump(mode="json", exclude_none=True),
-            }
-            for one in team.in_order
-        ],
-    }

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from coterie.app.views import SessionView
+from coterie.app.views import SessionView, TicketRow, ticket_rows
 from coterie.cli.graph import graph
 from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line, token_count
+from coterie.model import as_json
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
@@ -36,16 +37,11 @@ _STATES: Mapping[TicketState, tuple[str, str, Meaning]] = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """One ticket, with what only the others and the inbox know of it."""
+class Row(TicketRow):
+    """One ticket, as a row of the table."""
 
-    view: TicketView
-    owner: str
+    owner: str = ""
     """Who has it and on which agent; empty where nobody has."""
-    waits_for: tuple[str, ...] = ()
-    """Tickets that must be done before it begins."""
-    asks: str = ""
-    """The question that its work waits for."""
 
     @property
     def ticket(self) -> Ticket:
@@ -100,15 +96,10 @@ def rows(session: SessionView) -> list[Row]:
 
 def rows_of(views: Iterable[TicketView], team: Team, asks: Mapping[str, str]) -> list[Row]:
     """The same for tickets that are followed; `asks` are questions by ticket."""
-    listed = list(views)
-    behind = {view.ticket.id for view in listed if view.ticket.is_over}
-    made: list[Row] = []
-    for view in listed:
-        ticket = view.ticket
-        before = ticket.dependencies if ticket.state == "pending" else ()
-        waits = tuple(name for name in before if name not in behind)
-        made.append(Row(view, _owner(ticket.owner, team), waits, asks.get(ticket.id, "")))
-    return made
+    return [
+        Row(row.view, row.waits_for, row.asks, _owner(row.view.ticket.owner, team))
+        for row in ticket_rows(views, asks)
+    ]
 
 
 def _owner(owner: str | None, team: Team) -> str:
@@ -118,24 +109,7 @@ def _owner(owner: str | None, team: Team) -> str:
 
 def ticket_fields(task_id: str, row: Row) -> dict[str, object]:
     """A ticket as an object."""
-    ticket = row.ticket
-    return {
-        "task": task_id,
-        "id": ticket.id,
-        "state": ticket.state,
-        "owner": ticket.owner,
-        "title": ticket.title,
-        "message": ticket.reason,
-        "dependencies": ticket.dependencies,
-        "closed_by": ticket.closed_by,
-        "checks": row.view.checks,
-        "plan_task": ticket.task_id,
-        "waits_for": row.waits_for,
-        "asks": row.asks or None,
-        "turns": row.view.turns,
-        "seconds": round(row.view.seconds, 3),
-        "tokens": row.view.tokens,
-    }
+    return as_json.ticket(task_id, row.view, row.waits_for, row.asks)
 
 
 def wanted(listed: Sequence[Row]) -> dict[str, Row]:

@@ -18,6 +18,7 @@ from coterie.model.record import (
     TaskDetail,
     TaskView,
 )
+from coterie.model.ticket import TicketView
 from coterie.model.update import Usage
 
 
@@ -118,6 +119,30 @@ def detail(shown: TaskDetail) -> dict[str, object]:
         "children": [task(view) for view in shown.children],
         "questions": [question(view) for view in shown.questions],
         "folder": str(shown.folder),
+    }
+
+
+def ticket(
+    task_id: str, view: TicketView, waits_for: tuple[str, ...], asks: str
+) -> dict[str, object]:
+    """A ticket of a session, with what it waits for and the question that it asks."""
+    one = view.ticket
+    return {
+        "task": task_id,
+        "id": one.id,
+        "state": one.state,
+        "owner": one.owner,
+        "title": one.title,
+        "message": one.reason,
+        "dependencies": one.dependencies,
+        "closed_by": one.closed_by,
+        "checks": view.checks,
+        "plan_task": one.task_id,
+        "waits_for": waits_for,
+        "asks": asks or None,
+        "turns": view.turns,
+        "seconds": round(view.seconds, 3),
+        "tokens": view.tokens,
     }
 
 

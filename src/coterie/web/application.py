@@ -13,7 +13,19 @@ from coterie import __version__
 from coterie.web import description, events, problems, session
 from coterie.web.access import API, Access, Guard
 from coterie.web.hub import Hub
-from coterie.web.resources import inbox, projects, tasks, timeline
+from coterie.web.resources import (
+    artifacts,
+    changes,
+    inbox,
+    machine,
+    pipeline,
+    projects,
+    record,
+    tasks,
+    teams,
+    tickets,
+    timeline,
+)
 
 PAGE = Path(__file__).with_name("page")
 """Where `make page` puts it."""
@@ -24,6 +36,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     tasks.router,
     timeline.router,
     inbox.router,
+    tickets.router,
+    pipeline.router,
+    artifacts.router,
+    changes.router,
+    record.router,
+    teams.router,
+    machine.router,
     events.router,
 )
 

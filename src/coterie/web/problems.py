@@ -86,6 +86,20 @@ def status_of(error: CoterieError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
+def problem_of(error: CoterieError) -> Problem:
+    """An error of ours, as a part of an answer."""
+    status = status_of(error)
+    return Problem(
+        type=f"urn:coterie:problem:{error.code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=str(error),
+        hint=error.hint,
+        where=error.where,
+        member=error.member,
+    )
+
+
 def of_error(error: CoterieError) -> Response:
     """An error of ours."""
     return respond(

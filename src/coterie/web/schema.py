@@ -11,7 +11,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model, model_validator
 from pydantic_core import PydanticUndefined
 
 from coterie.model import as_json
@@ -39,6 +39,7 @@ from coterie.model.task import Status
 from coterie.model.team import Member, MemberType, Mode
 from coterie.model.tool_call import Effect
 from coterie.model.update import Usage, WaitsFor
+from coterie.model.visible import encodable
 
 
 class Shown(BaseModel):
@@ -47,6 +48,13 @@ class Shown(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", json_schema_serialization_defaults_required=True
     )
+
+
+class ShownText(Shown):
+    """One with names of files or their contents, which may hold what is no text: it is written
+    out."""
+
+    _is_text = model_validator(mode="before")(encodable)
 
 
 class RequestBody(BaseModel):

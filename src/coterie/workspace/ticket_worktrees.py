@@ -184,6 +184,16 @@ class TicketWorktrees:
         merges = (line.split() for line in log.splitlines())
         return next((merge for merge, *parents in merges if tip in parents[1:]), None)
 
+    def span(self, ticket: str) -> tuple[str, str] | None:
+        """The commits between which a ticket's work lies: those of its branch, or of the merge that
+        has taken it in; None where it has not begun."""
+        tip = self.git.commit(f"{HEADS}{self._branch(ticket)}")
+        if tip is None:
+            return None
+        if merge := self.landed(ticket):
+            return f"{merge}^1", merge
+        return self.git.run("merge-base", self.head(), tip).strip(), tip
+
     def _difference(self, ticket: str, *how: str) -> str:
         ours, theirs = self.head(), f"{HEADS}{self._branch(ticket)}"
         return self.git.run("diff-tree", "-r", "--merge-base", *how, ours, theirs)

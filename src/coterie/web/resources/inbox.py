@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -13,7 +12,7 @@ from coterie.app.views import find_question
 from coterie.errors import CoterieError
 from coterie.web.hub import Hub, ProjectId, TheHub, TheProject
 from coterie.web.parameters import PROJECT, QUESTION, QuestionId
-from coterie.web.problems import Problem, status_of
+from coterie.web.problems import Problem, problem_of
 from coterie.web.schema import QuestionShown, RequestBody, Shown
 
 router: APIRouter = APIRouter(tags=["inbox"])
@@ -86,7 +85,7 @@ async def _answered(hub: Hub, given: AnswerGiven) -> AnsweredShown:
         done = await answer_question(app, view, given.choice, given.text)
         now = await find_question(app, given.question)
     except CoterieError as error:
-        return AnsweredShown.model_validate({**about, "problem": _problem(error)})
+        return AnsweredShown.model_validate({**about, "problem": problem_of(error)})
     return AnsweredShown(
         project=given.project,
         question=given.question,
@@ -95,17 +94,4 @@ async def _answered(hub: Hub, given: AnswerGiven) -> AnsweredShown:
         rules=str(done.rules) if done.rules else None,
         resumable=done.answered.resumable,
         task=done.answered.task_id,
-    )
-
-
-def _problem(error: CoterieError) -> Problem:
-    status = status_of(error)
-    return Problem(
-        type=f"urn:coterie:problem:{error.code}",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=str(error),
-        hint=error.hint,
-        where=error.where,
-        member=error.member,
     )

@@ -1,27 +1,57 @@
-"""Projects: those that are known."""
+"""Projects: those that are known, and making one known."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+from pathlib import Path
+from typing import Annotated
 
-from coterie.web.hub import TheHub
+import anyio.to_thread
+from fastapi import APIRouter
+from pydantic import Field
+
+from coterie.app.projects import adopt_folder
+from coterie.errors import CoterieError
+from coterie.web.hub import Hub, TheHub, project_id
+from coterie.web.problems import Problem, problem_of
+from coterie.web.schema import RequestBody, ShownText
 
 router: APIRouter = APIRouter(tags=["projects"])
 
 
-class ProjectShown(BaseModel):
+class ProjectShown(ShownText):
     """A project in a list."""
 
     id: str
     name: str
     root: str
+    problem: Problem | None = None
+    """Why it cannot be opened."""
 
 
 @router.get("/projects")
-async def projects(hub: TheHub) -> list[ProjectShown]:
+async def list_projects(hub: TheHub) -> list[ProjectShown]:
     """Every known project, the one around the server first."""
-    return [
-        ProjectShown(id=name, name=root.name, root=str(root))
-        for name, root in (await hub.projects()).items()
-    ]
+    return [await _shown(hub, name, root) for name, root in (await hub.projects()).items()]
+
+
+class ProjectGiven(RequestBody):
+    """A folder that is to be a project."""
+
+    folder: Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
+
+
+@router.post("/projects", status_code=201)
+async def make_project(hub: TheHub, given: ProjectGiven) -> ProjectShown:
+    """Work in a folder: its `.coterie` is made if there is none."""
+    root = await anyio.to_thread.run_sync(adopt_folder, Path(given.folder))
+    await hub.projects()
+    return await _shown(hub, project_id(root), root)
+
+
+async def _shown(hub: Hub, name: str, root: Path) -> ProjectShown:
+    problem = None
+    try:
+        await hub.project(name)
+    except CoterieError as error:
+        problem = problem_of(error)
+    return ProjectShown(id=name, name=root.name, root=str(root), problem=problem)

@@ -1,0 +1,48 @@
+"""What tasks changed, on the wire."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from coterie.app.changes import TaskDiff, diff_fields
+from coterie.web.schema import ShownText
+
+
+class FileShown(ShownText):
+    """How many lines of a file differ; null of what is no text."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
+class PatchShown(ShownText):
+    """What was changed in one folder."""
+
+    folder: str
+    files: list[FileShown]
+    patch: str
+    """In git's format."""
+
+
+class SkippedShown(ShownText):
+    """A file that was left as it is, or is not shown."""
+
+    path: str
+    why: str
+
+
+class DiffShown(ShownText):
+    """What a task changed."""
+
+    task: str
+    patches: list[PatchShown]
+    missed: list[SkippedShown]
+    reverted_at: str | None
+    problem: str | None
+    """Why some or all of its files could not be stored."""
+
+    @classmethod
+    def of(cls, task: str, found: TaskDiff) -> Self:
+        """A change."""
+        return cls.model_validate(diff_fields(task, found))
