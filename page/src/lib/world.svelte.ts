@@ -56,6 +56,11 @@ class World {
     return this.reading.load();
   }
 
+  /** A task that was just started here: the stream tells of it a moment later. */
+  know(task: Task): void {
+    this.tasks.set(keyOf(task), task);
+  }
+
   project(id: string): Project | undefined {
     return this.projects.find((one) => one.id === id);
   }
