@@ -14,13 +14,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, Response
 
 from bench.page.browser import PATIENCE, chromium
 from bench.page.machine import ROOT, Machine, Server
+from bench.page.screens import ROWS
 
 TASK = "k3f9"
 PER_SECOND = 50
 TABS = 5
 MESSAGES = 10_000
 MOST_ROWS = 300
-ROWS = "[data-seq]"
 # The first moment at which the text of an event was part of the page, whoever put it there.
 _SEEN = """
 window.seen = {};
@@ -138,7 +138,7 @@ def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> Lo
         page.locator(ROWS).first.scroll_into_view_if_needed()
         page.mouse.wheel(0, -20_000)
         page.wait_for_function(
-            "([rows, before]) => Number(document.querySelector(rows).dataset.seq) < before",
+            "([rows, before]) => Number(document.querySelector(rows).dataset.row) < before",
             arg=[ROWS, before],
         )
         took.append(page.evaluate("Date.now()") - begun)
@@ -149,7 +149,7 @@ def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> Lo
 
 
 def _oldest(page: Page) -> int:
-    return int(page.locator(ROWS).first.get_attribute("data-seq") or 0)
+    return int(page.locator(ROWS).first.get_attribute("data-row") or 0)
 
 
 def first_screen(browser: Browser, server: Server) -> float:

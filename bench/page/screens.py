@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from playwright.sync_api import Locator, Page
 
-ROWS = "[data-seq]"
+ROWS = "[data-row]"
 CARDS = "article[data-question]"
 Row: TypeAlias = tuple[int, str]
 
@@ -43,6 +43,15 @@ def rows(page: Page) -> list[Row]:
     read = """(all) => all.map((one) => {
       const copy = one.cloneNode(true);
       for (const time of copy.querySelectorAll("time")) time.remove();
-      return [Number(one.dataset.seq), copy.textContent.replace(/\\s+/g, " ").trim()];
+      return [one.dataset.row, copy.textContent.replace(/\\s+/g, " ").trim()];
     })"""
-    return [(seq, text) for seq, text in page.locator(ROWS).evaluate_all(read)]
+    return [(int(seq), text) for seq, text in page.locator(ROWS).evaluate_all(read)]
+
+
+def board(page: Page) -> dict[str, str]:
+    """The column that each ticket of a board is in."""
+    read = """(all) => all.map((one) => [
+      one.querySelector(".id").textContent,
+      one.closest("section").querySelector("h2").firstChild.textContent.trim(),
+    ])"""
+    return dict(page.locator("main section li a.card").evaluate_all(read))

@@ -14,11 +14,12 @@ function escaped(text: string): string {
 }
 
 /** A link, with where it leads written beside it where its text says something else. */
-function linkTo(href: string, html: string, text: string): string {
-  if (!WEB.test(href)) return text === href ? html : `${html} (<code>${escaped(href)}</code>)`;
+function linkTo(href: string, html: string, text: string, title?: string | null): string {
+  const titled = title ? ` “${escaped(title)}”` : "";
+  if (!WEB.test(href)) return text === href ? html : `${html} (<code>${escaped(href)}</code>${titled})`;
   const says = text.trim().replace(/\/$/, "") === href.replace(/\/$/, "");
   const place = says ? "" : ` <span class="leads">(${escaped(hostOf(href))})</span>`;
-  return `<a href="${escaped(href)}" rel="noopener noreferrer nofollow" target="_blank">${html}</a>${place}`;
+  return `<a href="${escaped(href)}" rel="noopener noreferrer nofollow" target="_blank">${html}</a>${place}${titled}`;
 }
 
 function hostOf(href: string): string {
@@ -34,9 +35,9 @@ const marked = new Marked({
   breaks: true,
   renderer: {
     html: ({ text }: Tokens.HTML | Tokens.Tag) => escaped(text),
-    image: ({ href, text }: Tokens.Image) => linkTo(href, escaped(text || href), text || href),
-    link({ href, tokens, text }: Tokens.Link) {
-      return linkTo(href, this.parser.parseInline(tokens), text);
+    image: ({ href, text, title }: Tokens.Image) => linkTo(href, escaped(text || href), text || href, title),
+    link({ href, tokens, text, title }: Tokens.Link) {
+      return linkTo(href, this.parser.parseInline(tokens), text, title);
     },
     checkbox: ({ checked }: Tokens.Checkbox) => (checked ? "☑ " : "☐ "),
   },
@@ -49,6 +50,8 @@ const ALLOWED = {
     ),
   ALLOWED_ATTR: ["href", "rel", "target", "class", "start"],
   ALLOWED_URI_REGEXP: WEB,
+  // These are no addresses, and would be taken out for not being one.
+  ADD_URI_SAFE_ATTR: ["rel", "target", "start"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true as const,
