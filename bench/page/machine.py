@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import Request, urlopen
@@ -173,7 +174,11 @@ class Server:
 
     def project(self, root: Path) -> str:
         """What a project goes by in addresses."""
-        return str(self.call("POST", "/projects", {"folder": str(root)})["id"])
+        return sha256(str(root.resolve()).encode()).hexdigest()[:12]
+
+    def add(self, root: Path) -> None:
+        """Have the server know a project in which nothing was done yet."""
+        self.call("POST", "/projects", {"folder": str(root)})
 
     def place(self, root: Path, *parts: str) -> str:
         """The address of a screen of the project."""

@@ -39,6 +39,11 @@ const marked = new Marked({
     link({ href, tokens, text, title }: Tokens.Link) {
       return linkTo(href, this.parser.parseInline(tokens), text, title);
     },
+    code({ text, lang }: Tokens.Code) {
+      // The name of a language is for programs; whatever else stands there is for readers.
+      const said = lang && !/^[\w+#.-]{1,24}$/.test(lang) ? `${escaped(lang)}\n` : "";
+      return `<pre><code>${said}${escaped(text)}\n</code></pre>`;
+    },
     checkbox: ({ checked }: Tokens.Checkbox) => (checked ? "☑ " : "☐ "),
   },
 });

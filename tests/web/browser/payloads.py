@@ -93,7 +93,7 @@ _MARKDOWN = (
 )
 _ADDRESSES = (
     "https://evil.example/bare?with=words",
-    "http://user:secretword@evil.example/@127.0.0.1/",
+    "http://user:word@evil.example/@127.0.0.1/",
     "//evil.example/without-scheme",
     "javascript:pwned()",
     "data:text/html,<script>pwned()</script>",
