@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Events
-         * @description What happens from now on.
+         * @description What happens from now on, or since the event with the id `Last-Event-ID`.
          */
         get: operations["events_api_v1_events_get"];
         put?: never;
@@ -3646,7 +3646,9 @@ export interface operations {
     events_api_v1_events_get: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "last-event-id"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3672,6 +3674,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -118,6 +118,24 @@ class OpenProject(App):
             raise UsageError(said, f"coterie cancel {task_id}")
         await steering.end(self._look, await self.claimant(), task_id, unbegun_calls)
 
+    async def changed(self, seen: int) -> int:
+        """Wait until other processes, or answers given here, may have changed something since
+        `seen` (0 at first): look again."""
+        return await self.storage.changed(seen)
+
+    async def last_seq(self) -> int:
+        """The number of the last line of any task's timeline; 0 where there is none."""
+        return await self.storage.timeline.head()
+
+    async def orphans(self) -> list[str]:
+        """The tasks that a process ran which is dead; those that were parked are none."""
+        leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
+        return [
+            view.id
+            for view in await self.tasks()
+            if view.resumable and view.id in leases and leases[view.id].state != "parked"
+        ]
+
 
 @dataclass
 class _Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +139,13 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
     found = [here, *others] if here is not None else others
     at_work = tuple(one for one in found if has_history(one))
     return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
+
+
+def project_list_stamp(roots: Sequence[Path]) -> object:
+    """Another one when projects may have been added, or begun, since.  Blocks."""
+    path = Project(Path()).projects
+    listed = path.stat().st_mtime_ns if path.exists() else 0
+    return listed, [has_history(Project(root)) for root in roots]
 
 
 def settings_of(project: Project) -> AllSettings:

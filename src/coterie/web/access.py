@@ -157,11 +157,14 @@ def _split(host: str) -> tuple[str, int | None]:
 
 
 class Guard:
-    """The application, behind the check."""
+    """The application, behind the check; `changed` is called after what may change something."""
 
-    def __init__(self, application: ASGIApp, access: Access) -> None:
+    def __init__(
+        self, application: ASGIApp, access: Access, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._application = application
         self._access = access
+        self._changed = changed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -191,7 +194,10 @@ class Guard:
         self._check_kind(request)
         if request.url.path != SESSION or request.method != "POST":
             scope["coterie.session"] = await self._check_credentials(request, who)
-        return await self._application(scope, limited, send)
+        await self._application(scope, limited, send)
+        if request.method not in SAFE:
+            self._changed()
+        return None
 
     def _check_size(self, scope: Scope) -> None:
         target = len(scope.get("raw_path") or b"") + len(scope["query_string"])

@@ -72,7 +72,7 @@ def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
     problems.install(application)
     if page is not None:
         _serve_page(application, page)
-    application.add_middleware(Guard, access=access)
+    application.add_middleware(Guard, access=access, changed=hub.touch)
     return application
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import traceback
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -16,11 +17,21 @@ from fastapi import Depends, Request
 from fastapi import Path as PathParameter
 
 from coterie.app.open_project import OpenProject, open_project
-from coterie.app.projects import projects_at_work
-from coterie.errors import CoterieError, NotFound
-from coterie.model.record import Record
+from coterie.app.projects import project_list_stamp, projects_at_work
+from coterie.app.views import read_tasks
+from coterie.errors import CoterieError, LeaseLost, NotFound, StorageError, StorageLocked
+from coterie.web.live import Live
 
 ProjectId = Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")]
+
+LOOK = 2.0
+"""How often new projects are looked for while somebody follows, in seconds."""
+CALM = 0.2
+"""How long after one look at a project's tasks the next is taken, in seconds."""
+OWNER_LOOK = 1.0
+"""A dead process writes nothing, so while tasks run it is looked for this often, in seconds."""
+UNDER_WAY = 5.0
+"""How long who starts a task is kept waiting for its first word, in seconds."""
 
 
 def project_id(root: Path) -> str:
@@ -28,8 +39,15 @@ def project_id(root: Path) -> str:
     return sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-class Subscription:
-    """One follower of everything: what it has not been told yet."""
+@dataclass
+class _Kept:
+    """A project that is open."""
+
+    live: Live
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    app: OpenProject | None = None
+    failure: CoterieError | None = None
 
 
 @dataclass
@@ -39,71 +57,193 @@ class Hub:
     directory: Path | None
     """Where the server was started: the project around it is known too."""
     home: Path | None
-    stack: AsyncExitStack
-    runs: TaskGroup
-    known: dict[str, Path] = field(default_factory=dict[str, Path])
+    tasks: TaskGroup
     closing: anyio.Event = field(default_factory=anyio.Event)
-    _open: dict[str, OpenProject] = field(default_factory=dict[str, OpenProject])
-    _opening: anyio.Lock = field(default_factory=anyio.Lock)
+    """Whether the server is about to end: streams end first."""
+    version: int = 1
+    """Grows with all that followers may want to look at."""
+    _known: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    _kept: dict[str, _Kept] = field(default_factory=dict[str, "_Kept"])
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+    _renewed: bool = False
+    _followers: int = 0
+    _following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    # -- projects ------------------------------------------------------------------------------
 
     async def projects(self) -> Mapping[str, Path]:
         """Every known project that has a history, and the one around the server, by id."""
         found = await anyio.to_thread.run_sync(projects_at_work, self.directory)
         here = [found.here.root] if found.here is not None else []
         roots = dict.fromkeys((*here, *(one.root for one in found.projects)))
-        self.known = {project_id(root): root for root in roots}
-        return self.known
+        self._known = {project_id(root): root for root in roots}
+        return self._known
 
     async def project(self, project: str) -> OpenProject:
-        """The project of this id, open; raises NotFound."""
-        async with self._opening:
-            if project not in self._open:
-                await self._enter(project)
-            return self._open[project]
+        """The project of this id, open; raises NotFound, or what keeps it from being opened."""
+        kept = self._kept.get(project)
+        if kept is None:
+            root = self._known.get(project) or (await self.projects()).get(project)
+            if root is None:
+                raise NotFound(f'No project "{project}".')
+            if project not in self._kept:  # nobody was quicker
+                self._kept[project] = _Kept(Live(self.tell))
+                self.tasks.start_soon(self._keep_open, project, root, self._kept[project])
+            kept = self._kept[project]
+        await kept.ready.wait()
+        if kept.app is None:
+            raise kept.failure or NotFound(f'No project "{project}".')
+        return kept.app
 
-    async def _enter(self, project: str) -> None:
-        root = self.known.get(project) or (await self.projects()).get(project)
-        if root is None:
-            raise NotFound(f'No project "{project}".', "GET /api/v1/projects")
-        ready = anyio.Event()
-        failed: list[CoterieError] = []
-
-        async def keep() -> None:
-            try:
+    async def _keep_open(self, project: str, root: Path, kept: _Kept) -> None:
+        """Open it and hold it: a task of its own, for who opens it may be gone any time."""
+        try:
+            with kept.scope:
                 async with open_project(root, home=self.home) as app:
-                    self._open[project] = app
-                    ready.set()
+                    kept.app = app
+                    kept.ready.set()
                     await anyio.sleep_forever()
-            except CoterieError as error:
-                failed.append(error)
-                ready.set()
+        except CoterieError as error:
+            kept.failure = error
+        except Exception:  # noqa: BLE001 - a bug in one project ends none of the others
+            traceback.print_exc()
+        finally:
+            kept.app = None
+            if self._kept.get(project) is kept:
+                del self._kept[project]
+            kept.ready.set()
 
-        self.runs.start_soon(keep)
-        await ready.wait()
-        if failed:
-            raise failed[0]
+    def renew(self, project: str) -> None:
+        """Open a project anew: after a failed write its storage refuses all others."""
+        if kept := self._kept.pop(project, None):
+            kept.scope.cancel()
+            self._renewed = True
+
+    # -- tasks ---------------------------------------------------------------------------------
 
     async def run(self, project: str, task_id: str) -> None:
         """Run a task, new or parked, in the server; returns when it is under way.
 
         Raises what keeps it from running, TaskBusy where another process runs it.
         """
-        run = _Run(self, await self.project(project), project, task_id)
-        self.runs.start_soon(run.work)
-        await run.begun.wait()
+        app = await self.project(project)
+        run = _Run(app, self._kept[project].live, task_id, lambda: self.renew(project))
+        self.tasks.start_soon(run.work)
+        with anyio.move_on_after(UNDER_WAY):
+            await run.begun.wait()
         if run.failure is not None:
             raise run.failure
 
-    def saw(self, project: str, task_id: str, record: Record) -> None:
-        """A task that the server runs has told something."""
+    async def resume_orphans(self) -> list[str]:
+        """Go on with every task whose process died; those that cannot be are left as they are."""
+        resumed: list[str] = []
+        for project in await self.projects():
+            try:
+                for task_id in await (await self.project(project)).orphans():
+                    await self.run(project, task_id)
+                    resumed.append(task_id)
+            except CoterieError:  # it is shown with the project, or with the task
+                continue
+        return resumed
+
+    # -- followers -----------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Something may have changed: have all who follow look."""
+        self.version += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def touch(self) -> None:
+        """A request may have changed anything: what this process writes wakes nobody else."""
+        for kept in self._kept.values():
+            kept.live.touch()
+
+    async def changed(self, seen: int) -> int:
+        """Wait until the version is another one than `seen`, or the server ends."""
+        while self.version <= seen and not self.closing.is_set():
+            await self._changed.wait()
+        return self.version
+
+    def close(self) -> None:
+        """The server is about to end."""
+        self.closing.set()
+        self.tell()
+
+    def followed(self) -> list[tuple[str, OpenProject, Live]]:
+        """The projects that are open, with what is told of them live."""
+        return [(name, one.app, one.live) for name, one in self._kept.items() if one.app]
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """All known projects are open and looked at while somebody is in the block."""
+        self._followers += 1
+        if self._followers == 1:
+            self._following = anyio.CancelScope()
+            self.tasks.start_soon(self._follow_all, self._following)
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if self._followers == 0:
+                self._following.cancel()
+
+    async def opened_all(self) -> None:
+        """Open every known project; one that cannot be does not hide the others."""
+        for project in await self.projects():
+            with suppress(CoterieError):  # it is shown with the list of projects
+                await self.project(project)
+
+    async def _follow_all(self, scope: anyio.CancelScope) -> None:
+        watched: set[Live] = set()
+        stamp: object = None
+        with scope:
+            async with anyio.create_task_group() as group:
+                while True:
+                    roots = tuple(self._known.values())
+                    found = await anyio.to_thread.run_sync(project_list_stamp, roots)
+                    if found != stamp or self._renewed:
+                        stamp, self._renewed = found, False
+                        await self.opened_all()
+                    for _, app, live in self.followed():
+                        if live not in watched:
+                            watched.add(live)
+                            group.start_soon(_watch, app, live)
+                            group.start_soon(_look, app, live)
+                    await anyio.sleep(LOOK)
+
+
+async def _watch(app: OpenProject, live: Live) -> None:
+    """What other processes write, within 50 ms."""
+    seen = 0
+    while True:
+        try:
+            with anyio.move_on_after(OWNER_LOOK if live.has_running else None):
+                seen = await app.changed(seen)
+        except RuntimeError:  # the project was closed, and is open anew under another `Live`
+            return
+        live.touch()
+
+
+async def _look(app: OpenProject, live: Live) -> None:
+    """How the project's tasks and questions stand, whenever they may have changed."""
+    while True:
+        await live.touched()
+        try:
+            live.looked(await read_tasks(app))
+        except CoterieError:  # whoever reads the project is told
+            pass
+        except RuntimeError:
+            return
+        await anyio.sleep(CALM)
 
 
 @dataclass
 class _Run:
-    hub: Hub
     app: OpenProject
-    project: str
+    live: Live
     task_id: str
+    renew: Callable[[], None]
     failure: CoterieError | None = None
     begun: anyio.Event = field(default_factory=anyio.Event)
 
@@ -111,23 +251,27 @@ class _Run:
         try:
             async for record in self.app.stream(self.task_id):
                 self.begun.set()
-                self.hub.saw(self.project, self.task_id, record)
+                self.live.saw(self.task_id, record)
         except CoterieError as error:
             self.failure = error
+            self.live.failed(self.task_id, error)
+            if isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked):
+                self.renew()
         finally:
+            self.live.ended(self.task_id)
             self.begun.set()
 
 
 @asynccontextmanager
 async def open_hub(directory: Path | None, home: Path | None = None) -> AsyncGenerator[Hub]:
     """A hub over all known projects, until the block ends: then its tasks are parked."""
-    async with AsyncExitStack() as stack, anyio.create_task_group() as runs:
-        hub = Hub(directory, home, stack, runs)
+    async with anyio.create_task_group() as tasks:
+        hub = Hub(directory, home, tasks)
         try:
             yield hub
         finally:
-            hub.closing.set()
-            runs.cancel_scope.cancel()
+            hub.close()
+            tasks.cancel_scope.cancel()
 
 
 def hub_of(request: Request) -> Hub:

@@ -16,7 +16,7 @@ import uvicorn
 
 from coterie.app.web_sessions import WebSessions
 from coterie.errors import UsageError
-from coterie.web.access import Access, is_loopback
+from coterie.web.access import Access, RateLimits, is_loopback
 from coterie.web.application import PAGE, make_application
 from coterie.web.hub import Hub, open_hub
 
@@ -39,6 +39,7 @@ class ServeRequest:
     """Whether it may be reached from other machines without a certificate."""
     api_only: bool = False
     resume: bool = False
+    limits: RateLimits = RateLimits()
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ async def serve(asked: ServeRequest, announce: Callable[[RunningServer], None]) 
         secure = asked.certificate is not None
         port = listening.getsockname()[1]
         names = frozenset({socket.gethostname().lower()})
-        access = Access(asked.host, port, sessions, names, secure)
+        access = Access(asked.host, port, sessions, names, secure, asked.limits)
         async with open_hub(asked.directory) as hub:
             config = await anyio.to_thread.run_sync(_config, asked, hub, access, page)
             server = _Server(config)
@@ -108,7 +109,7 @@ def _ending(server: uvicorn.Server, hub: Hub) -> Generator[None]:
     """A signal ends the streams, then the server; a second one changes nothing."""
 
     def end() -> None:
-        hub.closing.set()
+        hub.close()
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
