@@ -161,7 +161,23 @@ def page(report: Report) -> None:
     report.line("JavaScript of the first screen, gzip", size, 150, "KB")
 
 
-PARTS = (chat_turns, tickets, tool_calls, commands, search, walk, real_clis, page)
+def server(report: Report) -> None:
+    """`coterie serve`."""
+    from bench.server import PROJECTS, TURNS, measured
+
+    sys.stdout.write(f"The server, followed by one browser, on {PROJECTS} projects\n")
+    with tempfile.TemporaryDirectory() as folder:
+        rest, turn = measured(Path(folder), 10 if report.short else 30)
+    report.line("CPU at rest", rest.cpu, 1, "%")
+    report.line("memory over the interpreter with coterie imported", rest.memory, 90, "MB")
+    sys.stdout.write(
+        f"  one of {TURNS} turns: by the command {turn.command:.1f} ms, "
+        f"by the server {turn.server:.1f} ms of CPU\n"
+    )
+    report.line("CPU of a turn over the command's", turn.server / turn.command, 1.3, "x")
+
+
+PARTS = (chat_turns, tickets, tool_calls, commands, search, walk, real_clis, server, page)
 
 
 def main() -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 from coterie.testing import agent
 
 
-def _cpu(words: list[str], env: dict[str, str]) -> float:
+def cpu_of(words: list[str], env: dict[str, str]) -> float:
+    """CPU seconds of a command and all that it started."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -40,7 +41,7 @@ def help_and_first_turn(folder: Path, repeats: int = 7) -> tuple[float, float]:
     env = furnished(folder)
     coterie = [sys.executable, "-m", "coterie"]
     chat = [*coterie, "-C", str(folder / "work"), "chat", "--agents", "a=scripted", "hello there"]
-    _cpu(chat, env)  # the first makes the project and compiles what is not compiled yet
-    helps = [_cpu([*coterie, "--help"], env) for _ in range(repeats)]
-    turns = [_cpu(chat, env) for _ in range(repeats)]
+    cpu_of(chat, env)  # the first makes the project and compiles what is not compiled yet
+    helps = [cpu_of([*coterie, "--help"], env) for _ in range(repeats)]
+    turns = [cpu_of(chat, env) for _ in range(repeats)]
     return statistics.median(helps), statistics.median(turns)

@@ -39,7 +39,7 @@ PASSING = 500
 
 
 @dataclass(frozen=True)
-class LiveText:
+class RunningText:
     """A text under way; `number` tells one from the next of the same member."""
 
     task: str
@@ -70,7 +70,7 @@ class Live:
         """Grows with every change here."""
         self.news: int = 1
         """Grows when the timeline may have."""
-        self._texts: dict[tuple[str, str], LiveText] = {}
+        self._texts: dict[tuple[str, str], RunningText] = {}
         self._members: dict[tuple[str, str], LiveRecord] = {}
         self._passing: deque[LiveRecord] = deque(maxlen=PASSING)
         self._tasks: dict[str, tuple[TaskNow, int]] = {}
@@ -154,7 +154,7 @@ class Live:
         known = self._texts.get(key)
         if known is None:
             number = next(self._numbers)
-            known = LiveText(delta.task, delta.member, number, "")
+            known = RunningText(delta.task, delta.member, number, "")
         if len(known.text) < LONGEST:
             self._texts[key] = replace(known, text=known.text + delta.text)
             self._next()
@@ -162,7 +162,7 @@ class Live:
 
     # -- what a follower is told ---------------------------------------------------------------
 
-    def texts(self) -> list[LiveText]:
+    def texts(self) -> list[RunningText]:
         """The texts under way."""
         return list(self._texts.values())
 
