@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from coterie.web.hub import project_id
+from coterie.web.hub import Orphan, project_id
 from coterie.web.serve import RunningServer, ServeRequest, serve
 from tests.conftest import House
 
@@ -63,6 +63,9 @@ class Api:
     serving: RunningServer
     client: httpx.AsyncClient
     root: Path
+    notes: list[Orphan]
+    """The tasks that it offered to go on with."""
+    noted: anyio.Event
 
     @property
     def project(self) -> str:
@@ -89,13 +92,19 @@ async def served(root: Path, **options: Any) -> AsyncGenerator[Api]:
         found.append(serving)
         ready.set()
 
-    asked = ServeRequest(directory=root, port=0, **{"api_only": True, **options})
+    notes, noted = list[Orphan](), anyio.Event()
+
+    def offer(orphans: Sequence[Orphan]) -> None:
+        notes.extend(orphans)
+        noted.set()
+
+    asked = ServeRequest(directory=root, **{"api_only": True, "port": 0, **options})
     async with anyio.create_task_group() as group:
-        group.start_soon(serve, asked, announce)
+        group.start_soon(serve, asked, announce, offer)
         await ready.wait()
         headers = {"Authorization": f"Bearer {found[0].token}"}
         async with httpx.AsyncClient(base_url=found[0].address, headers=headers) as client:
-            yield Api(found[0], client, root)
+            yield Api(found[0], client, root, notes, noted)
         os.kill(os.getpid(), signal.SIGHUP)  # as a user ends it
 
 
@@ -121,6 +130,11 @@ class Process:
         """As Ctrl-C does; its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait()
+
+
+def house_env(house: House) -> dict[str, str]:
+    """The environment of who lives there, for a house that is not set for this process."""
+    return {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home)}
 
 
 @contextmanager

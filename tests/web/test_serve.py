@@ -1,14 +1,41 @@
-"""`coterie serve`: how it begins and ends."""
+"""`coterie serve`: how it begins and ends, and what it says where it cannot."""
 
 from __future__ import annotations
 
-from tests.web.server import API, Api, Process
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+import coterie
+from coterie.app.open_project import OpenProject, open_project
+from coterie.app.run import StartRequest
+from coterie.web import serve as server
+from tests.cli.command import Inside
+from tests.cli.in_process import Playing, installed
+from tests.conftest import House
+from tests.web.server import API, Api, served
+from tests.web.test_events import TEAM
+
+
+@pytest.fixture
+def cli(house: House) -> Inside:
+    """The command, in this process."""
+    return Inside(house)
 
 
 async def test_it_shows_the_project_around_it(api: Api) -> None:
     found = await api.client.get(f"{API}/projects")
+    assert found.status_code == 200
     shown = {"id": api.project, "name": "project", "root": str(api.root)}
-    assert (found.status_code, found.json()) == (200, [shown])
+    assert shown.items() <= found.json()[0].items()
 
 
 async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
@@ -16,6 +43,188 @@ async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
         assert (await anext(events)).name == "reset"
 
 
-def test_a_process_serves_until_it_is_told_to_stop(process: Process) -> None:
-    assert process.client.get(f"{API}/projects").status_code == 200
-    assert process.stop() == 0
+def test_a_process_serves_until_it_is_told_to_stop(house: House) -> None:
+    command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=house.project) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline(), process.stdout.readline()]
+        address = next(word for word in said[0].split() if word.startswith("http://127.0.0.1:"))
+        token = (house.coterie_home / "serve.token").read_text().strip()
+        assert str(house.coterie_home / "serve.token") in said[1]
+        assert token not in "".join(said)  # what is no terminal may be a log that others read
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{address}{API}/projects", headers=headers).status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+
+
+def test_without_its_packages_it_says_what_to_install(
+    cli: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("coterie.web", "fastapi"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    ran = cli("serve")
+    assert (ran.code, ran.out) == (2, "")
+    said = '! coterie serve needs the page\'s packages.\n  pip install "coterie[web]"\n'
+    assert ran.err == said
+
+
+REFUSED = {
+    "no page": ([], "The page is not built", "make page"),
+    "no certificate": (["--host", "0.0.0.0"], "it needs a certificate", "--insecure"),
+    "no certificate, by name": (["--host", "desk.example.com"], "it needs a certificate", "--cert"),
+    "a certificate alone": (["--cert", "{file}"], "go together", "--key"),
+    "a key alone": (["--key", "{file}"], "go together", "--cert"),
+    "no certificate in the file": (
+        ["--cert", "{file}", "--key", "{file}"],
+        "cannot be used as a certificate",
+        "PEM",
+    ),
+    "a port that is taken": (["--port", "{taken}"], "it is taken", "--port 0"),
+    "an address of others": (["--host", "192.0.2.1", "--insecure"], "Cannot serve at", "--port 0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_served_is_said_in_a_sentence(
+    cli: Inside,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    case: tuple[list[str], str, str],
+) -> None:
+    options, why, way_out = case
+    monkeypatch.setattr(server, "PAGE", tmp_path)
+    file = tmp_path / "file"
+    file.write_text("nothing")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = [word.replace("{file}", str(file)).replace("{taken}", port) for word in options]
+        ran = cli("serve", *(["--api-only"] if options else []), *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.err
+    assert way_out in ran.err
+
+
+async def test_a_port_that_nobody_asked_for_is_the_next_that_is_free(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(server, "PORT", taken.getsockname()[1])
+        async with served(house.project, port=None) as api:
+            port = int(api.serving.address.rpartition(":")[2])
+            assert taken.getsockname()[1] < port < taken.getsockname()[1] + 20
+
+
+async def test_with_a_certificate_it_speaks_tls(house: House) -> None:
+    key, certificate = house.home / "key.pem", house.home / "cert.pem"
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    words += ["-keyout", str(key), "-out", str(certificate), "-days", "2"]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    async with served(house.project, certificate=certificate, key=key) as api:
+        assert api.serving.address.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=certificate)
+        async with httpx.AsyncClient(base_url=api.serving.address, verify=trusted) as client:
+            answer = await client.post(f"{API}/session", json={"token": api.serving.token})
+            assert "; Secure" in answer.headers["set-cookie"]
+            own = {"origin": api.serving.address}
+            assert (await client.get(f"{API}/projects", headers=own)).status_code == 200
+            plain = {"origin": api.serving.address.replace("https", "http")}
+            assert (await client.get(f"{API}/projects", headers=plain)).status_code == 403
+
+
+async def test_the_page_is_served_at_every_address_of_its_own(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = tmp_path / "page"
+    (page / "assets").mkdir(parents=True)
+    (page / "index.html").write_text("<!doctype html>the page")
+    (page / "icon.svg").write_text("<svg/>")
+    (page / "assets" / "a.js").write_text("let a;")
+    (tmp_path / "secret").write_text("secret")
+    monkeypatch.setattr(server, "PAGE", page)
+    async with served(house.project, api_only=False) as api:
+
+        async def text(path: str) -> tuple[int, str]:
+            answer = await api.client.get(path, headers={"authorization": ""})
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
+            return answer.status_code, answer.text
+
+        for path in ("/", "/inbox", "/p/0123456789ab/t/k3f9", "/secret", "/..%2fsecret"):
+            assert await text(path) == (200, "<!doctype html>the page")
+        assert await text("/assets/a.js") == (200, "let a;")
+        assert await text("/icon.svg") == (200, "<svg/>")
+        for path in ("/assets/..%2f..%2fsecret", "/assets/none.js", "/api/v2/x"):
+            status, said = await text(path)
+            assert (status, "secret" in said) == (404, False)
+        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        assert (await api.client.get("/", headers=link)).status_code == 200  # a link from a mail
+
+
+ASKS = coterie.Caps(max_rounds=1, floor="ask")
+"""After everybody has spoken it is the person's turn."""
+
+
+async def orphan(root: Path) -> str:
+    """A task whose process died."""
+    async with open_project(root) as app:
+        return await app.create(StartRequest(TEAM, "hello", ASKS))
+
+
+async def test_started_again_it_offers_to_go_on(house: House) -> None:
+    task = await orphan(house.project)
+    async with served(house.project) as api:
+        await api.noted.wait()
+        assert [one.task for one in api.notes] == [task]
+        shown = (await api.client.get(f"{API}/tasks")).json()
+        assert [(one["id"], one["resumable"]) for one in shown] == [(task, True)]
+
+
+async def test_resume_goes_on_with_tasks_whose_process_died(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(house, monkeypatch)
+    monkeypatch.setattr(Playing, "say", lambda *_: "hello yourself")
+    task = await orphan(house.project)
+    async with open_project(house.project) as app:
+        parked = await app.start(TEAM, "not this one")
+    async with served(house.project, resume=True) as api, api.stream(f"{api.project}.1") as found:
+        async for one in found:
+            if one.name == "record" and one.data["record"].get("text") == "hello yourself":
+                assert one.data["task"] == task
+                break
+        tasks = (await api.client.get(f"{API}/tasks")).json()
+        assert {one["id"]: one["pid"] for one in tasks} == {task: os.getpid(), parked: None}
+        assert api.notes == []
+
+
+async def test_a_task_of_another_terminal_is_steered_and_its_questions_are_answered(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(house, monkeypatch)
+    monkeypatch.setattr(Playing, "say", lambda *_: "and you?")
+    async with (
+        open_project(house.project) as other,
+        served(house.project) as api,
+        api.stream() as found,
+        anyio.create_task_group() as group,
+    ):
+        task = await other.create(StartRequest(TEAM, "hello", ASKS))
+        group.start_soon(_run, other, task)
+        path = f"{API}/projects/{api.project}/tasks/{task}"
+        async for one in found:
+            if one.name == "record" and one.data["record"].get("text") == "and you?":
+                break
+        said = await api.client.post(f"{path}/say", json={"text": "well"})
+        assert said.status_code == 200, said.text
+        async for one in found:
+            if one.name == "record" and one.data["record"].get("text") == "well":
+                break
+        stopped = await api.client.post(f"{path}/stop")
+        assert (stopped.status_code, stopped.json()["pid"]) == (200, None)
+
+
+async def _run(other: OpenProject, task: str) -> None:
+    async for _ in other.stream(task):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,10 @@ import click
 
 from coterie.cli.main import Call, command, pass_call
 from coterie.errors import UsageError
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    from coterie.web.serve import RunningServer
+    from coterie.web.serve import Orphan, RunningServer
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -40,7 +42,11 @@ def serve(call: Call, *, opens: bool, **options: Any) -> None:
     def announce(serving: RunningServer) -> None:
         _announce(call, serving, opens)
 
-    anyio.run(server.serve, server.ServeRequest(directory=call.directory, **options), announce)
+    def offer(orphans: Sequence[Orphan]) -> None:
+        _offer(call, orphans)
+
+    asked = server.ServeRequest(directory=call.directory, **options)
+    anyio.run(server.serve, asked, announce, offer)
 
 
 def _announce(call: Call, serving: RunningServer, opens: bool) -> None:
@@ -49,10 +55,20 @@ def _announce(call: Call, serving: RunningServer, opens: bool) -> None:
     fields = {"address": serving.address, "url": serving.link, "token": serving.token}
     call.record("serve", {**fields, "token_file": str(serving.token_file)})
     # A log that others may read must not hold the token.
-    shown = serving.link if sys.stdout.isatty() else serving.address
-    call.line(f"Coterie is at {shown}   (stop: Ctrl-C)")
+    place = serving.link if sys.stdout.isatty() else serving.address
+    call.line(f"Coterie is at {place}   (stop: Ctrl-C)")
     if not sys.stdout.isatty():
         call.line(f"Its token is in {serving.token_file}")
     if opens:
         click.launch(serving.link)
     sys.stdout.flush()
+
+
+def _offer(call: Call, orphans: Sequence[Orphan]) -> None:
+    for one in orphans:
+        fields = {"project": one.project, "root": str(one.root), "task": one.task}
+        call.record("orphan", fields)
+    if not call.json:
+        names = ", ".join(f"{one.task} in {shown(one.root)}" for one in orphans)
+        call.note(f"Cut off when their process died: {names}.")
+        call.note("  Go on with them on the page, or with all:  coterie serve --resume")

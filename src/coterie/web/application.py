@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
@@ -78,6 +79,9 @@ def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
 
 def _serve_page(application: FastAPI, page: Path) -> None:
     """Its files; every other address is one of its screens."""
+    mimetypes.init(
+        files=()
+    )  # ours are known everywhere, and the machine's tables may say otherwise
     if (page / "assets").is_dir():
         application.mount("/assets", StaticFiles(directory=page / "assets"))
     files = {one.name: one for one in page.iterdir() if one.is_file()}  # such as its icon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -37,6 +37,15 @@ UNDER_WAY = 5.0
 def project_id(root: Path) -> str:
     """What a project goes by in addresses; its root is a real path."""
     return sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A task whose process died."""
+
+    project: str
+    root: Path
+    task: str
 
 
 @dataclass
@@ -134,17 +143,20 @@ class Hub:
         if run.failure is not None:
             raise run.failure
 
-    async def resume_orphans(self) -> list[str]:
-        """Go on with every task whose process died; those that cannot be are left as they are."""
-        resumed: list[str] = []
-        for project in await self.projects():
-            try:
-                for task_id in await (await self.project(project)).orphans():
-                    await self.run(project, task_id)
-                    resumed.append(task_id)
-            except CoterieError:  # it is shown with the project, or with the task
-                continue
-        return resumed
+    async def orphans(self) -> list[Orphan]:
+        """The tasks of every known project whose process died."""
+        found: list[Orphan] = []
+        for project, root in (await self.projects()).items():
+            with suppress(CoterieError):  # it is shown with the list of projects
+                tasks = await (await self.project(project)).orphans()
+                found += [Orphan(project, root, task) for task in tasks]
+        return found
+
+    async def resume(self, orphans: Sequence[Orphan]) -> None:
+        """Go on with them; one that cannot be does not keep the others from it."""
+        for one in orphans:
+            with suppress(CoterieError):  # those who follow are told
+                await self.run(one.project, one.task)
 
     # -- followers -----------------------------------------------------------------------------
 

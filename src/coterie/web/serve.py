@@ -6,7 +6,8 @@ import asyncio
 import errno
 import signal
 import socket
-from collections.abc import Callable, Generator
+import ssl
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from coterie.app.web_sessions import WebSessions
 from coterie.errors import UsageError
 from coterie.web.access import Access, RateLimits, is_loopback
 from coterie.web.application import PAGE, make_application
-from coterie.web.hub import Hub, open_hub
+from coterie.web.hub import Hub, Orphan, open_hub
 
 PORT = 8420
 _TRIED = 20
@@ -65,10 +66,17 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(asked: ServeRequest, announce: Callable[[RunningServer], None]) -> None:
-    """Serve until a signal comes; then tasks are parked, as by any `coterie` that is ended."""
-    page = None if asked.api_only else _page()
-    _require_cover(asked)
+async def serve(
+    asked: ServeRequest,
+    announce: Callable[[RunningServer], None],
+    offer: Callable[[Sequence[Orphan]], None],
+) -> None:
+    """Serve until a signal comes; then tasks are parked, as by any `coterie` that is ended.
+
+    `announce` is told where the server is, `offer` which tasks were cut off and could go on.
+    """
+    page = None if asked.api_only else await anyio.to_thread.run_sync(_page)
+    await anyio.to_thread.run_sync(_require_cover, asked)
     listening = await anyio.to_thread.run_sync(_listen, asked.host, asked.port)
     with listening:
         sessions = await anyio.to_thread.run_sync(WebSessions)
@@ -81,7 +89,17 @@ async def serve(asked: ServeRequest, announce: Callable[[RunningServer], None]) 
             server = _Server(config)
             with _ending(server, hub):
                 announce(RunningServer(access.address, sessions.token, sessions.token_file))
+                hub.tasks.start_soon(_take_up, hub, asked.resume, offer)
                 await server.serve([listening])
+
+
+async def _take_up(hub: Hub, resume: bool, offer: Callable[[Sequence[Orphan]], None]) -> None:
+    """Go on with tasks whose process died, or say that there are some."""
+    found = await hub.orphans()
+    if resume:
+        await hub.resume(found)
+    elif found:
+        offer(found)
 
 
 def _config(asked: ServeRequest, hub: Hub, access: Access, page: Path | None) -> uvicorn.Config:
@@ -134,11 +152,21 @@ def _page() -> Path:
 def _require_cover(asked: ServeRequest) -> None:
     if (asked.certificate is None) != (asked.key is None):
         raise UsageError("A certificate and its key go together.", "--cert FILE --key FILE")
+    if asked.certificate is not None and asked.key is not None:
+        _check_certificate(asked.certificate, asked.key)
     if not is_loopback(asked.host) and asked.certificate is None and not asked.insecure:
         raise UsageError(
             f"Others can reach {asked.host}, and would read along: it needs a certificate.",
             "coterie serve --host … --cert FILE --key FILE, or knowingly without: --insecure",
         )
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        said = f"{certificate} and {key} cannot be used as a certificate and its key: {error}."
+        raise UsageError(said, "Both are PEM files, and the key has no passphrase.") from None
 
 
 def _listen(host: str, port: int | None) -> socket.socket:
