@@ -72,5 +72,20 @@ export function rendered(text: string): DocumentFragment {
     plain.append(...heading.childNodes);
     heading.replaceWith(plain);
   }
+  for (const code of fragment.querySelectorAll("pre > code.language-json")) fold(code);
   return fragment;
+}
+
+const LONG = 8;
+
+/** Data that members hand to each other is folded: it is there for who wants to see it. */
+function fold(code: Element): void {
+  const lines = (code.textContent ?? "").trimEnd().split("\n").length;
+  const block = code.parentElement;
+  if (lines < LONG || !block) return;
+  const folded = document.createElement("details");
+  const summary = document.createElement("summary");
+  summary.textContent = `JSON, ${lines} lines`;
+  block.replaceWith(folded);
+  folded.append(summary, block);
 }

@@ -2,7 +2,7 @@
 
 import { api } from "./api";
 import { oneLine, visible } from "./text";
-import type { Answered, AnswerGiven, Effect, Question, ToolPermission } from "./types";
+import type { Answered, AnswerGiven, Effect, Option, Question, ToolPermission } from "./types";
 
 /** What may be answered to a tool call. */
 export const APPROVE = "approve";
@@ -30,6 +30,29 @@ export function heading(question: Question): string {
   return `wants to ${WANTS[call.effect][0]}`;
 }
 
+/** What there is to do about it; where the terminal names an option of a command, in words of the page. */
+export function description(question: Question): string {
+  const { about } = question;
+  if (about?.kind === "plan_approval") return "Approve it, or say what to change.";
+  if (about?.kind === "report_confirmation") {
+    const place = about.report ? ` All of it: ${visible(about.report)}` : "";
+    return `Confirm it, or say what is missing.${place}`;
+  }
+  if (about?.kind === "change_acceptance") {
+    const failed = about.failed.length ? `These gates failed: ${about.failed.map(oneLine).join(", ")}. ` : "";
+    const problem = about.problem ? `${visible(about.problem)}. ` : "";
+    return `${problem}${failed}Say the message of the commit with it.`;
+  }
+  return visible(question.description);
+}
+
+/** What an option is called: as the terminal does, by its id too where its label does not say it. */
+export function optionName(question: Question, option: Option): string {
+  if (permission(question)) return oneLine(option.label || option.id);
+  const same = option.label.toLowerCase() === option.id.toLowerCase() || !option.label;
+  return same ? oneLine(option.id) : `${oneLine(option.id)}: ${oneLine(option.label)}`;
+}
+
 /** What the tool call is about, where its content does not say it. */
 export function target(question: Question): string {
   const call = permission(question);
@@ -49,7 +72,7 @@ export function inShort(question: Question): string {
 export function actOf(question: Question, choice: string): string {
   const option = question.options.find((one) => one.id === choice);
   if (!option) return "Answer";
-  if (!permission(question)) return `Answer: ${oneLine(option.label || option.id)}`;
+  if (!permission(question)) return `Answer ${oneLine(option.id)}`;
   const acts: Record<string, string> = {
     [APPROVE]: "Allow once",
     [THIS_TASK]: "Allow for this task",

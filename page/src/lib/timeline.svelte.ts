@@ -31,6 +31,8 @@ const ENDED = ["completed", "failed", "canceled"];
 
 function isShown(record: TimelineRecord): record is Exclude<Shown, Reply> {
   if (record.type === "task") return ENDED.includes(record.status);
+  // Whose turn it is shows where one speaks, and what was said is a message.
+  if (record.type === "interaction") return record.about?.kind !== "human_turn";
   // How a run ended is told by its task.
   return record.type !== "member" && record.type !== "delta" && record.type !== "result";
 }

@@ -4,7 +4,8 @@ import type { components } from "./api.d";
 
 type Schemas = components["schemas"];
 
-export type Project = Schemas["ProjectShown"] & { problem?: ProblemBody | null };
+export type Project = Schemas["ProjectShown"];
+export type Team = Schemas["TeamShown"];
 export type Task = Schemas["TaskShown"];
 export type TaskDetail = Schemas["TaskDetailShown"];
 export type Member = Schemas["MemberShown"];
