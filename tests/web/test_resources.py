@@ -46,7 +46,7 @@ async def test_a_goal_becomes_tickets_and_an_accepted_commit(house: House) -> No
         assert (await api.get(f"{one}/diff"))["patches"][0]["files"]
         told = (await api.get(f"{one}/timeline"))["entries"]
         assert {entry["record"]["type"] for entry in told} >= {"ticket", "message"}
-        assert (await api("POST", f"{one}/reset"))[0] == 422
+        assert (await api("POST", f"{one}/reset"))[0] == 409
         changed = await api.get(f"{task}/changes")
         report = await api.get(f"{task}/report")
         assert report["files"] == len(changed["patches"][0]["files"])
@@ -58,7 +58,7 @@ async def test_a_goal_becomes_tickets_and_an_accepted_commit(house: House) -> No
         head = await anyio.to_thread.run_sync(git, root, "rev-parse", "HEAD")
         assert head.strip() == done["commit"]
         assert (await api("POST", f"{task}/accept"))[0] == 409
-        assert (await api("GET", f"{task}/pipeline"))[0] == 422
+        assert (await api("GET", f"{task}/pipeline"))[0] == 409
 
 
 async def test_a_build_and_its_artifacts(house: House) -> None:
@@ -96,7 +96,7 @@ async def test_teams_are_made_edited_and_settled(house: House) -> None:
         assert (await api("POST", "~/teams/crew/check", given))[1]["valid"]
         wrong = (await api("POST", "~/teams/crew/check", {"text": '{"members": [{"idd": 1}]}'}))[1]
         assert (wrong["valid"], wrong["problem"]["type"]) == (False, "urn:coterie:problem:config")
-        assert (await api("PUT", "~/teams/crew", {**given, "digest": "old"}))[0] == 422
+        assert (await api("PUT", "~/teams/crew", {**given, "digest": "old"}))[0] == 409
         status, put = await api("PUT", "~/teams/crew", {**given, "digest": team["digest"]})
         assert (status, [one["member"] for one in put["changed"]]) == (200, ["ada"]), put
         status, settled = await api("POST", "~/teams/crew/members/ada", {"choice": "update"})
@@ -106,7 +106,7 @@ async def test_teams_are_made_edited_and_settled(house: House) -> None:
         status, put = await api("PUT", "~/teams/crew", wanted)
         assert [power["kind"] for power in put["powers"]] == ["full"]
         trust = await api.get("~/teams/crew/trust")
-        assert (await api("POST", "~/teams/crew/trust", {"digest": "old"}))[0] == 422
+        assert (await api("POST", "~/teams/crew/trust", {"digest": "old"}))[0] == 409
         status, trusted = await api("POST", "~/teams/crew/trust", {"digest": trust["digest"]})
         assert (status, trusted["refused"]) == (200, None)
         assert (await api("GET", "~/teams/nobody"))[0] == 404
@@ -125,10 +125,11 @@ async def test_the_record_the_machine_and_settings(house: House, tmp_path: Path)
         status, done = await api("PATCH", "~/settings", {"key": "quietAfter", "value": "5m"})
         assert (status, done["value"], done["origin"]) == (200, "5m", "project"), done
         wrong = {"key": "quietAfter", "value": "soon"}
-        assert (await api("PATCH", "~/settings", wrong))[0] == 422
+        assert (await api("PATCH", "~/settings", wrong))[0] == 409
         assert (await api("PATCH", "~/settings", {"key": "colour", "value": "red"}))[0] == 404
         status, made = await api("POST", "/projects", {"folder": str(tmp_path / "home")})
-        assert status in (201, 422), made
+        assert status in (201, 409), made
+        assert (await api("POST", "/projects", {"folder": f"/{'x' * 300}"}))[0] == 409
         other = tmp_path / "other"
         await anyio.Path(other).mkdir()
         status, made = await api("POST", "/projects", {"folder": str(other)})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import anyio
 import pytest
 
+from coterie.web.openapi import document
 from tests.conftest import House
 from tests.web.inside import Inside, furnish, inside
 
@@ -49,7 +52,7 @@ async def test_a_conversation(house: House) -> None:
         assert status == 200, shown
         await comes_to(api, task, "completed")
         status, problem = await api("POST", f"~/tasks/{task}/cancel")
-        assert (status, problem["type"]) == (422, "urn:coterie:problem:usage")
+        assert (status, problem["type"]) == (409, "urn:coterie:problem:usage")
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,22 @@ async def test_what_cannot_be_is_a_problem(
         assert (got, status) == (status, got), problem
         if status >= 400:
             assert problem["status"] == status
+
+
+async def test_without_the_token_nothing_is_answered(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        described = json.loads(document())
+        del api.client.headers["Authorization"]
+        for path, methods in described["paths"].items():
+            for method in methods:
+                if (path, method) != ("/api/v1/session", "post"):
+                    answer = await api.client.request(method, re.sub("{.*?}", "x", path))
+                    assert answer.status_code in (401, 403), (method, path, answer.text)
+
+
+async def test_an_address_names_all_of_its_methods(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        answer = await api.client.request("DELETE", f"/api/v1/projects/{api.project}/teams")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")

@@ -67,7 +67,10 @@ def adopt_folder(folder: Path) -> Path:
 
     Raises UsageError where it cannot be one, and NotOurs for a `.coterie` that is not ours.
     """
-    project = find_project(folder)
+    try:
+        project = find_project(folder)
+    except (OSError, ValueError):  # a name that no folder can have
+        raise UsageError(f"{folder} is no folder.") from None
     make_project(project)
     return project.root
 

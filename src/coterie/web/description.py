@@ -18,8 +18,8 @@ _SECURITY: Mapping[str, object] = {
 }
 _ALWAYS = (401, 403, 429, 503)
 """Not let in, by whom or from where; too often; the database is held by another process."""
-_REFUSED = (409, 507)
-"""What is asked for does not go with how things stand; the disk is full."""
+_NAMED = (404, 409)
+"""What the path names is not there, or is not what it would have to be for that."""
 
 
 def describe(application: FastAPI) -> None:
@@ -71,11 +71,11 @@ def _problems(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[
     if has_body or operation.get("parameters"):
         yield 422
     if has_body:
-        yield 413
+        yield from (400, 413)
     if "{" in path or any(one["name"] == "project" for one in operation.get("parameters", ())):
-        yield 404
+        yield from _NAMED
     if method != "get" and path != _SIGN_IN:
-        yield from _REFUSED
+        yield from (409, 507)  # not as things stand; the disk is full
 
 
 def _problem(status: int) -> dict[str, object]:

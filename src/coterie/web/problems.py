@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match
 
 from coterie.errors import (
     AnswerRefused,
@@ -27,13 +28,14 @@ from coterie.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 
+_METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _STATUS: tuple[tuple[type[CoterieError], int], ...] = (
     # The first that fits: an error comes before those it is a kind of.
     (NotFound, 404),
     (NotTrusted, 403),
     (NotOurs, 403),
     (AnswerRefused, 409),
-    (UsageError, 422),
+    (UsageError, 409),  # 422 is a request that is not as the API describes it
     (TaskBusy, 409),
     (NotAccepted, 409),
     (StorageLocked, 503),
@@ -137,9 +139,22 @@ async def _of_http(request: Request, error: Exception) -> Response:
     said = str(error.detail)
     if error.status_code == 404 and said == "Not Found":
         said = "There is nothing at this address."
-    elif error.status_code == 405:
+    headers = error.headers
+    if error.status_code == 405:
         said = f"{request.method} is not for this address."
-    return respond(error.status_code, said, headers=error.headers)
+        headers = {"allow": ", ".join(_allowed(request))}
+    return respond(error.status_code, said, headers=headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method of an address: the router names those of one resource alone."""
+    routes: list[BaseRoute] = request.app.routes
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    return [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
 
 
 async def _of_request(request: Request, error: Exception) -> Response:

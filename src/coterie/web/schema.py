@@ -244,7 +244,6 @@ class UsedShown(Shown):
 
     tokens: int
     usd: float
-    turns: int
 
 
 class TaskShown(Shown):
@@ -280,7 +279,7 @@ def _used(used: Usage | None) -> Mapping[str, object] | None:
     if used is None:
         return None
     tokens = (used.input_tokens or 0) + (used.output_tokens or 0)
-    return {"tokens": tokens, "usd": used.cost_usd or 0.0, "turns": 0}
+    return {"tokens": tokens, "usd": used.cost_usd or 0.0}
 
 
 class RunningShown(Shown):
