@@ -65,7 +65,7 @@ async def fill(database: Path) -> None:
     done = await storage.create(created("done", goal="another"), "owner-1", message(1, "done"))
     await storage.commit(done, started("done"), AppendMessage(message(2, "done")))
     ended = TaskCompleted(task_id="done", at=at(9), reason="max_turns", summary="all said")
-    await storage.commit(done, AppendEvent(ended))
+    await storage.commit(done, AppendEvent(ended, incident="done"))
     await storage.leases.park(fence)
     await storage.close()
 

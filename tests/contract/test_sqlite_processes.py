@@ -119,7 +119,7 @@ def assert_stopped_cleanly(told: dict[str, Any]) -> None:
     assert told["problems"] == []
 
 
-@pytest.mark.parametrize("limit", [200_000, 400_000, 2_000_000])
+@pytest.mark.parametrize("limit", [300_000, 400_000, 2_000_000])
 def test_a_file_size_limit(database: Path, child: Start, limit: int) -> None:
     [told] = child("fill", database, limit).ended()
     assert_stopped_cleanly(told)

@@ -374,7 +374,7 @@ async def planned(project: Path, death: Death | None) -> Built | None:
         await real.close()
 
 
-@pytest.mark.parametrize("call", [14, 46, 58])
+@pytest.mark.parametrize("call", [14, 46, 54])
 async def test_a_plan_survives_the_death_of_its_process(project: Path, call: int) -> None:
     assert await planned(project, Death(call, took_effect=call % 4 == 2, queued_kept=True)) is None
     built = await planned(project, None)

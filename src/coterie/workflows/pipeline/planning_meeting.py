@@ -50,7 +50,7 @@ class PlanningMeetingStep(PlanStep):
         if self.number > 1:
             meeting = await self.read(state, "planning.meeting", PlanningMeeting)
             assert meeting is not None  # written before anything was asked
-            meeting = _answered(meeting, message.content if message else "")
+            meeting = _answered(meeting, self.number - 1, message.content if message else "")
         else:
             meeting = await self._held(plan, review, message)
         asked = self._question(meeting) if review.gate.passed else None
@@ -179,10 +179,13 @@ def _to_clarify(
     return tuple(found.values())
 
 
-def _answered(meeting: PlanningMeeting, said: str) -> PlanningMeeting:
-    """The meeting with the user's answer to the first question that is open."""
+def _answered(meeting: PlanningMeeting, number: int, said: str) -> PlanningMeeting:
+    """The meeting with the user's answer to the question of that number that they were asked.
+
+    It may be in there already, from a process that died before the step was on record.
+    """
     known = list(meeting.clarifications)
-    place = next(n for n, one in enumerate(known) if not one.answer)
+    place = [n for n, one in enumerate(known) if one.settled_by != "role"][number - 1]
     is_answer = bool(said.strip()) and said.strip().casefold() != GO
     by = "user" if is_answer else "nobody"
     known[place] = known[place].model_copy(update={"answer": said or GO, "settled_by": by})
