@@ -17,10 +17,15 @@ import pytest
 import coterie
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.run import StartRequest
+from coterie.errors import LeaseLost
+from coterie.model import instant
+from coterie.model.journal import AppendEvent, Fence
+from coterie.model.task import TaskStarted
 from coterie.web import serve as server
 from tests.cli.command import Inside
 from tests.cli.in_process import Playing, installed
 from tests.conftest import House
+from tests.web.inside import inside
 from tests.web.server import API, Api, served
 from tests.web.test_events import TEAM
 
@@ -228,3 +233,15 @@ async def test_a_task_of_another_terminal_is_steered_and_its_questions_are_answe
 async def _run(other: OpenProject, task: str) -> None:
     async for _ in other.stream(task):
         pass
+
+
+async def test_a_storage_that_refuses_all_writes_is_opened_anew(house: House) -> None:
+    async with inside(house.project) as api:
+        app = await api.hub.project(api.project)
+        task = await app.start(TEAM, "hello")
+        event = TaskStarted(task_id=task, at=instant.now())
+        with pytest.raises(LeaseLost):  # as when the disk was full for a moment
+            await app.storage.commit(Fence(task, 99), AppendEvent(event))
+        path = f"{API}/projects/{api.project}/tasks/{task}/interrupt"
+        assert [(await api.client.post(path)).status_code for _ in range(2)] == [409, 204]
+        assert await api.hub.project(api.project) is not app

@@ -19,8 +19,9 @@ from fastapi import Path as PathParameter
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.projects import project_list_stamp, projects_at_work
 from coterie.app.views import read_tasks
-from coterie.errors import CoterieError, LeaseLost, NotFound, StorageError, StorageLocked
+from coterie.errors import CoterieError, NotFound
 from coterie.web.live import Live
+from coterie.web.problems import poisons
 
 ProjectId = Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")]
 
@@ -267,7 +268,7 @@ class _Run:
         except CoterieError as error:
             self.failure = error
             self.live.failed(self.task_id, error)
-            if isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked):
+            if poisons(error):
                 self.renew()
         finally:
             self.live.ended(self.task_id)

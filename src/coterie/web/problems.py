@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match
 from coterie.errors import (
     AnswerRefused,
     CoterieError,
+    LeaseLost,
     NotAccepted,
     NotFound,
     NotOurs,
@@ -37,6 +38,7 @@ _STATUS: tuple[tuple[type[CoterieError], int], ...] = (
     (AnswerRefused, 409),
     (UsageError, 409),  # 422 is a request that is not as the API describes it
     (TaskBusy, 409),
+    (LeaseLost, 409),
     (NotAccepted, 409),
     (StorageLocked, 503),
     (StorageFull, 507),
@@ -102,6 +104,11 @@ def problem_of(error: CoterieError) -> Problem:
     )
 
 
+def poisons(error: CoterieError) -> bool:
+    """Whether a storage refuses every later write after it, so that it must be opened anew."""
+    return isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked)
+
+
 def of_error(error: CoterieError) -> Response:
     """An error of ours."""
     return respond(
@@ -124,6 +131,8 @@ class Refused(Exception):
 
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, CoterieError)
+    if poisons(error) and (project := request.path_params.get("project")):
+        request.app.state.hub.renew(project)
     return of_error(error)
 
 
