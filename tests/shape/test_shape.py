@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -174,6 +175,14 @@ def test_locks_are_hashed_and_name_no_index(lock: str) -> None:
     requirements = [line for line in text.splitlines() if line and line[0] not in " #"]
     assert len(pins) == len(requirements) > 0
     assert re.findall(r"://|--(?:extra-)?index|--find-links", text) == []
+
+
+def test_the_lock_of_the_page_is_hashed_and_names_no_registry() -> None:
+    text = (ROOT / "page" / "package-lock.json").read_text()
+    packages = {name: one for name, one in json.loads(text)["packages"].items() if name}
+    assert [name for name, one in packages.items() if "integrity" not in one] == []
+    assert packages
+    assert "://" not in text
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ export async function readEvents(
   address: string,
   cursor: string,
   signal: AbortSignal,
-  { opened, heard }: { opened: () => void; heard: (event: ServerEvent) => void },
+  { opened, heard }: { opened: () => void; heard: (events: ServerEvent[]) => void },
 ): Promise<number> {
   const headers: Record<string, string> = { Accept: "text/event-stream" };
   if (cursor) headers["Last-Event-ID"] = cursor;
@@ -70,6 +70,7 @@ export async function readEvents(
     clearTimeout(timer);
     if (done) return response.status;
     timer = setTimeout(() => silent.abort(), SILENT);
-    for (const event of parser.push(value)) heard(event);
+    const events = parser.push(value);
+    if (events.length) heard(events);
   }
 }

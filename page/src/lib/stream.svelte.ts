@@ -12,7 +12,7 @@ import type { StreamEvent } from "./types";
 export type Connection = "connecting" | "live" | "lost";
 
 type Said =
-  | { kind: "event"; event: ServerEvent }
+  | { kind: "events"; events: ServerEvent[] }
   | { kind: "state"; state: Connection; cursor: string }
   | { kind: "hello" }
   | { kind: "visible"; tab: string; visible: boolean };
@@ -92,7 +92,7 @@ class Stream {
   }
 
   private hear(said: Said): void {
-    if (said.kind === "event") this.take(said.event);
+    if (said.kind === "events") said.events.forEach((event) => this.take(event));
     else if (said.kind === "visible") this.mark(said.tab, said.visible);
     else if (said.kind === "state") {
       this.cursor ||= said.cursor;
@@ -128,7 +128,7 @@ class Stream {
           pause = FIRST_PAUSE;
           this.change("live");
         },
-        heard: (event) => this.pass(event),
+        heard: (events) => this.pass(events),
       }).catch(() => 0);
       if (signal.aborted) return;
       if (status === 401) return reportSignedOut();
@@ -146,10 +146,10 @@ class Stream {
     });
   }
 
-  /** An event that this tab has read: for itself and for the others. */
-  private pass(event: ServerEvent): void {
-    this.say({ kind: "event", event });
-    this.take(event);
+  /** Events that this tab has read: for itself and for the others. */
+  private pass(events: ServerEvent[]): void {
+    this.say({ kind: "events", events });
+    for (const event of events) this.take(event);
   }
 
   private take(event: ServerEvent): void {

@@ -57,7 +57,20 @@ export function tokens(usage: { input_tokens: number | null; output_tokens: numb
   return (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
 }
 
+// Made once: to make one costs more than all else about a row.
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const DAY = new Intl.DateTimeFormat([], { day: "numeric", month: "short", year: "numeric" });
+const MOMENT = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+
 /** `14:05`, as the terminal has it. */
 export function timeOfDay(instant: Date): string {
-  return instant.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return CLOCK.format(instant);
+}
+
+export function dayOf(instant: Date): string {
+  return DAY.format(instant);
+}
+
+export function momentOf(instant: Date): string {
+  return MOMENT.format(instant);
 }

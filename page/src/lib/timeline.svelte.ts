@@ -19,12 +19,20 @@ export interface Row {
   seq: number;
   at: string;
   record: Shown;
+  /** Whether it begins what a member says and does: then it is headed by the member's name. */
+  isFirst: boolean;
 }
 
 /** Who a row belongs to; consecutive rows of one member stand under one heading. */
 export function memberOf(record: Shown): string {
   const own = record.type === "message" || record.type === "reply" || record.type === "tool_call";
   return own ? record.member : "";
+}
+
+function isFirst(record: Shown, before: Row | undefined): boolean {
+  const member = memberOf(record);
+  if (member === "") return false;
+  return before === undefined || before.record.type === "message" || memberOf(before.record) !== member;
 }
 
 const ENDED = ["completed", "failed", "canceled"];
@@ -75,10 +83,12 @@ export class Timeline {
   /** The rows, with what is being written as the last of them. */
   all = $derived.by((): Row[] => {
     if (this.replies.size === 0) return this.rows;
-    const written = [...this.replies].map(([member, { text }]): Row => {
-      return { key: `reply.${member}`, seq: Infinity, at: "", record: { type: "reply", member, text } };
-    });
-    return [...this.rows, ...written];
+    const rows = [...this.rows];
+    for (const [member, { text }] of this.replies) {
+      const record: Reply = { type: "reply", member, text };
+      rows.push({ key: `reply.${member}`, seq: Infinity, at: "", record, isFirst: isFirst(record, rows.at(-1)) });
+    }
+    return rows;
   });
 
   /** Read the newest page; what is missing between it and what is known is not guessed at. */
@@ -156,7 +166,7 @@ export class Timeline {
       this.keep({ seq, at, record });
       this.rows = this.place([...this.rows], { seq, at, record });
     } else if (isShown(record)) {
-      const row: Row = { key: `live.${this.passing.length}`, seq: this.last, at, record };
+      const row: Row = { key: `live.${this.passing.length}`, seq: this.last, at, record, isFirst: false };
       this.passing.push({ after: this.last, row });
       this.rows = [...this.rows, row];
     }
@@ -197,7 +207,7 @@ export class Timeline {
       rows[known] = { ...before, record: joined(before.record, record) };
     } else {
       if (same) this.places.set(same, rows.length);
-      rows.push({ key: String(seq), seq, at, record });
+      rows.push({ key: String(seq), seq, at, record, isFirst: isFirst(record, rows.at(-1)) });
     }
     return rows;
   }
