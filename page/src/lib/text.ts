@@ -40,7 +40,7 @@ export function duration(ms: number): string {
 /** `840`, `8.2k`, `1.4M`. */
 export function amount(count: number): string {
   if (count < 1000) return String(Math.round(count));
-  if (count < 1_000_000) return `${(count / 1000).toFixed(count < 100_000 ? 1 : 0)}k`;
+  if (count < 999_500) return `${(count / 1000).toFixed(count < 100_000 ? 1 : 0)}k`;
   return `${(count / 1_000_000).toFixed(1)}M`;
 }
 
