@@ -1,0 +1,40 @@
+"""`coterie demo --web`: one project and one task, which begins when a browser looks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coterie.app.demo import DemoProject
+from coterie.web.hub import Hub, project_id
+
+
+@dataclass
+class DemoHub(Hub):
+    """A hub that knows the demo's project alone."""
+
+    demo: DemoProject = field(kw_only=True)
+    _task: str = ""
+    _has_begun: bool = False
+
+    async def projects(self) -> Mapping[str, Path]:
+        root = self.demo.project.root
+        self._known = {project_id(root): root}
+        return self._known
+
+    async def prepare(self) -> str:
+        """Make the task; returns the path of the screen that shows it."""
+        (name,) = await self.projects()
+        self._task = await (await self.project(name)).create(self.demo.start)
+        screen = "/tickets" if self.demo.start.workflow == "tickets" else ""
+        return f"/p/{name}/t/{self._task}{screen}"
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        if not self._has_begun:
+            self._has_begun = True
+            self.tasks.start_soon(self.run, project_id(self.demo.project.root), self._task)
+        with super().following():
+            yield
