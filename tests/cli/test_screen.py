@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -155,6 +156,16 @@ async def test_what_is_typed_is_said() -> None:
         await it.until(lambda: it.app.told)
         assert it.app.told == [("say", "k3f9", "be quick")]
         await it.until(lambda: "heard after this turn" in it.output.written)
+
+
+async def test_whoever_presses_a_key_is_there() -> None:
+    async with scene() as it:
+        before = time.monotonic()
+        await it.press("be quick\r")
+        await it.until(lambda: it.app.told)
+        idle = it.screen.idle_seconds()
+        assert idle is not None
+        assert idle < time.monotonic() - before
 
 
 async def test_typing_never_answers_a_question_that_was_not_opened() -> None:

@@ -139,7 +139,11 @@ def open_terminal(cli: Cli) -> Iterator[Any]:
 
 
 def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
+    """Whoever types is not told elsewhere what they see."""
     cli.team("ada", "rex")
+    told = cli.house.home / "told"
+    settings = {"notify": f"sh -c 'cat >> {told}'"}
+    (cli.house.coterie_home / "settings.json").write_text(json.dumps(settings))
     terminal = open_terminal("chat")
     terminal.until("What should they do?")
     terminal.type("fix it\r")
@@ -152,6 +156,7 @@ def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
     terminal.type("/end\r")
     terminal.until("you ended it")
     assert terminal.ended() == 0
+    assert not told.exists()
     shown = re.sub(r"(?<=Done  )\w+|(?<=log )\w+", "k3f9", terminal.glass.shown)
     assert steady(shown) == snapshot("""\
  pair: ada, rex.   What should they do?
