@@ -38,8 +38,9 @@ _UNATTENDED = 0.0
 @click.option("--agents", metavar="A,B", help="Real CLIs in place of built-in agents; A manages.")
 @click.option("--chat", is_flag=True, help="A conversation instead: three members review a file.")
 @click.option("--keep", is_flag=True, help="With --chat: keep the folder.")
+@click.option("--web", is_flag=True, help="In your browser, from its first second.")
 @pass_call
-def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
+def demo(call: Call, *, agents: str | None, chat: bool, keep: bool, web: bool) -> None:
     """A goal becomes tickets, tickets become checked work, in a small repository of its own.
 
     Real processes, a real database, real git; no login, no tokens, nothing of yours.
@@ -51,7 +52,46 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
     if not chat and agents is None and (install := missing_built_in_agent()):
         call.note(f"The built-in agent is not installed ({install}): a chat.")
         chat = True
+    if web:
+        _in_browser(call, agents, chat=chat, keep=keep)
+        return
     raise click.exceptions.Exit(_chat(call, keep=keep) if chat else _tickets(call, agents))
+
+
+def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None:
+    """The same in a browser, until a signal comes."""
+    import anyio
+
+    from coterie.app.demo import demo_agents, review_demo, tickets_demo
+    from coterie.cli.serve import run_server
+
+    kept, base = keep or not chat, _folder()
+    try:
+        stage = review_demo(base, keep=keep) if chat else tickets_demo(base, *demo_agents(spec))
+        call.record("demo", {"folder": str(stage.project.root), "kept": kept})
+        _prose(
+            call,
+            "A team begins to work when a browser shows the address below. The processes, git and "
+            "the database are real, the model is a stand-in: no login, no tokens. "
+            + ("" if chat else f"All of it happens in {stage.project.root}."),
+        )
+        run_server(call, opens=call.live, demo=stage)
+        if kept:
+            anyio.run(_hand_over, call, stage)
+    finally:
+        if not kept:
+            shutil.rmtree(base, ignore_errors=True)
+
+
+async def _hand_over(call: Call, stage: DemoProject) -> None:
+    """Let the user go on with it: it was started in a home of its own."""
+    from coterie.app.project import App
+
+    async with App.open(stage.project.root) as app:
+        task_id = await app.find_task("last")
+        is_done = (await app.show(task_id)).view.status == "completed"
+        await app.allow(task_id)
+    _tell_where(call, stage.project.root, task_id, _LOOK if is_done else _STOPPED)
 
 
 def _prose(call: Call, text: str) -> None:
@@ -216,9 +256,14 @@ def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise])
     for promise in promises:
         mark = call.paint("ok", "good") if promise.kept else call.paint("NO", "bad")
         call.lines(hanging(f" {mark}     ", f"{promise.what}: {promise.how}", call.width, 8))
+    _tell_where(call, root, task_id, _LOOK if promises else _STOPPED)
+
+
+def _tell_where(call: Call, root: Path, task_id: str, commands: Sequence[tuple[str, str]]) -> None:
+    """The folder, and what can be done there."""
     call.line()
     call.line(f" Look   cd {root}")
-    for words, what in _LOOK if promises else _STOPPED:
+    for words, what in commands:
         command = f"        coterie {words.format(task=task_id):<14}"
         beside = f"{command} {what}"
         # A command is never broken: it is there to be pasted.

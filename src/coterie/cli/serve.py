@@ -30,12 +30,17 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @pass_call
 def serve(call: Call, *, opens: bool, **options: Any) -> None:
     """The team in a browser, and an HTTP API; only this machine can reach it."""
+    run_server(call, opens=opens, directory=call.directory, **options)
+
+
+def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
+    """Serve until a signal comes; raises UsageError where the page's packages are not there."""
     try:
         from coterie.web import serve as server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "coterie":
             raise
-        said = "coterie serve needs the page's packages."
+        said = "The page needs packages that are not installed."
         raise UsageError(said, 'pip install "coterie[web]"') from None
     import anyio
 
@@ -45,8 +50,7 @@ def serve(call: Call, *, opens: bool, **options: Any) -> None:
     def offer(orphans: Sequence[Orphan]) -> None:
         _offer(call, orphans)
 
-    asked = server.ServeRequest(directory=call.directory, **options)
-    anyio.run(server.serve, asked, announce, offer)
+    anyio.run(server.serve, server.ServeRequest(**asked), announce, offer)
 
 
 def _announce(call: Call, serving: RunningServer, opens: bool) -> None:

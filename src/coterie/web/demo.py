@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from coterie.app.demo import DemoProject
-from coterie.web.hub import Hub, project_id
+from coterie.errors import CoterieError
+from coterie.web.hub import Hub, open_hub, project_id
 
 
 @dataclass
@@ -35,6 +37,15 @@ class DemoHub(Hub):
     def following(self) -> Generator[None]:
         if not self._has_begun:
             self._has_begun = True
-            self.tasks.start_soon(self.run, project_id(self.demo.project.root), self._task)
+            self.tasks.start_soon(self._begin)
         with super().following():
             yield
+
+    async def _begin(self) -> None:
+        with suppress(CoterieError):  # which is shown with the task
+            await self.run(project_id(self.demo.project.root), self._task)
+
+
+def open_demo(demo: DemoProject) -> AbstractAsyncContextManager[Hub]:
+    """A hub for the demo alone, until the block ends: then its task is parked."""
+    return open_hub(None, demo.home, partial(DemoHub, demo=demo))

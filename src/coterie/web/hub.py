@@ -275,11 +275,16 @@ class _Run:
             self.begun.set()
 
 
+MakeHub = Callable[[Path | None, Path | None, TaskGroup], Hub]
+
+
 @asynccontextmanager
-async def open_hub(directory: Path | None, home: Path | None = None) -> AsyncGenerator[Hub]:
+async def open_hub(
+    directory: Path | None, home: Path | None = None, kind: MakeHub | None = None
+) -> AsyncGenerator[Hub]:
     """A hub over all known projects, until the block ends: then its tasks are parked."""
     async with anyio.create_task_group() as tasks:
-        hub = Hub(directory, home, tasks)
+        hub = (kind or Hub)(directory, home, tasks)
         try:
             yield hub
         finally:

@@ -15,10 +15,12 @@ from pathlib import Path
 import anyio.to_thread
 import uvicorn
 
+from coterie.app.demo import DemoProject
 from coterie.app.web_sessions import WebSessions
 from coterie.errors import UsageError
 from coterie.web.access import Access, RateLimits, is_loopback
 from coterie.web.application import PAGE, make_application
+from coterie.web.demo import DemoHub, open_demo
 from coterie.web.hub import Hub, Orphan, open_hub
 
 PORT = 8420
@@ -41,6 +43,8 @@ class ServeRequest:
     api_only: bool = False
     resume: bool = False
     limits: RateLimits = RateLimits()
+    demo: DemoProject | None = None
+    """What is shown instead of the user's projects."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,14 @@ class RunningServer:
     address: str
     token: str
     token_file: Path
+    screen: str = "/"
+    """The path of what is to be seen first."""
 
     @property
     def link(self) -> str:
         """The address with which a browser is let in; the token never leaves the browser's own
         part of it, so that it is in nobody's log."""
-        return f"{self.address}/#token={self.token}"
+        return f"{self.address}{self.screen}#token={self.token}"
 
 
 class _Server(uvicorn.Server):
@@ -84,11 +90,15 @@ async def serve(
         port = listening.getsockname()[1]
         names = frozenset({socket.gethostname().lower()})
         access = Access(asked.host, port, sessions, names, secure, asked.limits)
-        async with open_hub(asked.directory) as hub:
+        demo = asked.demo
+        opening = open_hub(asked.directory) if demo is None else open_demo(demo)
+        async with opening as hub:
             config = await anyio.to_thread.run_sync(_config, asked, hub, access, page)
             server = _Server(config)
+            screen = await hub.prepare() if isinstance(hub, DemoHub) else "/"
+            token, file = sessions.token, sessions.token_file
             with _ending(server, hub):
-                announce(RunningServer(access.address, sessions.token, sessions.token_file))
+                announce(RunningServer(access.address, token, file, screen))
                 hub.tasks.start_soon(_take_up, hub, asked.resume, offer)
                 await server.serve([listening])
 
