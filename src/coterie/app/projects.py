@@ -144,11 +144,11 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
     return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
 
 
-def project_list_stamp(roots: Sequence[Path]) -> object:
+def project_list_stamp(roots: Sequence[Path], home: Path | None = None) -> object:
     """Another one when projects may have been added, or begun, since.  Blocks."""
-    path = Project(Path()).projects
+    path = Project(Path(), home).projects
     listed = path.stat().st_mtime_ns if path.exists() else 0
-    return listed, [has_history(Project(root)) for root in roots]
+    return listed, [has_history(Project(root, home)) for root in roots]
 
 
 def settings_of(project: Project) -> AllSettings:

@@ -63,8 +63,9 @@ def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None
     import anyio
 
     from coterie.app.demo import demo_agents, review_demo, tickets_demo
-    from coterie.cli.serve import run_server
+    from coterie.cli.serve import require_page, run_server
 
+    require_page()
     kept, base = keep or not chat, _folder()
     try:
         stage = review_demo(base, keep=keep) if chat else tickets_demo(base, *demo_agents(spec))

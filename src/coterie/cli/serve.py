@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,8 +34,12 @@ def serve(call: Call, *, opens: bool, **options: Any) -> None:
     run_server(call, opens=opens, directory=call.directory, **options)
 
 
-def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
-    """Serve until a signal comes; raises UsageError where the page's packages are not there."""
+def require_page() -> None:
+    """Raise UsageError where there is no page to serve, or nothing to serve it with."""
+    _server().page_folder()
+
+
+def _server() -> ModuleType:
     try:
         from coterie.web import serve as server
     except ModuleNotFoundError as error:
@@ -42,6 +47,12 @@ def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
             raise
         said = "The page needs packages that are not installed."
         raise UsageError(said, 'pip install "coterie[web]"') from None
+    return server
+
+
+def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
+    """Serve until a signal comes."""
+    server = _server()
     import anyio
 
     def announce(serving: RunningServer) -> None:

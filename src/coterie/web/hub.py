@@ -214,7 +214,9 @@ class Hub:
             async with anyio.create_task_group() as group:
                 while True:
                     roots = tuple(self._known.values())
-                    found = await anyio.to_thread.run_sync(project_list_stamp, roots)
+                    found: object = None
+                    with suppress(CoterieError):  # a project that is ours no longer
+                        found = await anyio.to_thread.run_sync(project_list_stamp, roots, self.home)
                     if found != stamp or self._renewed:
                         stamp, self._renewed = found, False
                         await self.opened_all()

@@ -81,7 +81,7 @@ async def serve(
 
     `announce` is told where the server is, `offer` which tasks were cut off and could go on.
     """
-    page = None if asked.api_only else await anyio.to_thread.run_sync(_page)
+    page = None if asked.api_only else await anyio.to_thread.run_sync(page_folder)
     await anyio.to_thread.run_sync(_require_cover, asked)
     listening = await anyio.to_thread.run_sync(_listen, asked.host, asked.port)
     with listening:
@@ -150,7 +150,8 @@ def _ending(server: uvicorn.Server, hub: Hub) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _page() -> Path:
+def page_folder() -> Path:
+    """Where the page is; raises UsageError where it was not built."""
     if not (PAGE / "index.html").is_file():
         raise UsageError(
             "The page is not built in this checkout.",

@@ -1,0 +1,43 @@
+"""`coterie demo --web`: the demo alone, which begins when somebody looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from coterie.app.demo import review_demo
+from coterie.web import serve
+from tests.cli.command import Inside
+from tests.conftest import House
+from tests.web.server import API, served
+
+
+async def test_it_begins_when_somebody_looks_and_shows_nothing_else(
+    house: House, tmp_path: Path
+) -> None:
+    stage = await anyio.to_thread.run_sync(review_demo, tmp_path)
+    async with served(house.project, demo=stage) as api:
+        (project,) = (await api.client.get(f"{API}/projects")).json()
+        (task,) = (await api.client.get(f"{API}/tasks")).json()
+        assert (project["name"], task["status"]) == ("shop", "created")
+        assert api.serving.screen == f"/p/{project['id']}/t/{task['id']}"
+        assert api.serving.link.endswith(f"{api.serving.screen}#token={api.serving.token}")
+        async with api.stream() as events:
+            async for event in events:
+                if event.name == "task" and event.data["status"] == "running":
+                    assert event.data["id"] == task["id"]
+                    break
+
+
+def test_without_a_built_page_nothing_is_made(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(made))
+    monkeypatch.setattr(serve, "PAGE", tmp_path)
+    ran = Inside(house)("demo", "--web")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "! The page is not built in this checkout.")
+    assert list(made.iterdir()) == []
