@@ -150,8 +150,9 @@ format: $(DEV) ## format, and mend what lint can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-picture: $(RUNTIME) ## the picture in the README, from a real run
-	@$(BIN)/python scripts/picture
+picture: $(DEV) $(PAGE)/index.html ## the pictures in the README, from real runs
+	@scripts/system-packages
+	@$(BIN)/python scripts/picture $(ARGS)
 
 schemas: $(RUNTIME) ## write src/coterie/config/schemas/*.json from the models
 	@$(BIN)/python -m coterie.app.schemas
