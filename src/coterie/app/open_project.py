@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ class OpenProject(App):
 
     runs: TaskGroup | None = None
     """Runs in the background; they end with the block."""
+    idle_seconds: Callable[[], float | None] = lambda: None
+    """How long nobody has done anything where runs are shown; None: nobody looks, so that they
+    are told elsewhere at once (the setting `notify`)."""
 
     async def team(
         self, name: str | None = None, *, agents: str | None = None, rehearsal: bool = False
@@ -139,7 +142,7 @@ class OpenProject(App):
 
 @dataclass
 class _Run:
-    app: App
+    app: OpenProject
     task_id: str
     wait: float | None
     at_reset: bool
@@ -162,6 +165,9 @@ class _Run:
             self.failure = error
         finally:
             self.over.set()
+
+    def idle_seconds(self) -> float | None:
+        return self.app.idle_seconds()
 
     def saw(self, record: Record) -> None:
         # Nobody reads any more, or the run ended with something still to be written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -77,6 +78,7 @@ class Hub:
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _renewed: bool = False
     _followers: int = 0
+    _asked_at: float = field(default_factory=time.monotonic)
     _following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     # -- projects ------------------------------------------------------------------------------
@@ -110,6 +112,7 @@ class Hub:
         try:
             with kept.scope:
                 async with open_project(root, home=self.home) as app:
+                    app.idle_seconds = self.idle_seconds
                     kept.app = app
                     kept.ready.set()
                     await anyio.sleep_forever()
@@ -169,8 +172,13 @@ class Hub:
 
     def touch(self) -> None:
         """A request may have changed anything: what this process writes wakes nobody else."""
+        self._asked_at = time.monotonic()
         for kept in self._kept.values():
             kept.live.touch()
+
+    def idle_seconds(self) -> float | None:
+        """How long no browser has asked for anything to be done; None where none looks."""
+        return time.monotonic() - self._asked_at if self._followers else None
 
     async def changed(self, seen: int) -> int:
         """Wait until the version is another one than `seen`, or the server ends."""
