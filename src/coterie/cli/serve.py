@@ -45,7 +45,7 @@ def _server() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "coterie":
             raise
-        said = "The page needs packages that are not installed."
+        said = "coterie serve needs the page's packages."
         raise UsageError(said, 'pip install "coterie[web]"') from None
     return server
 
