@@ -21,6 +21,14 @@ def wants_no_colour() -> bool:
     return bool(passthrough(("NO_COLOR",)).get("NO_COLOR"))
 
 
+def has_desktop() -> bool:
+    """Whether a browser would open beside the terminal, and not in it."""
+    from coterie.config.project import passthrough
+
+    shown = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or any(passthrough(shown).get(name) for name in shown)
+
+
 def open_streams() -> None:
     """Put something in the place of streams that the shell closed, which are None."""
     # In this order: what is opened next must not get the number of one that is closed, or a child

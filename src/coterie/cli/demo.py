@@ -63,6 +63,7 @@ def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None
     import anyio
 
     from coterie.app.demo import demo_agents, review_demo, tickets_demo
+    from coterie.app.terminal import has_desktop
     from coterie.cli.serve import require_page, run_server
 
     require_page()
@@ -76,7 +77,7 @@ def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None
             "the database are real, the model is a stand-in: no login, no tokens. "
             + ("" if chat else f"All of it happens in {stage.project.root}."),
         )
-        run_server(call, opens=call.live, demo=stage)
+        run_server(call, opens=call.live and has_desktop(), demo=stage)
         if kept:
             anyio.run(_hand_over, call, stage)
     finally:
