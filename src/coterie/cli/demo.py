@@ -77,6 +77,7 @@ def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None
             "the database are real, the model is a stand-in: no login, no tokens. "
             + ("" if chat else f"All of it happens in {stage.project.root}."),
         )
+        call.line()
         run_server(call, opens=call.live and has_desktop(), demo=stage)
         if kept:
             anyio.run(_hand_over, call, stage)
