@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Required, TypedDict, cast
@@ -158,7 +159,8 @@ def _link_work(link: Path, root: Path, member: Member) -> Path:
     if not os.path.lexists(link):
         # Relative, so that a project may be moved as a whole.
         inside = link.parent.is_relative_to(root)
-        link.symlink_to(os.path.relpath(root, link.parent) if inside else root)
+        with suppress(FileExistsError):  # another task of the team began at the same moment
+            link.symlink_to(os.path.relpath(root, link.parent) if inside else root)
     work = wanted or link
     if not work.is_dir():
         raise _no_material(member, work)

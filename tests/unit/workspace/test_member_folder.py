@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,19 @@ def member(**more: object) -> Member:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_tasks_that_begin_at_once_make_it_together(house: House) -> None:
+    begin = threading.Barrier(8)
+
+    def make(team: str) -> Workspace:
+        begin.wait()
+        return make_folder(house.project, team, ANN)
+
+    with ThreadPoolExecutor(8) as tasks:
+        for number in range(40):
+            made = list(tasks.map(make, [f"t{number}"] * 8))
+            assert made == made[:1] * 8
 
 
 def test_a_folder_is_made_and_kept(house: House) -> None:
