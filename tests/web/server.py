@@ -22,6 +22,8 @@ from coterie.web.serve import RunningServer, ServeRequest, serve
 from tests.conftest import House
 
 API = "/api/v1"
+PATIENCE = 100.0
+"""Seconds, for a machine on which much else runs."""
 
 
 @dataclass
@@ -103,7 +105,9 @@ async def served(root: Path, **options: Any) -> AsyncGenerator[Api]:
         group.start_soon(serve, asked, announce, offer)
         await ready.wait()
         headers = {"Authorization": f"Bearer {found[0].token}"}
-        async with httpx.AsyncClient(base_url=found[0].address, headers=headers) as client:
+        async with httpx.AsyncClient(
+            base_url=found[0].address, headers=headers, timeout=PATIENCE
+        ) as client:
             yield Api(found[0], client, root, notes, noted)
         os.kill(os.getpid(), signal.SIGHUP)  # as a user ends it
 
@@ -157,7 +161,7 @@ def started(
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         headers = {"Authorization": f"Bearer {said['token']}"}
-        with httpx.Client(base_url=said["address"], headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=said["address"], headers=headers, timeout=PATIENCE) as client:
             yield Process(process, said["address"], said["token"], client)
     finally:
         if process.poll() is None:

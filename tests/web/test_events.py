@@ -22,7 +22,7 @@ from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
 from tests.cli.in_process import Playing, installed
 from tests.conftest import House
-from tests.web.server import API, Api, Event, Process, events, started
+from tests.web.server import API, PATIENCE, Api, Event, Process, events, started
 
 ADA = coterie.Member.model_validate(
     {"id": "ada", "name": "ada", "displayName": "Ada", "agent": "claude"}
@@ -287,7 +287,7 @@ async def streamed(process: Process, last: str | None) -> AsyncGenerator[Event]:
     headers = {"Authorization": f"Bearer {process.token}"}
     headers |= {"Last-Event-ID": last} if last else {}
     async with (
-        httpx.AsyncClient(base_url=process.address, headers=headers) as client,
+        httpx.AsyncClient(base_url=process.address, headers=headers, timeout=PATIENCE) as client,
         client.stream("GET", f"{API}/events", timeout=None) as response,
     ):
         async for one in events(response):

@@ -26,7 +26,7 @@ from tests.cli.command import Inside
 from tests.cli.in_process import Playing, installed
 from tests.conftest import House
 from tests.web.inside import inside
-from tests.web.server import API, Api, served
+from tests.web.server import API, PATIENCE, Api, served
 from tests.web.test_events import TEAM
 
 
@@ -58,7 +58,8 @@ def test_a_process_serves_until_it_is_told_to_stop(house: House) -> None:
         assert str(house.coterie_home / "serve.token") in said[1]
         assert token not in "".join(said)  # what is no terminal may be a log that others read
         headers = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(f"{address}{API}/projects", headers=headers).status_code == 200
+        answer = httpx.get(f"{address}{API}/projects", headers=headers, timeout=PATIENCE)
+        assert answer.status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0
 
@@ -130,7 +131,9 @@ async def test_with_a_certificate_it_speaks_tls(house: House) -> None:
     async with served(house.project, certificate=certificate, key=key) as api:
         assert api.serving.address.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=certificate)
-        async with httpx.AsyncClient(base_url=api.serving.address, verify=trusted) as client:
+        async with httpx.AsyncClient(
+            base_url=api.serving.address, verify=trusted, timeout=PATIENCE
+        ) as client:
             answer = await client.post(f"{API}/session", json={"token": api.serving.token})
             assert "; Secure" in answer.headers["set-cookie"]
             own = {"origin": api.serving.address}
