@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).parents[2]
@@ -168,8 +169,11 @@ class Server:
             {"authorization": f"Bearer {self.token}", "content-type": "application/json"},
             method=method,
         )
-        with urlopen(request, timeout=60) as response:
-            text = response.read()
+        try:
+            with urlopen(request, timeout=60) as response:
+                text = response.read()
+        except HTTPError as refused:
+            raise AssertionError(f"{method} {path}: {refused.read().decode()}") from None
         return json.loads(text) if text else None
 
     def project(self, root: Path) -> str:

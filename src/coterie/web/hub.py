@@ -73,6 +73,7 @@ class Hub:
     """Whether the server is about to end: streams end first."""
     version: int = 1
     """Grows with all that followers may want to look at."""
+    _added: list[Path] = field(default_factory=list[Path])
     _known: Mapping[str, Path] = field(default_factory=dict[str, Path])
     _kept: dict[str, _Kept] = field(default_factory=dict[str, "_Kept"])
     _changed: anyio.Event = field(default_factory=anyio.Event)
@@ -84,12 +85,20 @@ class Hub:
     # -- projects ------------------------------------------------------------------------------
 
     async def projects(self) -> Mapping[str, Path]:
-        """Every known project that has a history, and the one around the server, by id."""
+        """Every known project that has a history, the one around the server, and those that were
+        opened by it, by id."""
         found = await anyio.to_thread.run_sync(projects_at_work, self.directory)
         here = [found.here.root] if found.here is not None else []
-        roots = dict.fromkeys((*here, *(one.root for one in found.projects)))
+        roots = dict.fromkeys((*here, *(one.root for one in found.projects), *self._added))
         self._known = {project_id(root): root for root in roots}
         return self._known
+
+    async def add(self, root: Path) -> str:
+        """Know a project before anything was done in it; its id."""
+        if root not in self._added:
+            self._added.append(root)
+        await self.projects()
+        return project_id(root)
 
     async def project(self, project: str) -> OpenProject:
         """The project of this id, open; raises NotFound, or what keeps it from being opened."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from coterie.app.projects import adopt_folder
 from coterie.errors import CoterieError
-from coterie.web.hub import Hub, TheHub, project_id
+from coterie.web.hub import Hub, TheHub
 from coterie.web.problems import Problem, problem_of
 from coterie.web.schema import RequestBody, ShownText
 
@@ -44,8 +44,7 @@ class ProjectGiven(RequestBody):
 async def make_project(hub: TheHub, given: ProjectGiven) -> ProjectShown:
     """Work in a folder: its `.coterie` is made if there is none."""
     root = await anyio.to_thread.run_sync(adopt_folder, Path(given.folder))
-    await hub.projects()
-    return await _shown(hub, project_id(root), root)
+    return await _shown(hub, await hub.add(root), root)
 
 
 async def _shown(hub: Hub, name: str, root: Path) -> ProjectShown:

@@ -1,0 +1,90 @@
+"""From an empty project to an accepted commit, on the page alone, beside a terminal."""
+
+from __future__ import annotations
+
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from bench.page.machine import Machine, Server
+from bench.page.screens import answer, board, card
+
+GOAL = "Add coupons to cart.py"
+STAND_IN = "A stand-in for a model wrote this"
+
+
+def test_a_goal_becomes_a_commit(
+    context: BrowserContext, page: Page, server: Server, machine: Machine
+) -> None:
+    root = machine.folder / "shop"
+    team_made(page)
+    task = goal_given(page)
+    terminal = machine.started(root, "attach", task)
+    # The plan is read and approved where it is talked about.
+    plan = first_question(page, "Plan with 3 tickets")
+    expect(card(page, plan)).to_contain_text("Check what was done")
+    answer(page, plan, "approve")
+    # A second tab looks at the board, and is in step with what is answered in the first.
+    second = context.new_page()
+    second.goto(server.place(root, "t", task, "tickets"))
+    page.keyboard.press("2")
+    expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+    for _ in range(3):
+        asked = page.locator("article[data-question]").first
+        expect(asked).to_contain_text(STAND_IN)
+        question = asked.get_attribute("data-question") or ""
+        expect(second.get_by_text(f"asks you · {question}")).to_be_visible()
+        answer(page, question, "approve")
+        answered = page.locator(f"[data-question={question}]")
+        expect(answered).to_contain_text("answered: once by you")
+        expect(second.get_by_text(f"asks you · {question}")).to_have_count(0)
+    expect(second.get_by_text("3 of 3 done")).to_be_visible()
+    assert board(second) == {"T1": "Done", "T2": "Done", "T3": "Done"}
+    report = page.locator("article[data-question]").first
+    expect(report).to_contain_text("The final report")
+    answer(page, report.get_attribute("data-question") or "", "approve")
+    said, _ = terminal.communicate()
+    assert said.count("answered by you: once") == 3, said
+    accepted(page, server.place(root, "t", task, "changes"))
+    assert machine.git(root, "status", "--porcelain") == ""
+    assert STAND_IN in (root / "cart.py").read_text()
+
+
+def team_made(page: Page) -> None:
+    page.get_by_role("link", name="Make a team").click()
+    page.get_by_role("button", name="Make a team…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("radio", name="tickets").check()
+    dialog.get_by_role("checkbox", name="builtin").check()
+    dialog.get_by_label("Name").fill("crew")
+    dialog.get_by_role("button", name="Make it").click()
+    expect(page.get_by_role("heading", name="crew")).to_be_visible()
+    for name in ("wren", "finn"):
+        worker = page.locator("main details").filter(has=page.get_by_text(name, exact=True))
+        worker.locator("summary").first.click()
+        worker.locator("input[type=radio][value=ask]").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("button", name="Save", exact=True)).to_have_count(0)
+
+
+def goal_given(page: Page) -> str:
+    page.keyboard.press("1")
+    page.get_by_label("What should be reached?").fill(GOAL)
+    page.get_by_text("Tickets", exact=True).last.click()
+    page.get_by_label("Rehearsal").check()
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/t/*")
+    return page.url.rpartition("/")[2]
+
+
+def first_question(page: Page, title: str) -> str:
+    asks = page.get_by_role("region", name="Now").get_by_role("button", name=title)
+    asks.click()
+    opened: Locator = page.locator("article[data-question]")
+    return opened.get_attribute("data-question") or ""
+
+
+def accepted(page: Page, changes: str) -> None:
+    page.goto(changes)
+    expect(page.get_by_text(STAND_IN).first).to_be_visible()
+    page.get_by_role("button", name="Accept…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Accept", exact=True).click()
+    expect(page.get_by_text("Accepted into")).to_be_visible()
