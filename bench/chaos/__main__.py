@@ -2,7 +2,7 @@
 
 Chats are killed when nothing else happens to them, between interrupts and words, and when several
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
-for them, take them over, park them, watch them and clear up.
+for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
 
 Looks are random command lines that pass unasked, run in hostile folders under strace.
 Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
@@ -35,6 +35,7 @@ KILLS = {
     "terminals": 30,
     "pipelines": 100,
     "budgets": 40,
+    "pages": 20,
     "looks": 20_000,
 }
 """By what is killed: how often, where nothing else is said; of looks, how many there are."""
@@ -51,6 +52,7 @@ def main() -> int:
         "terminals": terminals,
         "pipelines": pipelines,
         "budgets": budgets,
+        "pages": pages,
         "looks": looks,
     }
     wanted = [options.only] if options.only else list(parts)
@@ -138,6 +140,23 @@ def pipelines(options: argparse.Namespace, kills: int) -> bool:
         chaos = PipelineChaos(Path(folder), keeper=options.keeper, seed=options.seed)
         tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
+    return tally.clean
+
+
+def pages(options: argparse.Namespace, kills: int) -> bool:
+    """Servers with pages left open in a real browser; whether each shows what the store holds."""
+    from bench.chaos.pages import PageChaos
+    from bench.page.browser import CHROMIUM, chromium
+    from bench.page.machine import Machine
+
+    if CHROMIUM is None:
+        sys.stdout.write("chromium is not installed: scripts/system-packages\n")
+        return True
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        machine = Machine(Path(folder) / "machine", Path(sys.executable).parent)
+        chaos = PageChaos(machine, browser, seed=options.seed)
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
 
 

@@ -97,6 +97,8 @@ class PageChaos:
             "--agents",
             "builtin,builtin,builtin",
         )
+        team = root / ".coterie" / "teams" / "crew" / "team.json"
+        team.write_text(team.read_text().replace('"accept-edits"', '"ask"'))
         with Server(self._machine, root) as server:
             task = server.begin(root, "run", GOAL)
             context = self._browser.new_context()
@@ -145,7 +147,8 @@ class PageChaos:
 
 
 def _start(text: str) -> str:
-    return " ".join(text.split()[:6])
+    """Its first line: what follows is laid out as Markdown."""
+    return " ".join(text.partition("\n")[0].split())
 
 
 class _Tabs:

@@ -7,6 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def delays(browser: Browser, server: Server, root: Path, machine: Machine, secon
     context.add_init_script(_SEEN)
     _signed_in(context, server)
     held = talk(machine, root, turns, PER_SECOND)
+    while not any(one["project"] == server.project(root) for one in server.call("GET", "/tasks")):
+        time.sleep(0.05)
     tabs = [_tab(context, server, root) for _ in range(TABS)]
     committed: list[float] = json.loads(held.communicate()[0])
     late = [delay for tab in tabs for delay in _delays(tab, committed)]
@@ -157,7 +160,7 @@ def first_screen(browser: Browser, server: Server) -> float:
     responses: list[Response] = []
     context = browser.new_context()
     page = context.new_page()
-    page.on("response", responses.append)
+    page.on("response", lambda one: responses.append(one))  # noqa: PLW0108 - not of a built-in
     page.goto(server.address)
     page.get_by_role("heading", level=1).wait_for()
     page.wait_for_load_state("load")
