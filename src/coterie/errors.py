@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class CoterieError(Exception):
@@ -64,8 +64,21 @@ class NotFound(UsageError):
     """A task, question, team, member or agent that was named does not exist."""
 
 
+class FileMistake(NamedTuple):
+    """One thing that is wrong with a file."""
+
+    line: int
+    place: str
+    """The key, such as `members[1].agent`; empty: the file as a whole."""
+    problem: str
+
+
+@dataclass(eq=False)
 class ConfigError(UsageError):
     """A file the user wrote is not what it should be; `place` is `file:line key`."""
+
+    mistakes: tuple[FileMistake, ...] = ()
+    """Each by itself, as far as the file could be read."""
 
 
 class NotTrusted(UsageError):

@@ -26,13 +26,14 @@ export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => P
       loader.clear();
       void loader.load();
     });
+    let last = 0;
     let due: ReturnType<typeof setTimeout> | undefined;
+    const read = (): void => {
+      [due, last] = [undefined, Date.now()];
+      void loader.load();
+    };
     const stop = stream.on((event) => {
-      if (due !== undefined || !concerns(event, concerned)) return;
-      due = setTimeout(() => {
-        due = undefined;
-        void loader.load();
-      }, PAUSE);
+      if (due === undefined && concerns(event, concerned)) due = setTimeout(read, Math.max(0, last + PAUSE - Date.now()));
     });
     return () => {
       stop();

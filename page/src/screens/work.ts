@@ -107,9 +107,7 @@ export interface Diff {
 export const patchOf = (diff: Diff): string => diff.patches.map((one) => one.patch).join("\n");
 
 export interface CostRow {
-  by: string;
   key: string;
-  title?: string;
   turns: number;
   untold: number;
   usage: (Usage & { source?: string }) | null;
@@ -187,6 +185,8 @@ export interface Check {
   exit_code: number | null;
   tree: string;
   log: string;
+  /** What the log is asked for by; empty where it is not kept. */
+  digest: string;
   at: string;
 }
 
@@ -197,7 +197,8 @@ export function checksOf(page: TicketPage): Check[] {
     const ran = payload_type === "artifact_ref" ? (payload.check as Partial<Check> | undefined) : undefined;
     if (!ran?.command) continue;
     const { command, exit_code = null, tree = "" } = ran;
-    found.set(command, { command, exit_code, tree, log: String(payload.uri), at: timestamp });
+    const digest = String(payload.digest ?? "").replace("sha256:", "");
+    found.set(command, { command, exit_code, tree, log: String(payload.uri), digest, at: timestamp });
   }
   return [...found.values()];
 }
@@ -224,53 +225,38 @@ export interface Actor {
 }
 
 export interface Pipeline {
-  name: string;
-  description: string;
-  start: string;
-  phases: Record<string, Phase>;
-  edges: { source: string; target: string; rounds: number | null }[];
+  graph: { name: string; description: string; start: string; phases: Record<string, Phase> };
   /** What each step does. */
   steps: Record<string, string>;
-  state: {
-    phase: string;
-    actors: Record<string, Actor>;
-    artifacts: Record<string, unknown>;
-    meta: {
-      status: string;
-      gates: Record<string, GateDecision>;
-      overrides: Record<string, string>;
-      reverts: number;
-      message: string;
-      commit: string;
-    };
-  };
+  phase: string;
+  actors: Record<string, Actor>;
+  gates: Record<string, GateDecision>;
+  overrides: Record<string, string>;
+  /** By name: the file below the task's artifacts. */
+  artifacts: Record<string, string>;
+  reverts: number;
+  message: string;
+  commit: string;
 }
 
 /** The phases as a run meets them; those that only a failed gate leads to come last. */
-export function inOrder(pipeline: Pipeline): string[] {
+export function inOrder({ graph }: Pipeline): string[] {
   const found = new Set<string>();
-  for (const first of [pipeline.start, ...Object.keys(pipeline.phases)]) {
+  for (const first of [graph.start, ...Object.keys(graph.phases)]) {
     let name: string | null | undefined = first;
     while (name && !found.has(name)) {
       found.add(name);
-      name = pipeline.phases[name]?.next;
+      name = graph.phases[name]?.next;
     }
   }
   return [...found];
 }
 
-export interface ArtifactName {
+/** A file that a task produced, asked for by its digest. */
+export interface Artifact {
   name: string;
-  file: string;
-}
-
-/** The artifacts there are, by their whole names. */
-export function artifactsOf(nested: Record<string, unknown>, above = ""): ArtifactName[] {
-  return Object.entries(nested).flatMap(([key, value]) => {
-    const name = above + key;
-    if (typeof value === "string") return [{ name, file: value }];
-    return value && typeof value === "object" ? artifactsOf(value as Record<string, unknown>, `${name}.`) : [];
-  });
+  digest: string;
+  size_bytes: number;
 }
 
 export interface CheckOutcome {
@@ -310,6 +296,12 @@ export interface ToolUse {
   output: Record<string, unknown> | null;
   is_error: boolean | null;
   duration_ms: number | null;
+}
+
+export interface Audit {
+  /** The newest first. */
+  calls: ToolUse[];
+  total: number;
 }
 
 export interface AuditCheck {

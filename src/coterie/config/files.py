@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, cast
 
-from coterie.errors import ConfigError, StorageError, StorageFull, StorageLocked, StorageReadOnly
+from coterie.errors import (
+    ConfigError,
+    FileMistake,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+)
 from coterie.model.workspace import shown
 
 LIMIT = 1 << 20
@@ -300,8 +307,9 @@ def _no_constant(name: str) -> NoReturn:
 
 def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> ConfigError:
     said = message[:1].lower() + message[1:]
-    at = f":{line}:{column}"
-    return ConfigError(f"{shown(path)}{at} is not valid {kind}: {said}.", None, f"{path}{at}")
+    at, problem = f":{line}:{column}", f"is not valid {kind}: {said}"
+    mistakes = (FileMistake(line, "", problem),)
+    return ConfigError(f"{shown(path)}{at} {problem}.", None, f"{path}{at}", mistakes)
 
 
 def nulls(data: object, at: Place = ()) -> list[Mistake]:

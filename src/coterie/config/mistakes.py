@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from coterie.config.files import Document, Mistake, Place, nulls
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, FileMistake
 from coterie.model.team import NAME_PATTERN
 from coterie.model.workspace import shown
 
@@ -59,7 +59,8 @@ def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
         said = [*said[:MOST], f"… and {len(said) - MOST} more."]
     first = placed[0]
     place = f"{document.path}:{once[first]} {place_name(first.place)}".rstrip()
-    return ConfigError("\n".join(said), first.hint, place)
+    each = [FileMistake(once[one], place_name(one.place), one.problem) for one in placed[:MOST]]
+    return ConfigError("\n".join(said), first.hint, place, tuple(each))
 
 
 def sentence(at: str, mistake: Mistake) -> str:

@@ -1,5 +1,7 @@
 /** Teams as the Team screen reads and edits them: the file that a person writes, and what is known about it. */
 
+import type { ProblemBody } from "../../lib/types";
+
 export interface AgentHealth {
   name: string;
   version: string | null;
@@ -30,38 +32,54 @@ export interface Power {
 export interface Mistake {
   /** Such as `members[1].agent`; empty for the file as a whole. */
   place: string;
-  line?: number | null;
   message: string;
 }
 
-/** A member whose prompt or folder was edited since its folder was made. */
+/** A member whose prompt or folder was edited since its folder was made; null: that is the same. */
 export interface ChangedMember {
   member: string;
-  what: string;
-  before: string;
-  after: string;
+  prompt_was: string | null;
+  prompt_now: string;
+  folder_was: string | null;
+  folder_now: string;
   /** What a new member in its place would be called. */
-  free_name: string;
+  new_name: string;
 }
 
 export interface TeamSummary {
   name: string;
   default: boolean;
+  problem: TeamProblem | null;
 }
 
-export interface TeamPage {
-  name: string;
+/** What is wrong with a team's file: in words, and each mistake by its place. */
+export type TeamProblem = Partial<ProblemBody> & { errors?: Mistake[] | null };
+
+export interface TeamFile extends TeamSummary {
   path: string | null;
-  default: boolean;
   text: string;
-  trusted: boolean;
+  /** By what it is known which content was looked at. */
+  digest: string;
+  refused: TeamProblem | null;
   powers: Power[];
   changed: ChangedMember[];
+  notices: string[];
 }
 
 export interface Checked {
-  mistakes: Mistake[];
+  valid: boolean;
+  problem: TeamProblem | null;
   powers: Power[];
+}
+
+export interface Trust {
+  material: string[];
+}
+
+/** Each thing that is wrong; where only a sentence is known, that. */
+export function mistakesIn(problem: TeamProblem | null | undefined): Mistake[] {
+  if (!problem) return [];
+  return problem.errors?.length ? problem.errors : [{ place: "", message: problem.detail ?? "It is not right." }];
 }
 
 export type Entry = Record<string, unknown>;
