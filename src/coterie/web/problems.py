@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Match
 
 from coterie.errors import (
     AnswerRefused,
+    ConfigError,
     CoterieError,
     LeaseLost,
     NotAccepted,
@@ -58,7 +59,7 @@ class Problem(BaseModel):
     where: str | None = None
     member: str | None = None
     errors: list[dict[str, str]] | None = None
-    """Of a request that is not what it should be: each place, and what is wrong there."""
+    """Of a request, or of a file, that is not what it should be: each place, and what is wrong."""
 
 
 def respond(
@@ -101,12 +102,20 @@ def problem_of(error: CoterieError) -> Problem:
         hint=error.hint,
         where=error.where,
         member=error.member,
+        errors=_mistakes(error),
     )
 
 
 def poisons(error: CoterieError) -> bool:
     """Whether a storage refuses every later write after it, so that it must be opened anew."""
     return isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked)
+
+
+def _mistakes(error: CoterieError) -> list[dict[str, str]] | None:
+    """Each thing that is wrong with a file, by its place in it."""
+    if not isinstance(error, ConfigError) or not error.mistakes:
+        return None
+    return [{"place": one.place, "problem": one.problem} for one in error.mistakes]
 
 
 def of_error(error: CoterieError) -> Response:
@@ -118,6 +127,7 @@ def of_error(error: CoterieError) -> Response:
         hint=error.hint,
         where=error.where,
         member=error.member,
+        errors=_mistakes(error),
     )
 
 

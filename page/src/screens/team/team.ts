@@ -32,7 +32,7 @@ export interface Power {
 export interface Mistake {
   /** Such as `members[1].agent`; empty for the file as a whole. */
   place: string;
-  message: string;
+  problem: string;
 }
 
 /** A member whose prompt or folder was edited since its folder was made; null: that is the same. */
@@ -79,7 +79,7 @@ export interface Trust {
 /** Each thing that is wrong; where only a sentence is known, that. */
 export function mistakesIn(problem: TeamProblem | null | undefined): Mistake[] {
   if (!problem) return [];
-  return problem.errors?.length ? problem.errors : [{ place: "", message: problem.detail ?? "It is not right." }];
+  return problem.errors?.length ? problem.errors : [{ place: "", problem: problem.detail ?? "It is not right." }];
 }
 
 export type Entry = Record<string, unknown>;

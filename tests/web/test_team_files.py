@@ -1,0 +1,66 @@
+"""Team files over HTTP: what is wrong with each key, and agents that nobody registered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from tests.conftest import House
+from tests.web.inside import furnish, inside
+
+ADA: dict[str, Any] = {"id": "ada", "agent": "scripted", "prompt": "You write."}
+
+
+def written(*members: dict[str, Any], **more: Any) -> str:
+    """A team file's text."""
+    return json.dumps({**more, "members": list(members)})
+
+
+WRONG = (
+    (written({**ADA, "agent": "scriptd"}), "members[0].agent", "Did you mean scripted?"),
+    (written({**ADA, "colour": "red"}), "members[0].colour", "known key"),
+    (written(ADA, workflow="tikets"), "workflow", "tickets"),
+    (written({**ADA, "permissions": "everything"}), "members[0].permissions", "read"),
+    (written({**ADA, "budget": {"tokens": "lots"}}), "members[0].budget.tokens", "500k"),
+    (written(ADA, ADA), "members[1].id", "ada"),
+    ("{", "", "is not valid JSON"),
+)
+
+
+async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        file = await api.get("~/teams/pair")
+        for text, place, said in WRONG:
+            _, found = await api("POST", "~/teams/pair/check", {"text": text})
+            (mistake,) = found["problem"]["errors"]
+            assert (mistake["place"], said in mistake["problem"]) == (place, True), mistake
+            given = {"text": text, "digest": file["digest"]}
+            status, problem = await api("PUT", "~/teams/pair", given)
+            assert (status, problem["errors"]) == (422, [mistake])
+        assert await api.get("~/teams/pair") == file
+
+
+def installed(folder: Path) -> None:
+    """An agent that is known by name, as a program."""
+    folder.mkdir()
+    program = folder / "qwen"
+    program.write_text("#!/bin/sh\necho 0.15.10\n")
+    program.chmod(0o755)
+
+
+async def test_the_first_team_is_made_of_what_is_installed(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await anyio.to_thread.run_sync(installed, tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    async with inside(house.project) as api:
+        given = {"name": "crew", "agents": "qwen", "preset": "pair", "default": True}
+        status, made = await api("POST", "~/teams", given)
+        assert status == 201, made
+        assert {one["agent"] for one in made["members"]} == {"qwen"}
+        assert "qwen" in [one["name"] for one in await api.get("~/agents")]
