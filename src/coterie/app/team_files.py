@@ -8,10 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
+from coterie.app.agents import Agents
 from coterie.app.teams import Teams, TeamView
 from coterie.config import files
 from coterie.config.team_file import interpret, team_path
-from coterie.config.teams import reading_for, teams_of
+from coterie.config.teams import reading_for, seats, teams_of
 from coterie.errors import NotFound, UsageError
 
 MemberChoice = Literal["update", "keep", "new"]
@@ -45,6 +46,17 @@ def checked_team(teams: Teams, name: str, text: str) -> TeamView:
     parse = files.parse_toml if path.suffix == ".toml" else files.parse_json
     reading = reading_for(path, teams.project, teams.registry, teams.settings)
     return TeamView(interpret(parse(path, text), reading))
+
+
+def registering(teams: Teams, spec: str | None) -> Teams:
+    """The same teams, after a look for agents on this machine unless all that are meant are
+    registered."""
+    known = teams.registry.agents
+    named = [seat.agent for seat in seats(spec)] if spec else teams.ready_agents()
+    if named and all(name in known for name in named):
+        return teams
+    Agents(teams.home).scan()
+    return Teams(teams.project, teams.home)
 
 
 def put_team(teams: Teams, name: str, text: str, seen: str) -> None:

@@ -9,7 +9,6 @@ import anyio.to_thread
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from coterie.app.agents import Agents
 from coterie.app.project import App
 from coterie.app.projects import Project
 from coterie.app.team_files import (
@@ -17,6 +16,7 @@ from coterie.app.team_files import (
     TeamSource,
     checked_team,
     put_team,
+    registering,
     settle_member,
     team_fields,
     team_source,
@@ -129,8 +129,7 @@ async def make_team(app: TheProject, given: TeamGiven) -> TeamShown:
     """Write a new team into the project, and the folders of its members."""
 
     def make() -> TeamShown:
-        Agents(app.home).scan()  # what is installed may not be registered yet
-        teams = _teams(app)
+        teams = registering(_teams(app), given.agents)
         entries = teams.entries(given.preset, given.agents)
         teams.write(given.name, entries, preset=given.preset, default=given.default)
         return _shown(_teams(app), given.name)
