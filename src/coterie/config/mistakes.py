@@ -57,10 +57,9 @@ def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     said = [sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
     if len(said) > MOST:
         said = [*said[:MOST], f"… and {len(said) - MOST} more."]
-    first = placed[0]
-    place = f"{document.path}:{once[first]} {place_name(first.place)}".rstrip()
     each = [FileMistake(once[one], place_name(one.place), one.problem) for one in placed[:MOST]]
-    return ConfigError("\n".join(said), first.hint, place, tuple(each))
+    place = f"{document.path}:{each[0].line} {each[0].place}".rstrip()
+    return ConfigError("\n".join(said), placed[0].hint, place, tuple(each))
 
 
 def sentence(at: str, mistake: Mistake) -> str:
