@@ -41,7 +41,7 @@ async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None
             assert (mistake["place"], said in mistake["problem"]) == (place, True), mistake
             given = {"text": text, "digest": file["digest"]}
             status, problem = await api("PUT", "~/teams/pair", given)
-            assert (status, problem["errors"]) == (422, [mistake])
+            assert (status, problem["errors"]) == (409, [mistake])
         assert await api.get("~/teams/pair") == file
 
 
