@@ -152,3 +152,10 @@ export const lines = (text: string): string[] => text.split("\n").map((line) => 
 export function mistakesAt(mistakes: readonly Mistake[], place: string): Mistake[] {
   return mistakes.filter((one) => one.place === place || one.place.startsWith(`${place}.`) || one.place.startsWith(`${place}[`));
 }
+
+/** What is another than when the member's folder was made. */
+export function changes(one: ChangedMember): { what: string; was: string; now: string }[] {
+  const prompt = { what: "prompt", was: one.prompt_was, now: one.prompt_now };
+  const folder = { what: "folder", was: one.folder_was, now: one.folder_now };
+  return [prompt, folder].flatMap(({ was, ...rest }) => (was === null ? [] : [{ was, ...rest }]));
+}
