@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from pathlib import Path
 
+from playwright.sync_api import Locator, Page, expect
+
+from bench.page.browser import Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import answer, board, card
 
@@ -11,23 +14,35 @@ GOAL = "Add coupons to cart.py"
 STAND_IN = "A stand-in for a model wrote this"
 
 
-def test_a_goal_becomes_a_commit(
-    context: BrowserContext, page: Page, server: Server, machine: Machine
-) -> None:
-    root = machine.folder / "shop"
-    team_made(page)
-    # Workers of this kind change files unasked; here they are to ask.
-    team = root / ".coterie" / "teams" / "crew" / "team.json"
-    team.write_text(team.read_text().replace('"accept-edits"', '"ask"'))
-    task = goal_given(page)
-    terminal = machine.started(root, "attach", task)
-    # The plan is read and approved where it is talked about.
+def test_a_goal_becomes_a_commit(watch: Watch, wheel: Path, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    root = machine.project("shop")
+    with Server(machine, root) as server:
+        watch.also(server.origin)
+        page = watch.context.new_page()
+        page.goto(server.address)
+        team_made(page)
+        # Workers of this kind change files unasked; here they are to ask.
+        team = root / ".coterie" / "teams" / "crew" / "team.json"
+        team.write_text(team.read_text().replace('"accept-edits"', '"ask"'))
+        task = goal_given(page)
+        with machine.started(root, "attach", task) as terminal:
+            worked_on(page, server.place(root, "t", task, "tickets"))
+            said, _ = terminal.communicate()
+        assert said.count("answered by you: once") == 3, said
+        accepted(page, server.place(root, "t", task, "changes"))
+    assert machine.git(root, "status", "--porcelain") == ""
+    assert STAND_IN in (root / "cart.py").read_text()
+
+
+def worked_on(page: Page, tickets: str) -> None:
+    """The plan is approved where it is talked about, and all else in the inbox; a second tab looks
+    at the board, and is in step."""
     plan = first_question(page, "Plan with 3 tickets")
     expect(card(page, plan)).to_contain_text("Check what was done")
     answer(page, plan, "approve")
-    # A second tab looks at the board, and is in step with what is answered in the first.
-    second = context.new_page()
-    second.goto(server.place(root, "t", task, "tickets"))
+    second = page.context.new_page()
+    second.goto(tickets)
     page.keyboard.press("2")
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
     for _ in range(3):
@@ -44,11 +59,6 @@ def test_a_goal_becomes_a_commit(
     report = page.locator("article[data-question]").first
     expect(report).to_contain_text("The final report")
     answer(page, report.get_attribute("data-question") or "", "approve")
-    said, _ = terminal.communicate()
-    assert said.count("answered by you: once") == 3, said
-    accepted(page, server.place(root, "t", task, "changes"))
-    assert machine.git(root, "status", "--porcelain") == ""
-    assert STAND_IN in (root / "cart.py").read_text()
 
 
 def team_made(page: Page) -> None:
