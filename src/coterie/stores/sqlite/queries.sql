@@ -137,19 +137,19 @@ SELECT coalesce(max(sequence), 0) FROM timeline
 
 -- name: timeline_after
 SELECT sequence, task_id, source, number FROM timeline
-WHERE sequence > ?1 AND (source <> 'status' OR task_id = run) ORDER BY sequence LIMIT ?4
+WHERE sequence > ? AND (source <> 'status' OR task_id = run) ORDER BY sequence LIMIT ?
 
 -- name: timeline_of_run_after
 SELECT sequence, task_id, source, number FROM timeline
-WHERE run = ?2 AND sequence > ?1 AND task_id = coalesce(?3, task_id)
-    AND (source <> 'status' OR task_id = coalesce(?3, run))
-ORDER BY sequence LIMIT ?4
+WHERE run = ? AND task_id = coalesce(?, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?, run))
+    AND sequence > ? ORDER BY sequence LIMIT ?
 
 -- name: timeline_before
 SELECT sequence, task_id, source, number FROM timeline
-WHERE run = ?1 AND sequence < ?3 AND task_id = coalesce(?2, task_id)
-    AND (source <> 'status' OR task_id = coalesce(?2, run)) AND source = coalesce(?5, source)
-ORDER BY sequence DESC LIMIT ?4
+WHERE run = ? AND task_id = coalesce(?, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?, run)) AND source = coalesce(?, source)
+    AND sequence < ? ORDER BY sequence DESC LIMIT ?
 
 -- name: timeline_statuses
 SELECT e.sequence, e.data, t.workflow FROM events AS e JOIN tasks AS t ON t.id = e.task_id

@@ -46,8 +46,10 @@ class SqliteTimeline:
         self, sequence: int, task_id: str | None = None, limit: int | None = None
     ) -> list[TimelineRow]:
         run, ticket = _scope(task_id)
-        given = (sequence, run, ticket, limit or _ALL)
-        name = "timeline_after" if run is None else "timeline_of_run_after"
+        name, of = "timeline_after", ()
+        if run is not None:
+            name, of = "timeline_of_run_after", (run, ticket, ticket)
+        given = (*of, sequence, limit or _ALL)
         return await self._writer.read(lambda c: _rows(c, select(c, name, *given)))
 
     async def before(
@@ -58,7 +60,7 @@ class SqliteTimeline:
         source: TimelineSource | None = None,
     ) -> list[TimelineRow]:
         run, ticket = _scope(task_id)
-        given = (run, ticket, sequence or _LAST, limit or _ALL, source)
+        given = (run, ticket, ticket, source, sequence or _LAST, limit or _ALL)
         found = "timeline_before"
         return await self._writer.read(lambda c: _rows(c, select(c, found, *given)[::-1]))
 
