@@ -20,21 +20,23 @@ export class Loader<T> {
     }
     const running = (this.running = new AbortController());
     this.loading = true;
+    do {
+      this.again = false;
+      await this.readOnce(running.signal);
+      if (running.signal.aborted) return;
+    } while (this.again);
+    this.running = null;
+    this.loading = false;
+  }
+
+  private async readOnce(signal: AbortSignal): Promise<void> {
     try {
-      do {
-        this.again = false;
-        const data = await this.read(running.signal);
-        if (running.signal.aborted) return;
-        this.data = data;
-        this.problem = null;
-      } while (this.again);
+      const data = await this.read(signal);
+      if (signal.aborted) return;
+      this.data = data;
+      this.problem = null;
     } catch (error) {
-      if (!running.signal.aborted) this.problem = problemOf(error);
-    } finally {
-      if (this.running === running) {
-        this.running = null;
-        this.loading = false;
-      }
+      if (!signal.aborted) this.problem = problemOf(error);
     }
   }
 

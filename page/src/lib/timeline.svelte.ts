@@ -74,6 +74,7 @@ export class Timeline {
   private last = 0;
   private waiting: TimelineNews[] = [];
   private reading: Promise<void> | null = null;
+  private again = false;
 
   constructor(
     private project: string,
@@ -91,9 +92,21 @@ export class Timeline {
     return rows;
   });
 
-  /** Read the newest page; what is missing between it and what is known is not guessed at. */
+  /** Read the newest page; what is missing between it and what is known is not guessed at.  Asked for while it is read,
+   *  it is read once more: the answer under way may be from before, or come from a server that is gone. */
   load(): Promise<void> {
-    return (this.reading ??= this.readNewest().finally(() => (this.reading = null)));
+    this.again = true;
+    return (this.reading ??= this.readUntilNew());
+  }
+
+  private async readUntilNew(): Promise<void> {
+    while (this.again) {
+      this.again = false;
+      await this.readNewest();
+    }
+    this.reading = null;
+    const waiting = this.waiting.splice(0);
+    for (const news of waiting) this.add(news);
   }
 
   private page(query: { before?: number }): Promise<Page> {
@@ -117,9 +130,6 @@ export class Timeline {
     } catch (error) {
       this.problem = problemOf(error);
     }
-    this.reading = null;
-    const waiting = this.waiting.splice(0);
-    for (const news of waiting) this.add(news);
   }
 
   /** Read the page before the first row. */

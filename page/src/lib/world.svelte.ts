@@ -13,6 +13,8 @@ class World {
   tasks = new SvelteMap<string, Task>();
   questions = new SvelteMap<string, Question>();
 
+  /** What was told while it was read: the answer may be from before. */
+  private meanwhile: StreamEvent[] = [];
   private reading = new Loader(async (signal) => {
     const [projects, tasks, questions] = await Promise.all([
       api.get<Project[]>("/projects", {}, signal),
@@ -21,6 +23,7 @@ class World {
     ]);
     this.projects = projects;
     this.fill(tasks, questions);
+    for (const event of this.meanwhile.splice(0)) this.apply(event);
     return true;
   });
 
@@ -79,7 +82,14 @@ class World {
 
   private hear(event: StreamEvent): void {
     if (event.name === "reset") void this.reading.load();
-    else if (event.name === "task") {
+    else {
+      if (this.reading.loading && event.name !== "record" && event.name !== "delta") this.meanwhile.push(event);
+      this.apply(event);
+    }
+  }
+
+  private apply(event: StreamEvent): void {
+    if (event.name === "task") {
       this.tasks.set(keyOf(event.data), event.data);
       if (!this.project(event.data.project)) void this.reading.load();
     } else if (event.name === "question") {
