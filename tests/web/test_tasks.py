@@ -16,12 +16,21 @@ from tests.web.inside import Inside, furnish, inside
 
 async def comes_to(api: Inside, task: str, status: str) -> Any:
     """A task, once it has come to a status."""
-    for _ in range(1000):
+    for _ in range(5000):
         found = await api.get(f"~/tasks/{task}")
         if found["status"] == status:
             return found
         await anyio.sleep(0.02)
     raise AssertionError(f"{task} is not {status}")
+
+
+async def asked_anew(api: Inside, before: str) -> None:
+    """Wait until it is the human's turn again."""
+    for _ in range(5000):
+        if [one for one in await api.get("/inbox") if one["id"] != before]:
+            return
+        await anyio.sleep(0.02)
+    raise AssertionError("nobody was asked anew")
 
 
 async def test_a_conversation(house: House) -> None:
@@ -48,6 +57,7 @@ async def test_a_conversation(house: House) -> None:
         assert types[:4] == ["task", "message", "task", "message"]
         numbers = [entry["seq"] for entry in page["entries"]]
         assert numbers == sorted(numbers)
+        await asked_anew(api, asked["id"])
         status, shown = await api("POST", f"~/tasks/{task}/end")
         assert status == 200, shown
         await comes_to(api, task, "completed")

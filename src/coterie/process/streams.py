@@ -179,8 +179,12 @@ class InputWriter(asyncio.BaseProtocol):
 
     def abort(self) -> None:
         """Close the pipe at once."""
-        if self._transport is not None and not self._broken:
-            self._transport.abort()
+        pipe = self._transport
+        # One that is closed and has nothing left to write is about to be lost: asyncio would lose
+        # it twice, and fail at the second time.
+        if pipe is None or self._broken or (pipe.is_closing() and not pipe.get_write_buffer_size()):
+            return
+        pipe.abort()
 
 
 @dataclass(frozen=True)
