@@ -22,6 +22,14 @@ export class Problem extends Error {
   }
 }
 
+/** After so many milliseconds what failed only for now is asked for once more. */
+export const RETRY = 1000;
+
+/** Whether the same request may well be answered in a moment. */
+export function isPassing(problem: Problem): boolean {
+  return problem.status === 0 || problem.status === 429 || problem.status >= 500;
+}
+
 /** Any error as a problem, in words for a person. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;

@@ -1,6 +1,6 @@
 /** Something read from the API: what it is now, whether it is on its way, what went wrong. */
 
-import { Problem, problemOf } from "./api";
+import { isPassing, Problem, problemOf, RETRY } from "./api";
 
 export class Loader<T> {
   data = $state.raw<T | undefined>(undefined);
@@ -36,7 +36,9 @@ export class Loader<T> {
       this.data = data;
       this.problem = null;
     } catch (error) {
-      if (!signal.aborted) this.problem = problemOf(error);
+      if (signal.aborted) return;
+      this.problem = problemOf(error);
+      if (isPassing(this.problem)) setTimeout(() => !signal.aborted && void this.load(), RETRY);
     }
   }
 

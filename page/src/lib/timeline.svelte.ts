@@ -1,6 +1,6 @@
 /** A task's timeline as rows: pages of it, what comes live, and replies that are under way. */
 
-import { api, at, problemOf, type Problem } from "./api";
+import { api, at, isPassing, problemOf, RETRY, type Problem } from "./api";
 import type { Entry, Page, RecordOf, StreamEvent, TextDelta, TimelineNews, TimelineRecord } from "./types";
 
 const PAGE = 100;
@@ -129,6 +129,7 @@ export class Timeline {
       this.ready = true;
     } catch (error) {
       this.problem = problemOf(error);
+      if (isPassing(this.problem)) setTimeout(() => void this.load(), RETRY);
     }
   }
 
