@@ -18,8 +18,6 @@ PYTEST := $(BIN)/pytest --inline-snapshot=disable
 CONTRACTS := tests/contract
 # The slowest first, so that none of them is left over at the end; tests/shape is a check.
 OTHERS := tests/live tests/web tests/flow tests/cli tests/hostile tests/docs tests/unit
-# Whole stories in a browser, which are not yet as steady as a check must be: `make stories`.
-STORIES := $(addprefix tests/web/browser/test_,story.py kill.py payloads.py)
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -66,13 +64,10 @@ test: $(DEV) compiled page ## every test
 ifeq ($(strip $(ARGS)),)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(CONTRACTS) --cov=coterie.agents --cov-branch \
 	    --cov-report=term --cov-fail-under=90
-	@$(PYTEST) -n $(WORKERS) --dist worksteal $(OTHERS) $(addprefix --ignore=,$(STORIES))
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(OTHERS)
 else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
-
-stories: $(DEV) compiled page ## whole stories in a browser: goal to commit, kills, a hundred payloads
-	@$(PYTEST) $(STORIES) $(ARGS)
 
 # What others need who run a program of the environment: the environment, and nothing else.
 .PHONY: environment test-environment
