@@ -11,7 +11,7 @@ from coterie.config.project import Project, make_project
 from coterie.model.conversation import Message
 from coterie.model.journal import AppendMessage, Fence
 from coterie.stores.sqlite import SqliteStorage
-from coterie.stores.sqlite.codec import SQL
+from coterie.stores.sqlite.transactions import SQL
 from coterie.testing.contracts.samples import TASK, at, created, started
 from tests.conftest import House
 from tests.web.inside import inside
@@ -57,6 +57,6 @@ async def test_ten_thousand_messages_are_read_by_number(house: House) -> None:
         connection.close()
         return "; ".join(step[-1] for step in steps)
 
-    assert await anyio.to_thread.run_sync(plan) == (
-        "SEARCH timeline USING INDEX timeline_of_run (run=? AND sequence<?)"
-    )
+    found = await anyio.to_thread.run_sync(plan)
+    assert "SEARCH t USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in found
+    assert "SCAN" not in found.replace("SCAN CONSTANT ROW", "")

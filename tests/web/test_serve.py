@@ -48,15 +48,29 @@ async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
         assert (await anext(events)).name == "reset"
 
 
-def test_a_process_serves_until_it_is_told_to_stop(house: House) -> None:
-    command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=house.project) as process:
+def opener(house: House) -> tuple[dict[str, str], Path]:
+    """An environment in which the desktop's own way to open an address writes it down."""
+    programs, opened = house.home / "programs", house.home / "opened"
+    programs.mkdir()
+    os.mkfifo(opened)
+    (programs / "xdg-open").write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    (programs / "xdg-open").chmod(0o755)
+    return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}, opened
+
+
+def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(house: House) -> None:
+    command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--port", "0", "--open"]
+    env, opened = opener(house)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=house.project, env=env
+    ) as process:
         assert process.stdout is not None
         said = [process.stdout.readline(), process.stdout.readline()]
         address = next(word for word in said[0].split() if word.startswith("http://127.0.0.1:"))
         token = (house.coterie_home / "serve.token").read_text().strip()
         assert str(house.coterie_home / "serve.token") in said[1]
         assert token not in "".join(said)  # what is no terminal may be a log that others read
+        assert opened.read_text() == f"{address}/#token={token}"
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx.get(f"{address}{API}/projects", headers=headers, timeout=PATIENCE)
         assert answer.status_code == 200
@@ -112,6 +126,14 @@ def test_what_cannot_be_served_is_said_in_a_sentence(
     assert way_out in ran.err
 
 
+def test_a_project_that_came_with_its_folder_is_named_where_it_is_served(cli: Inside) -> None:
+    (cli.house.project / ".coterie" / "teams").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it is said before anything is served
+        ran = cli("serve", "--api-only", "--port", str(taken.getsockname()[1]))
+    assert "came with this folder: it was not made by your Coterie. It is left out." in ran.err
+    assert f"coterie project -C {cli.house.project}" in ran.err
+
+
 async def test_a_port_that_nobody_asked_for_is_the_next_that_is_free(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +142,24 @@ async def test_a_port_that_nobody_asked_for_is_the_next_that_is_free(
         async with served(house.project, port=None) as api:
             port = int(api.serving.address.rpartition(":")[2])
             assert taken.getsockname()[1] < port < taken.getsockname()[1] + 20
+
+
+async def test_other_machines_are_let_in_where_that_was_said_and_by_the_token_alone(
+    house: House,
+) -> None:
+    async with served(house.project, host="0.0.0.0", insecure=True) as api:
+        port = api.serving.address.rpartition(":")[2]
+
+        async def status(host: str, **more: str) -> int:
+            headers = {"host": f"{host}:{port}", **more}
+            return (await api.client.get(f"{API}/projects", headers=headers)).status_code
+
+        assert api.serving.address == f"http://127.0.0.1:{port}"
+        assert await status("127.0.0.1") == 200
+        assert await status(socket.gethostname()) == 200
+        assert await status("192.0.2.7") == 200, "by whichever address of this machine"
+        assert await status("evil.example") == 421
+        assert await status("192.0.2.7", authorization="Bearer guessed") == 401
 
 
 async def test_with_a_certificate_it_speaks_tls(house: House) -> None:

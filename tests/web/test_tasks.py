@@ -24,15 +24,6 @@ async def comes_to(api: Inside, task: str, status: str) -> Any:
     raise AssertionError(f"{task} is not {status}")
 
 
-async def asked_anew(api: Inside, before: str) -> None:
-    """Wait until it is the human's turn again."""
-    for _ in range(5000):
-        if [one for one in await api.get("/inbox") if one["id"] != before]:
-            return
-        await anyio.sleep(0.02)
-    raise AssertionError("nobody was asked anew")
-
-
 async def test_a_conversation(house: House) -> None:
     root = await anyio.to_thread.run_sync(furnish, house)
     async with inside(root) as api:
@@ -57,12 +48,27 @@ async def test_a_conversation(house: House) -> None:
         assert types[:4] == ["task", "message", "task", "message"]
         numbers = [entry["seq"] for entry in page["entries"]]
         assert numbers == sorted(numbers)
-        await asked_anew(api, asked["id"])
         status, shown = await api("POST", f"~/tasks/{task}/end")
         assert status == 200, shown
         await comes_to(api, task, "completed")
         status, problem = await api("POST", f"~/tasks/{task}/cancel")
         assert (status, problem["type"]) == (409, "urn:coterie:problem:usage")
+
+
+async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    async with inside(root) as api:
+        _, made = await api("POST", "~/tasks", {"goal": "say hello", "team": "pair"})
+        task = made["id"]
+        await comes_to(api, task, "waiting")
+        for act in ("resume", "revert"):
+            status, problem = await api("POST", f"~/tasks/{task}/{act}")
+            assert (status, problem["type"]) == (409, "urn:coterie:problem:task_busy"), act
+        (asked,) = await api.get("/inbox")
+        answer = {"project": api.project, "question": asked["id"], "text": "thanks"}
+        await api("POST", "/inbox/answers", {"answers": [answer]})
+        await api("POST", f"~/tasks/{task}/end")  # the run goes on as if nothing had been
+        await comes_to(api, task, "completed")
 
 
 @pytest.mark.parametrize(

@@ -1387,6 +1387,8 @@ export interface components {
          * @description What a task changed.
          */
         DiffShown: {
+            /** Accepted */
+            accepted: string | null;
             /** Missed */
             missed: components["schemas"]["SkippedShown"][];
             /** Patches */

@@ -22,9 +22,33 @@ const WANTS: Record<Effect, [loud: string, verb: string]> = {
   other: ["use a tool", "use"],
 };
 
+/** The words that a name of the pipeline is made of: `plan_review`. */
+export const words = (name: string): string => oneLine(name.replaceAll("_", " "));
+
+const GOES_TO: Record<string, string> = {
+  plan: "go to the plan",
+  planreview: "go to the review of the plan",
+  meeting: "go to the meeting",
+  codegen: "go to the code",
+  review: "go to the review of the code",
+  test: "go to the tests",
+  accept: "go to the commit",
+};
+
+/** Where a pipeline goes on with an answer, where it is asked that. */
+function wayOn({ about }: Pick<Question, "about">, option: Option): string | undefined {
+  if (about?.kind === "phase_choice" && option.id === "next") return `go on: ${words(about.next)}`;
+  if (about?.kind === "gate_failed" && option.id === "again") return words(option.label);
+  const asksWhere = about?.kind === "phase_choice" || about?.kind === "gate_failed";
+  return asksWhere ? GOES_TO[option.id] : undefined;
+}
+
 /** What is asked: of a tool call what it would do. */
 export function heading(question: Question): string {
+  const { about } = question;
   const call = permission(question);
+  if (about?.kind === "phase_choice" && !about.reverted) return `${words(about.phase)} is over: what next?`;
+  if (about?.kind === "failed_phase_step") return `${words(about.step)} came to nothing`;
   if (!call) return visible(question.title);
   if (call.effect === "write" && call.paths.length === 1) return "wants to change a file";
   return `wants to ${WANTS[call.effect][0]}`;
@@ -49,8 +73,24 @@ export function description(question: Question): string {
 /** What an option is called: as the terminal does, by its id too where its label does not say it. */
 export function optionName(question: Question, option: Option): string {
   if (permission(question)) return oneLine(option.label || option.id);
+  const way = wayOn(question, option) ?? (isOfPipeline(question) ? option.label : undefined);
+  if (way) return oneLine(way);
   const same = option.label.toLowerCase() === option.id.toLowerCase() || !option.label;
   return same ? oneLine(option.id) : `${oneLine(option.id)}: ${oneLine(option.label)}`;
+}
+
+const OF_PIPELINE = ["phase_choice", "gate_failed", "failed_phase_step", "change_acceptance", "unplanned_files"];
+
+/** Whether a build asks it: then options are told by what they do alone. */
+function isOfPipeline({ about }: Pick<Question, "about">): boolean {
+  return about !== null && OF_PIPELINE.includes(about.kind);
+}
+
+/** What is written besides the choice. */
+export function textName(question: Question, choice: string): string {
+  if (question.kind === "Input") return "Your answer";
+  const commits = question.about?.kind === "change_acceptance" && (choice === "accept" || choice === "override");
+  return commits ? "Message of the commit" : "Your words";
 }
 
 /** What the tool call is about, where its content does not say it. */
@@ -63,7 +103,7 @@ export function target(question: Question): string {
 /** The question on one line: `wants to run: npm ci`, `asks: Which database?`. */
 export function inShort(question: Question): string {
   const call = permission(question);
-  if (!call) return `asks: ${oneLine(question.title)}`;
+  if (!call) return `asks: ${oneLine(heading(question))}`;
   const what = call.command || call.paths.join(", ") || call.target || call.tool;
   return `wants to ${WANTS[call.effect][1]}: ${oneLine(what)}`;
 }
@@ -72,6 +112,7 @@ export function inShort(question: Question): string {
 export function actOf(question: Question, choice: string): string {
   const option = question.options.find((one) => one.id === choice);
   if (!option) return "Answer";
+  if (isOfPipeline(question)) return asSentence(optionName(question, option));
   if (!permission(question)) return `Answer ${oneLine(option.id)}`;
   const acts: Record<string, string> = {
     [APPROVE]: "Allow once",
@@ -81,6 +122,8 @@ export function actOf(question: Question, choice: string): string {
   };
   return acts[choice] ?? oneLine(option.label);
 }
+
+const asSentence = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 /** The rule that is offered; empty where none is. */
 export function ruleOf(question: Question): string {

@@ -75,7 +75,8 @@ export const to = {
   pipeline: (project: string, task: string) => `/p/${part(project)}/t/${part(task)}/pipeline`,
   changes: (project: string, task: string) => `/p/${part(project)}/t/${part(task)}/changes`,
   record: (project: string) => `/p/${part(project)}/record`,
-  team: (project: string) => `/p/${part(project)}/team`,
+  /** The project's team that is named, else the one that is meant when none is. */
+  team: (project: string, team = "") => `/p/${part(project)}/team${team ? `?team=${part(team)}` : ""}`,
 };
 
 class Router {

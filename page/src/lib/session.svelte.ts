@@ -1,6 +1,6 @@
 /** Who may come in: the token in the address's fragment becomes a cookie, and leaves the address. */
 
-import { api, onSignedOut, problemOf, type Problem } from "./api";
+import { api, isPassing, onSignedOut, problemOf, type Problem } from "./api";
 
 export type SessionState = "checking" | "in" | "out";
 
@@ -10,16 +10,23 @@ export function tokenIn(text: string): string {
   return found?.[1] ?? text.trim();
 }
 
+/** Where a token is until the server has answered it: whoever reloads before that, or goes to another
+ *  screen, breaks the request off, and the address does not have the token any more. */
+const PENDING = "coterie.token";
+
 class Session {
   state = $state<SessionState>("checking");
   problem = $state.raw<Problem | null>(null);
 
   /** Who signs in does so for every tab of the browser. */
   private others = new BroadcastChannel("coterie.session");
+  /** Whether another tab did since this one began: an answer that was under way is from before. */
+  private wasLetIn = false;
 
   constructor() {
     onSignedOut(() => (this.state = "out"));
     this.others.onmessage = () => {
+      this.wasLetIn = true;
       if (this.state === "out") this.state = "in";
     };
   }
@@ -29,17 +36,18 @@ class Session {
     const fragment = location.hash;
     if (/#token=/.test(fragment)) {
       // Not left in the address, where it could be copied or looked over.
+      sessionStorage.setItem(PENDING, tokenIn(fragment));
       history.replaceState(null, "", location.pathname + location.search);
-      return this.enter(tokenIn(fragment));
     }
+    const pending = sessionStorage.getItem(PENDING);
+    if (pending) return this.enter(pending);
     try {
       await api.get("/projects");
       this.state = "in";
     } catch (error) {
       const problem = problemOf(error);
       // A server that is not there is no reason to ask for a token: the stream waits for it.
-      if (problem.status === 401) this.state = "out";
-      else this.state = "in";
+      this.state = problem.status === 401 && !this.wasLetIn ? "out" : "in";
     }
   }
 
@@ -47,10 +55,12 @@ class Session {
     this.problem = null;
     try {
       await api.post("/session", { token });
+      sessionStorage.removeItem(PENDING);
       this.others.postMessage("in");
       this.state = "in";
     } catch (error) {
       this.problem = problemOf(error);
+      if (!isPassing(this.problem)) sessionStorage.removeItem(PENDING);
       this.state = "out";
     }
   }

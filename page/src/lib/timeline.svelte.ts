@@ -133,13 +133,14 @@ export class Timeline {
     }
   }
 
-  /** Read the page before the first row. */
-  async earlier(): Promise<void> {
-    if (!this.hasEarlier) return;
+  /** Read the page before the first row; what is returned puts it there. */
+  async earlier(): Promise<() => void> {
     const { entries, more } = await this.page({ before: this.first });
-    for (const entry of entries) this.keep(entry);
-    this.hasEarlier = more;
-    this.build();
+    return () => {
+      for (const entry of entries) this.keep(entry);
+      this.hasEarlier = more;
+      this.build();
+    };
   }
 
   hear(event: StreamEvent): void {
@@ -218,7 +219,8 @@ export class Timeline {
       rows[known] = { ...before, record: joined(before.record, record) };
     } else {
       if (same) this.places.set(same, rows.length);
-      rows.push({ key: String(seq), seq, at, record, isFirst: isFirst(record, rows.at(-1)) });
+      // Of a tool call the end may be read before its beginning: it is the same row all the same.
+      rows.push({ key: same || String(seq), seq, at, record, isFirst: isFirst(record, rows.at(-1)) });
     }
     return rows;
   }

@@ -16,6 +16,7 @@ class World {
   /** What was told while it was read: the answer may be from before. */
   private meanwhile: StreamEvent[] = [];
   private reading = new Loader(async (signal) => {
+    this.meanwhile = []; // of a reading that failed: the events since then are not among them
     const [projects, tasks, questions] = await Promise.all([
       api.get<Project[]>("/projects", {}, signal),
       api.get<Task[]>("/tasks", {}, signal),
@@ -23,7 +24,7 @@ class World {
     ]);
     this.projects = projects;
     this.fill(tasks, questions);
-    for (const event of this.meanwhile.splice(0)) this.apply(event);
+    for (const event of this.meanwhile) this.apply(event);
     return true;
   });
 

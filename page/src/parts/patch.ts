@@ -2,6 +2,7 @@
    text alone and in its own colours. Loaded only when a diff is shown. */
 import { parse } from "diff2html/lib-esm/diff-parser.js";
 import { newDistanceFn, newMatcherFn } from "diff2html/lib-esm/rematch.js";
+import { visible } from "../lib/text";
 import type { DiffBlock, DiffFile, DiffLine } from "diff2html/lib-esm/types.js";
 
 /** More pairs than these, or longer lines, are not compared: that would take seconds. */
@@ -43,7 +44,8 @@ export interface FileDiff {
 }
 
 export function readPatch(patch: string): FileDiff[] {
-  return parse(patch, {}).map(fileOf);
+  // The parser takes a carriage return for the end of a line, and drops what follows it.
+  return parse(patch.replace(/\r(?!\n)/g, visible), {}).map(fileOf);
 }
 
 function fileOf(file: DiffFile): FileDiff {

@@ -101,6 +101,8 @@ export interface Diff {
   patches: { folder: string; files: FileStat[]; patch: string }[];
   missed: { path: string; why: string }[];
   reverted_at: string | null;
+  /** The commit that took it into the user's branch. */
+  accepted: string | null;
   problem: string | null;
 }
 

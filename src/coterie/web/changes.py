@@ -39,6 +39,8 @@ class DiffShown(ShownText):
     patches: list[PatchShown]
     missed: list[SkippedShown]
     reverted_at: str | None
+    accepted: str | None
+    """The commit that took it into the user's branch; also of one that was reverted since."""
     problem: str | None
     """Why some or all of its files could not be stored."""
 

@@ -20,7 +20,7 @@ from fastapi import Path as PathParameter
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.projects import project_list_stamp, projects_at_work
 from coterie.app.views import read_tasks
-from coterie.errors import CoterieError, NotFound
+from coterie.errors import CoterieError, NotFound, TaskBusy
 from coterie.web.live import Live
 from coterie.web.problems import poisons
 
@@ -146,7 +146,7 @@ class Hub:
     async def run(self, project: str, task_id: str) -> None:
         """Run a task, new or parked, in the server; returns when it is under way.
 
-        Raises what keeps it from running, TaskBusy where another process runs it.
+        Raises what keeps it from running, TaskBusy where it is run already.
         """
         app = await self.project(project)
         run = _Run(app, self._kept[project].live, task_id, lambda: self.renew(project))
@@ -284,13 +284,16 @@ class _Run:
             async for record in self.app.stream(self.task_id):
                 self.begun.set()
                 self.live.saw(self.task_id, record)
+        except TaskBusy as busy:  # another run goes on with it, maybe one of ours
+            self.failure = busy
         except CoterieError as error:
             self.failure = error
             self.live.failed(self.task_id, error)
             if poisons(error):
                 self.renew()
         finally:
-            self.live.ended(self.task_id)
+            if not isinstance(self.failure, TaskBusy):
+                self.live.ended(self.task_id)
             self.begun.set()
 
 

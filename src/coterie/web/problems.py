@@ -82,8 +82,12 @@ def respond(
             **more,
         }
     )
+    return _answer(problem, headers)
+
+
+def _answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     shown = problem.model_dump(exclude_none=True)
-    return JSONResponse(shown, status, headers, media_type=MEDIA_TYPE)
+    return JSONResponse(shown, problem.status, headers, media_type=MEDIA_TYPE)
 
 
 def status_of(error: CoterieError) -> int:
@@ -92,7 +96,7 @@ def status_of(error: CoterieError) -> int:
 
 
 def problem_of(error: CoterieError) -> Problem:
-    """An error of ours, as a part of an answer."""
+    """What an error of ours is on the wire: a whole answer, or a part of one."""
     status = status_of(error)
     return Problem(
         type=f"urn:coterie:problem:{error.code}",
@@ -119,16 +123,8 @@ def _mistakes(error: CoterieError) -> list[dict[str, str]] | None:
 
 
 def of_error(error: CoterieError) -> Response:
-    """An error of ours."""
-    return respond(
-        status_of(error),
-        str(error),
-        error.code,
-        hint=error.hint,
-        where=error.where,
-        member=error.member,
-        errors=_mistakes(error),
-    )
+    """The answer where an error of ours ended a request."""
+    return _answer(problem_of(error))
 
 
 class Refused(Exception):

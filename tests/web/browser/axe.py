@@ -23,7 +23,21 @@ def _source() -> str:
 
 
 def serious(page: Page) -> list[str]:
-    """What it finds serious or worse."""
+    """What it finds serious or worse, in either theme."""
     # Evaluated by the debugger, so that the page's own policy need not permit it.
     page.evaluate(_source())
-    return page.evaluate(_RUN)
+    found: list[str] = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        found += [f"{scheme}: {one}" for one in page.evaluate(_RUN)]
+    return found
+
+
+def wider_than_a_phone(page: Page) -> bool:
+    """Whether one has to scroll sideways at 390 pixels."""
+    before = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    wide: bool = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    if before is not None:
+        page.set_viewport_size(before)
+    return wide

@@ -1,7 +1,6 @@
-"""A project in which every text that others write is a payload, made by the command line.
+"""A project in which every text that members say is a payload, made by the command line.
 
-The built-in agent says and does what a script tells it: a talk of a hundred messages, a job that
-writes a hundred files, a plan of a hundred tickets, and commands that wait to be allowed.
+The built-in agent says what a script tells it: a talk of a hundred messages.
 """
 
 from __future__ import annotations
@@ -18,24 +17,20 @@ GOAL = PAYLOADS[0].line
 
 @dataclass(frozen=True)
 class HostileProject:
-    """The project and its tasks."""
+    """The project and its task."""
 
     root: Path
     talk: str
-    job: str
-    session: str
 
 
 def hostile_project(machine: Machine) -> HostileProject:
-    """Made once: each task by one command that ends when it has to be asked for something."""
+    """Made once, by one command."""
     root = machine.project("hostile")
     _team(machine, root)
     many = ("--max-turns", str(len(PAYLOADS)), "--max-rounds", "99")
     _rehearsed(machine, root, "talk", _talk(), "chat", "-t", "crew", *many, GOAL)
-    _rehearsed(machine, root, "job", _job(), "do", "--as", "wren", "-t", "crew", GOAL)
-    _rehearsed(machine, root, "session", _session(), "run", "-t", "crew", GOAL)
-    talk, job, session = [line["id"] for line in machine.lines(root, "tasks")]
-    return HostileProject(root, talk, job, session)
+    (talk,) = (str(line["id"]) for line in machine.lines(root, "tasks"))
+    return HostileProject(root, talk)
 
 
 def _rehearsed(machine: Machine, root: Path, name: str, rules: list[object], *words: str) -> None:
@@ -64,21 +59,3 @@ def _team(machine: Machine, root: Path) -> None:
 
 def _talk() -> list[object]:
     return [{"replies": [{"text": [payload.message]} for payload in PAYLOADS]}]
-
-
-def _job() -> list[object]:
-    tools = [
-        {"name": "editFile", "input": {"path": one.name, "oldStr": "", "newStr": one.message}}
-        for one in PAYLOADS
-    ]
-    return [{"replies": [{"tools": tools}, {"text": "It is written."}]}]
-
-
-def _session() -> list[object]:
-    tasks = [{"task_id": one.mark, "description": one.line} for one in PAYLOADS]
-    return [
-        {
-            "when": {"message": '"tasks"'},
-            "replies": [{"text": f"```json\n{json.dumps({'tasks': tasks})}\n```"}],
-        }
-    ]

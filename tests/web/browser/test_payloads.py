@@ -20,7 +20,7 @@ _RAW = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 """What changes how other text looks."""
-_FRAME = "new Promise((done) => requestAnimationFrame(() => done()))"
+FRAME = "new Promise((done) => requestAnimationFrame(() => done()))"
 _LEADS = "[...document.querySelectorAll('main a')].map((one) => [one.href, one.rel, one.target])"
 
 
@@ -44,12 +44,17 @@ def missing(payload: Payload, shown: str) -> set[str]:
     return {one for one in payload.words if one not in text} if begun and ended else {"all of it"}
 
 
-def from_the_beginning(page: Page) -> None:
-    """Scroll to the first row, and open what is folded."""
+def to_the_beginning(page: Page) -> None:
+    """Scroll to the first row."""
     talk = page.get_by_role("log")
     while talk.get_by_text("Earlier…").count():
         talk.press("Home")
-        page.evaluate(_FRAME)
+        page.evaluate(FRAME)
+
+
+def from_the_beginning(page: Page) -> None:
+    """Scroll to the first row, and open what is folded."""
+    to_the_beginning(page)
     while (folded := page.get_by_role("button", name="Show all")).count():
         folded.first.click()
 

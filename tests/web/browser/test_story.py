@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from bench.page.browser import Watch
-from bench.page.machine import Machine, Server
+from bench.page.machine import ROOT, Machine, Server
 from bench.page.screens import answer, board, card
 
 GOAL = "Add coupons to cart.py"
 STAND_IN = "A stand-in for a model wrote this"
+BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 
-def test_a_goal_becomes_a_commit(watch: Watch, wheel: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("agents", [["builtin"], ["codex", "claude"]], ids=",".join)
+def test_a_goal_becomes_a_commit(
+    watch: Watch, wheel: Path, tmp_path: Path, agents: list[str]
+) -> None:
     machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    if "builtin" not in agents:
+        installed(machine, agents)
     root = machine.project("shop")
     with Server(machine, root) as server:
         watch.also(server.origin)
         page = watch.context.new_page()
         page.goto(server.address)
-        team_made(page)
-        # Workers of this kind change files unasked; here they are to ask.
-        team = root / ".coterie" / "teams" / "crew" / "team.json"
-        team.write_text(team.read_text().replace('"accept-edits"', '"ask"'))
+        team_made(page, agents)
         task = goal_given(page)
+        detail = server.call("GET", f"/projects/{server.project(root)}/tasks/{task}")
+        assert {one["agent"] for one in detail["members"]} - {None} == {*agents}
         with machine.started(root, "attach", task) as terminal:
             worked_on(page, server.place(root, "t", task, "tickets"))
             said, _ = terminal.communicate()
@@ -33,6 +41,17 @@ def test_a_goal_becomes_a_commit(watch: Watch, wheel: Path, tmp_path: Path) -> N
         accepted(page, server.place(root, "t", task, "changes"))
     assert machine.git(root, "status", "--porcelain") == ""
     assert STAND_IN in (root / "cart.py").read_text()
+
+
+def installed(machine: Machine, agents: list[str]) -> None:
+    """The real CLIs, as the user's registry names them."""
+    missing = [name for name in agents if not (BINS / name).exists()]
+    if missing:
+        pytest.skip(f"{missing} are not installed: scripts/real-clis")
+    registry = machine.folder / "home" / ".coterie" / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    known = {name: {"command": str(BINS / name)} for name in agents}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": known}))
 
 
 def worked_on(page: Page, tickets: str) -> None:
@@ -61,15 +80,26 @@ def worked_on(page: Page, tickets: str) -> None:
     answer(page, report.get_attribute("data-question") or "", "approve")
 
 
-def team_made(page: Page) -> None:
+def team_made(page: Page, agents: list[str]) -> None:
     page.get_by_role("link", name="Make a team").click()
     page.get_by_role("button", name="Make a team…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("radio", name="tickets").check()
-    dialog.get_by_role("checkbox", name="builtin").check()
+    expect(dialog.get_by_role("checkbox", name="builtin")).to_be_visible()
+    for box in dialog.get_by_role("checkbox").all():
+        box.uncheck()
+    for agent in agents:
+        dialog.get_by_role("checkbox", name=agent).check()
     dialog.get_by_label("Name").fill("crew")
     dialog.get_by_role("button", name="Make it").click()
     expect(page.get_by_role("heading", name="crew")).to_be_visible()
+    # Workers of this kind change files unasked; here they are to ask.
+    worker = page.locator("main details").filter(has_text="accept-edits").first
+    while worker.count():
+        worker.locator("summary").click()
+        worker.get_by_role("radio", name="Asks before it changes or runs").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
 
 
 def goal_given(page: Page) -> str:

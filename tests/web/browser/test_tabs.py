@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import BrowserContext, Request, expect
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
+from bench.page.events import TASK, committed, talk, wait_for_task
 from bench.page.machine import Machine, Server
-from bench.page.screens import connection
+from bench.page.screens import ROWS, TO_END, connection
 
 TABS = 10
 
@@ -36,3 +37,17 @@ def test_ten_tabs_and_three_projects_share_one_stream(
     for tab in left:
         expect(tab.get_by_text("and now without it").first).to_be_visible()
     assert len(streams) == 2
+
+
+def test_a_talk_is_followed_to_its_end_however_fast_it_is(
+    page: Page, server: Server, machine: Machine
+) -> None:
+    root = machine.project("fast")
+    server.add(root)
+    held = talk(machine, root, 300, 0)
+    wait_for_task(server, root)
+    page.goto(server.place(root, "t", TASK))
+    expect(page.locator(ROWS)).to_have_count(1)
+    committed(held)
+    expect(page.get_by_text("event 300", exact=True)).to_be_in_viewport()
+    expect(page.locator(TO_END)).to_have_count(0)

@@ -1,0 +1,97 @@
+"""What waits for a person on the page, settled there: a team of the repository, a ticket that
+failed; and what turns have cost."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bench.page.machine import Machine, Server
+from bench.page.screens import CARDS, ROWS
+from tests.web.browser.looking import looked_at
+from tests.web.browser.trouble import THEIRS, Trouble, trouble
+
+
+@pytest.fixture(scope="module")
+def waits(machine: Machine, server: Server) -> Trouble:
+    made = trouble(machine)
+    server.add(made.root)
+    return made
+
+
+def test_what_waits_is_settled_on_the_page(page: Page, server: Server, waits: Trouble) -> None:
+    """One test, since to make the project costs more than to look at it."""
+    costs_are_drawn(page, server, waits)
+    a_team_of_the_repository_is_trusted_as_it_was_shown(page, server, waits)
+    what_waits_is_seen_and_a_canceled_task_is_asked_about(page, server, waits)
+    a_failed_ticket_is_begun_anew(page, server, waits)
+
+
+def costs_are_drawn(page: Page, server: Server, waits: Trouble) -> None:
+    page.goto(server.place(waits.root, "record"))
+    chart = page.get_by_role("figure", name="Tokens by day")
+    expect(chart.locator("canvas")).to_be_visible()
+    inked = "(one) => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data)"
+    assert page.locator("canvas").evaluate(f"(one) => ({inked})(one).size") > 2
+    chart.locator(".u-over").hover(position={"x": 200, "y": 60})
+    expect(chart).to_contain_text("Jan 30: 8.0k tokens in, 200 tokens out")
+    page.get_by_text("As a table").click()
+    days = page.get_by_role("region", name="Cost by day").get_by_role("row")
+    expect(days.nth(2)).to_contain_text("2026-01-31")
+    expect(page.get_by_role("region", name="Cost by member")).to_contain_text("8.2k$0.031 turn")
+    expect(page.get_by_role("region", name="Cost by task")).to_contain_text("What was paid for")
+    looked_at(page)
+
+
+def a_team_of_the_repository_is_trusted_as_it_was_shown(
+    page: Page, server: Server, waits: Trouble
+) -> None:
+    page.goto(server.origin)
+    chosen = page.locator("form label").get_by_role("combobox")
+    chosen.first.select_option(server.project(waits.root))
+    chosen.filter(has_text=THEIRS).select_option(THEIRS)
+    expect(page.get_by_text("asks for powers that you have not looked at")).to_be_visible()
+    looked_at(page)
+    page.get_by_role("link", name=f"Look at {THEIRS}").click()
+    expect(page.get_by_role("heading", name=THEIRS)).to_be_visible()
+    page.get_by_role("button", name="Look at what it asks for…").click()
+    dialog = page.get_by_role("dialog")
+    for power in ("full never asks", "env sets SHOP"):
+        expect(dialog).to_contain_text(power)
+    looked_at(page)
+    team = waits.root / ".coterie" / "teams" / THEIRS / "team.json"
+    team.write_text(team.read_text().replace("SHOP", "CART"))  # behind the back of whoever reads
+    dialog.get_by_role("button", name="Trust it").click()
+    expect(dialog).to_contain_text("edited in between")
+    expect(dialog).to_contain_text("env sets CART")
+    dialog.get_by_role("button", name="Trust it").click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("region", name="Trust")).to_have_count(0)
+    powers = page.get_by_role("region", name="What it may do without asking")
+    expect(powers).to_contain_text("never asks")
+
+
+def what_waits_is_seen_and_a_canceled_task_is_asked_about(
+    page: Page, server: Server, waits: Trouble
+) -> None:
+    page.goto(f"{server.origin}/inbox")
+    expect(page.locator(CARDS).filter(has_text="T1 failed")).to_be_visible()
+    looked_at(page)
+    page.goto(server.place(waits.root, "t", waits.session))
+    expect(page.locator(ROWS).get_by_text("T1 failed")).to_be_visible()
+    looked_at(page)
+    page.get_by_role("button", name="Cancel…").click()
+    looked_at(page)
+    page.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def a_failed_ticket_is_begun_anew(page: Page, server: Server, waits: Trouble) -> None:
+    page.goto(server.place(waits.root, "t", waits.session, "tickets", "T1"))
+    page.get_by_role("button", name="Begin it anew…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"{waits.session} is resumed for that")
+    looked_at(page)
+    dialog.get_by_role("button", name="Begin it anew", exact=True).click()
+    expect(page.get_by_role("heading", level=1).locator("..")).to_contain_text("done")
+    expect(page.get_by_role("button", name="Begin it anew…")).to_have_count(0)
