@@ -104,8 +104,9 @@ class GenericChannel:
         except AgentMissing as error:
             yield update.TurnFailed("missing", str(error), retry=False)
             return
-        if self._interrupted:  # before there was anything to break off
-            yield update.TurnInterrupted()
+        if self._interrupted:  # before anything was asked of it; it must not wait for that
+            stays = self.holds_past
+            yield update.TurnInterrupted() if stays else await self._conclude(_UNASKED, exchange)
             return
         total = self._adapter.total(self._member)
         self._taking = exchange
@@ -192,6 +193,9 @@ class GenericChannel:
         if told.prompt_format == "jsonl":
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
+
+
+_UNASKED = update.TurnFailed("exit", "it was ended before anything was asked of it")
 
 
 def _detector(name: str) -> Callable[[str], str | bool | None]:

@@ -13,8 +13,8 @@ async def accept_work(
 ) -> Accepted:
     """Take the work of a session, or the change of a pipeline, into the user's branch.
 
-    `message` and `override` are for a pipeline, `recheck` for a session.
+    `message` and `override` are for a pipeline; `recheck` tests it on a branch that has moved.
     """
     if (await app.show(task_id)).view.workflow == PIPELINE:
-        return await accept_change(app, task_id, message, override=override)
+        return await accept_change(app, task_id, message, override=override, recheck=recheck)
     return await app.accept(task_id, recheck=recheck)

@@ -27,7 +27,7 @@ from coterie.config.registry import (
     unused,
 )
 from coterie.config.registry_edit import Scan, add_agent, by_hand, program
-from coterie.config.settings import load_settings
+from coterie.config.settings import load_settings, store_url
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -121,6 +121,8 @@ class Doctor:
 
     directory: Path | None = None
     """The project's folder; None: the one around us."""
+    store: str | None = None
+    """The URL of a store to look at; None: the one of COTERIE_STORE or the settings, if any."""
 
     @cached_property
     def agents(self) -> tuple[AgentHealth, ...]:
@@ -140,11 +142,11 @@ class Doctor:
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
         """The registry, the project, its database, the keeper, the sandbox, git, who is told
-        elsewhere; and packages that should bring agents and are broken."""
+        elsewhere, the store; and packages that should bring agents and are broken."""
         own = (self._check_registry(), *self._check_project(), self._check_keeper())
         broken = (_failed("package", problem) for problem in broken_packages())
-        told = self._check_notify()
-        return (*own, *broken, anyio.run(_check_sandbox), _check_git(), *told)
+        others = (*self._check_notify(), *self._check_store())
+        return (*own, *broken, anyio.run(_check_sandbox), _check_git(), *others)
 
     @cached_property
     def _registry(self) -> Registry | CoterieError:
@@ -195,6 +197,23 @@ class Doctor:
         private = keeper == "bubblewrap" or (keeper == "auto" and anyio.run(can_be_private))
         seen = "an agent sees only its own" if private else _KEYS_READABLE
         return HealthCheck("keeper", True, f"{keeper}: ends whole process trees; {seen}")
+
+    def _check_store(self) -> list[HealthCheck]:
+        """Whether the store of several machines can be used; nothing where none is named."""
+        from coterie.app import store
+
+        try:
+            url = store_url(self.store)
+            if url is None:
+                return []
+            found = store.describe_store(url, find_project(self.directory))
+        except CoterieError as error:
+            return [HealthCheck("store", False, str(error), error.hint or "")]
+        if found.loses_commits:
+            problem = f"{found.url} may lose what it has confirmed: synchronous_commit is off"
+            return [HealthCheck("store", False, problem, "set synchronous_commit = on there")]
+        facts = f"PostgreSQL {found.server}, schema {found.schema}, {found.tasks} tasks"
+        return [HealthCheck("store", True, f"{facts}: {found.url}")]
 
     def _check_notify(self) -> list[HealthCheck]:
         """Whether the user could be told elsewhere; nothing where they do not want to be."""

@@ -25,7 +25,7 @@ from coterie.model.task import ENDED, TaskState, ticket_in
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
-from coterie.workspace.acceptance import Acceptance
+from coterie.workspace.acceptance import Acceptance, held_elsewhere
 from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.leftovers import Leftover, SessionLeftovers
 from coterie.workspace.snapshots.changes import Patch
@@ -112,7 +112,7 @@ class Changes:
         state = await self.sessions.look.state(task_id)
         work = await self._acceptable(state)
         final = str(await self.sessions.step(task_id, FINAL_COMMIT) or "")
-        async with self.held(claimant, task_id) as fence:
+        async with self.held(claimant, task_id, is_done=True) as fence:
             head, branch = await anyio.to_thread.run_sync(_place, work)
             commands: Sequence[str] = ()
             if recheck:
@@ -120,7 +120,9 @@ class Changes:
             else:
                 await anyio.to_thread.run_sync(_check_unmoved, work, head, branch, final)
             commit = await anyio.to_thread.run_sync(_combined, work, head, state)
-            children = TaskChildren(claimant.leases, fence, claimant.machine)
+            children = TaskChildren(
+                claimant.leases, fence, claimant.machine, deadline=claimant.owners.deadline
+            )
             ran = await _checked(work, commit, commands, checks, children)
             given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
             async with self.recorded(task_id, ACCEPT, given):
@@ -202,17 +204,18 @@ class Changes:
         return take_back(task_id, dry_run=dry_run)
 
     @asynccontextmanager
-    async def held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
-        """Own the task, so that nobody can run it, or do the same."""
-        try:
-            fence = await claimant.take(task_id)
-        except TaskBusy as busy:
-            raise TaskBusy(busy.task, busy.pid, busy.host, _stop_first(task_id)) from None
-        try:
+    async def held(
+        self, claimant: Claimant, task_id: str, *, is_done: bool = False
+    ) -> AsyncGenerator[Fence]:
+        """Own the task, so that nobody can run it, or do the same; one that is done nobody runs."""
+        async with AsyncExitStack() as stack:
+            try:
+                fence = await stack.enter_async_context(claimant.held(task_id))
+            except TaskBusy as busy:
+                if is_done:
+                    raise held_elsewhere(task_id, busy.pid) from None
+                raise TaskBusy(busy.task, busy.pid, busy.host, _stop_first(task_id)) from None
             yield fence
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.sessions.look.storage.leases.park(fence)
 
     @asynccontextmanager
     async def recorded(
@@ -276,16 +279,16 @@ async def _checked(
 
 def _place(work: Acceptance) -> tuple[str, str]:
     work.check_place()
-    return work.head(), work.branch()
+    found = work.head(), work.branch()
+    _check_wanted(work)  # another terminal may have been first while this one waited
+    return found
 
 
 def _check_wanted(work: Acceptance) -> None:
     task = work.task
     if work.reverted is not None:
         raise NotAccepted(task, f"{task} was reverted", f"coterie revert {task} --undo")
-    if work.accepted is not None:
-        commit = work.accepted[1][:_SHORT]
-        raise NotAccepted(task, f"{task} was accepted already, as {commit}", f"coterie diff {task}")
+    work.check_not_accepted()
     if work.worktrees.head() == work.worktrees.base:
         raise NotAccepted(task, f"{task} changed nothing", f"coterie show {task}")
 
@@ -334,15 +337,16 @@ def diff_fields(task_id: str, found: TaskDiff, *, stat: bool = False) -> dict[st
         "patches": patches,
         "missed": [asdict(one) for one in found.missed],
         "reverted_at": found.reverted_at,
+        "accepted": found.accepted,
         "problem": found.problem,
     }
 
 
 def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
-    before, after = work.accepted or (work.worktrees.base, work.worktrees.head())
-    text, files = work.patch(before, after)
+    taken = work.accepted
+    text, files = work.patch(*(taken or (work.worktrees.base, work.worktrees.head())))
     patches = (Patch(work.git.folder, "", text, files),) if files else ()
-    return TaskDiff(patches, reverted_at=reverted_at)
+    return TaskDiff(patches, reverted_at=reverted_at, accepted=taken[1] if taken else None)
 
 
 def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:

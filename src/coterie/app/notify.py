@@ -26,11 +26,12 @@ from coterie.model.notification import (
     Outcome,
     PendingNotification,
     of_end,
+    of_limit,
     of_question,
 )
 from coterie.model.record import ErrorRecord, InteractionRecord, Record
 from coterie.model.redaction import Redactor
-from coterie.model.task import TaskCreated, fold
+from coterie.model.task import TaskCreated, fold, is_part
 from coterie.model.visible import visible_line
 from coterie.ports import AttendedObserver, Observer, Storage
 from coterie.process import webhook
@@ -127,19 +128,33 @@ class Notifier:
                 await self._send(of_question(question, self.task, str(self.project)))
 
     async def _tell_ends(self, running: str = "") -> None:
-        """Tell of tasks that have ended, those too whose process died before it could."""
+        """Tell of tasks that have ended or parked for a limit, those too whose process died before
+        it could; of the one that goes on there is nothing to tell."""
         with suppress(CoterieError):
-            for ended in await self.storage.notifications.unsent():
-                if ended.is_end and ended.incident != running:
-                    await self._tell_end(ended)
+            for one in await self.storage.notifications.unsent():
+                if one.limited_until and one.task_id == running:
+                    await self.storage.notifications.settle(one.incident, "seen")
+                elif one.limited_until or (one.is_end and one.task_id != running):
+                    await self._tell_end(one)
 
     async def _tell_end(self, ended: PendingNotification) -> None:
-        store, name = self.storage.notifications, ended.incident
+        store, name = self.storage.notifications, ended.task_id
         if name == self.task.task_id and self._attended() > 0:
-            await store.settle(name, "seen")
-        elif await store.claim(name):
-            state = fold(await self.storage.events.of_task(name))
-            await self._send(of_end(state, str(self.project)))
+            await store.settle(ended.incident, "seen")
+        elif await store.claim(ended.incident):
+            state, project = fold(await self.storage.events.of_task(name)), str(self.project)
+            if ended.is_end:
+                await self._send(of_end(state, project))
+            else:
+                member = await self._limited(ended)
+                await self._send(of_limit(ended, state.created, member, project))
+
+    async def _limited(self, parked: PendingNotification) -> str:
+        """The member whose limit it is; a ticket's work is a task of its own."""
+        for one in await self.storage.member_states():
+            if one.until == parked.limited_until and is_part(one.task_id, parked.task_id):
+                return one.member
+        return "a member"
 
     def _attended(self) -> float:
         """For how many seconds more a person is taken to sit where all of it is shown."""

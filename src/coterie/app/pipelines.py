@@ -13,7 +13,7 @@ from coterie.app.changes import REVERT, Accepted, Changes
 from coterie.engine import steering
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
-from coterie.errors import CoterieError, NotAccepted, TaskBusy, UsageError
+from coterie.errors import AnswerRefused, CoterieError, NotAccepted, TaskBusy, UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
@@ -23,11 +23,14 @@ from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
+from coterie.workspace.acceptance import held_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
 from coterie.workspace.snapshots.revert import RevertResult
 
-_LOOKS, _BETWEEN = 60, 0.25
+RECHECK = "recheck"
+"""What is answered where the change is to be tested on a branch that has moved."""
+_LOOKS, _BETWEEN = 240, 0.25
 """How often, and how many seconds apart, another process is looked at that commits the change."""
 PASSED, FAILED = "gates_passed", "gate_failed"
 """Why a pipeline waits that was told to ask nobody."""
@@ -85,7 +88,7 @@ class Pipelines(Changes):
 
     async def _unattended(self, result: ResultRecord) -> ResultRecord:
         """How a pipeline stands that asks nobody: by its gates, where it waits for those."""
-        asked = await self._asked(result.task)
+        asked = await self.asked(result.task)
         about = asked.about if asked else None
         if isinstance(about, GateFailed) or (isinstance(about, ChangeAcceptance) and about.failed):
             return replace(result, reason=FAILED)
@@ -95,33 +98,58 @@ class Pipelines(Changes):
             return replace(result, reason=PASSED, next=onward)
         return result
 
-    async def _asked(self, task_id: str) -> Interaction | None:
+    async def asked(self, task_id: str) -> Interaction | None:
         """The question that a pipeline waits for."""
         look = self.sessions.look
         asked = [one.interaction for one in await look.storage.inbox.questions()]
         return next((one for one in asked if is_part(one.task_id, task_id)), None)
 
-    async def approve(self, task_id: str, message: str | None, *, override: bool) -> None:
+    async def approve(
+        self, task_id: str, message: str | None, *, override: bool, recheck: bool = False
+    ) -> None:
         """Answer the question whether the change is taken; whoever runs it then commits it.
 
-        Raises NotAccepted where it is not asked, or gates failed and nobody overrides them.
+        Raises NotAccepted where it is not asked, where gates failed and nobody overrides them, or
+        where the branch has moved and nobody wants it tested again there.
         """
-        look = self.sessions.look
-        asked = await self._asked(task_id)
+        asked = await self.asked(task_id)
         about = asked.about if asked else None
         if asked is None or not isinstance(about, ChangeAcceptance):
             raise await self._not_there_yet(task_id, asked)
-        if about.failed and not override:
-            problem = f"these gates failed: {', '.join(about.failed)}"
-            raise NotAccepted(task_id, problem, f"coterie accept {task_id} --override")
         choice = "override" if about.failed else "accept"
-        await steering.answer(look, asked.interaction_id, choice, message, YOU)
+        if recheck and _offers(asked, RECHECK) and not (override and _offers(asked, choice)):
+            choice = RECHECK
+        elif _is_behind(asked):
+            raise _behind(task_id, about.problem)
+        elif about.failed and not override:
+            raise _gates_failed(task_id, asked, about)
+        await self._answer(task_id, asked, choice, message)
+
+    async def _answer(
+        self, task_id: str, asked: Interaction, choice: str, message: str | None
+    ) -> None:
+        try:
+            look = self.sessions.look
+            await steering.answer(look, asked.interaction_id, choice, message, YOU)
+        except AnswerRefused:  # another terminal was first
+            raise await self._not_there_yet(task_id, None) from None
+
+    async def is_behind(self, task_id: str) -> bool:
+        """Whether the change waits because the user's branch has moved."""
+        asked = await self.asked(task_id)
+        return asked is not None and _is_behind(asked)
 
     async def _not_there_yet(self, task_id: str, asked: Interaction | None) -> NotAccepted:
         found = await self.view(task_id)
         if found.state.meta.commit and found.state.meta.status == "done":
             said = f"{task_id} was accepted already, as {found.state.meta.commit[:7]}"
             return NotAccepted(task_id, said, f"coterie diff {task_id}")
+        if asked is None and "accept" in found.graph.phases[found.state.phase].steps:
+            runner = await self.sessions.look.runner_of(task_id)
+            if runner is not None:
+                return held_elsewhere(task_id, runner.pid)
+            said = f"the yes to {task_id} is given already: it is committed when it is run"
+            return NotAccepted(task_id, said, f"coterie resume {task_id}")
         said = f"{task_id} is in the phase {found.state.phase}"
         hint = f"coterie show {asked.interaction_id}" if asked else f"coterie resume {task_id}"
         return NotAccepted(task_id, said, hint)
@@ -138,9 +166,13 @@ class Pipelines(Changes):
         work = await self._work(task_id)
         span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
         if work is None or span is None:
-            asked = await self._asked(task_id)
+            asked = await self.asked(task_id)
             about = asked.about if asked else None
             problem = about.problem if isinstance(about, ChangeAcceptance) else "nothing was taken"
+            if asked is not None and _is_behind(asked):
+                raise _behind(task_id, problem)
+            if asked and isinstance(about, ChangeAcceptance) and about.failed and not problem:
+                raise _gates_failed(task_id, asked, about)
             raise NotAccepted(task_id, problem or "nothing was taken", f"coterie resume {task_id}")
         branch = await anyio.to_thread.run_sync(work.acceptance.branch)
         _, files = await anyio.to_thread.run_sync(work.acceptance.patch, *span)
@@ -218,19 +250,51 @@ class RunsTasks(Protocol):
 
 
 async def accept_change(
-    app: RunsTasks, task_id: str, message: str | None, *, override: bool
+    app: RunsTasks, task_id: str, message: str | None, *, override: bool, recheck: bool = False
 ) -> Accepted:
-    """Say yes to the change of a pipeline, and run it until it is committed."""
+    """Say yes to the change of a pipeline, and run it until it is committed.
+
+    `recheck`: a branch that has moved since is no reason to refuse it where the tests pass there.
+    """
     pipelines = app.pipelines
-    await pipelines.approve(task_id, message, override=override)
+    await pipelines.approve(task_id, message, override=override, recheck=recheck)
     with suppress(TaskBusy):  # then whoever runs it has the answer
         await app.run(task_id, NoObserver(), patience=0.0)
+        if recheck and await pipelines.is_behind(task_id):  # it was seen only now
+            await pipelines.approve(task_id, message, override=override, recheck=True)
+            await app.run(task_id, NoObserver(), patience=0.0)
         return await pipelines.accepted(task_id)
     for _ in range(_LOOKS):
         with suppress(NotAccepted):
             return await pipelines.accepted(task_id)
+        if recheck and await pipelines.is_behind(task_id):
+            await pipelines.approve(task_id, message, override=override, recheck=True)
+        elif await pipelines.asked(task_id):  # it was refused, and the question says why
+            break
         await anyio.sleep(_BETWEEN)
     return await pipelines.accepted(task_id)
+
+
+def _offers(asked: Interaction, choice: str) -> bool:
+    return any(option.id == choice for option in asked.options)
+
+
+def _is_behind(asked: Interaction) -> bool:
+    """Whether the user's branch has moved, by what is offered: nothing but to test it there."""
+    return _offers(asked, RECHECK) and not _offers(asked, "override")
+
+
+def _behind(task_id: str, problem: str) -> NotAccepted:
+    said = problem or "your branch moved since the work began"
+    return NotAccepted(task_id, said, f"coterie accept {task_id} --recheck")
+
+
+def _gates_failed(task_id: str, asked: Interaction, about: ChangeAcceptance) -> NotAccepted:
+    said = f"these gates failed: {', '.join(about.failed)}"
+    hint = f"coterie accept {task_id} --override"
+    if _offers(asked, RECHECK):
+        hint = f"Test it again: coterie accept {task_id} --recheck\nAll the same:  {hint}"
+    return NotAccepted(task_id, said, hint)
 
 
 def _settings_of(created: TaskCreated) -> PipelineSettings:

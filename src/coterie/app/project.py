@@ -19,7 +19,7 @@ from coterie.config.project import Project, make_project
 from coterie.config.teams import Power, learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
-from coterie.engine.lease import Claimant, Owner, sweep
+from coterie.engine.lease import Claimant, FlockOwners
 from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
@@ -39,7 +39,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated, new_task_id
 from coterie.model.team import Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
-from coterie.ports import Observer, Storage
+from coterie.ports import Observer, Owners, Storage
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
@@ -59,9 +59,10 @@ class App:
     storage: Storage
     machine: Machine
     pool: ChannelPool
+    owners: Owners
     home: Path | None = None
     stand_in: str | None = None
-    _owner: Owner | None = None
+    _is_owner: bool = False
 
     @classmethod
     @asynccontextmanager
@@ -81,7 +82,8 @@ class App:
         await anyio.to_thread.run_sync(make_project, project)
         storage = storage or await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
-        app = cls(root, storage, machine, ChannelPool(), home, stand_in)
+        owners = FlockOwners(project.folder / "owners", machine.host, storage.leases)
+        app = cls(root, storage, machine, ChannelPool(), owners, home, stand_in)
         try:
             yield app
         finally:
@@ -89,14 +91,16 @@ class App:
                 await app._close()
 
     async def _close(self) -> None:
+        clean = False
         try:
             await self.pool.close_all()
+            clean = True
         finally:
             try:
                 await self.storage.close()
             finally:
-                if self._owner is not None:
-                    await anyio.to_thread.run_sync(self._owner.release)
+                if self._is_owner:
+                    await self.owners.end(clean=clean)
 
     async def create(self, start: run.StartRequest) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
@@ -136,7 +140,7 @@ class App:
                 script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
             )
             opening = opening_message(created)
-            if await self.storage.create(created, owner.id, opening) is not None:
+            if await self.storage.create(created, owner, opening) is not None:
                 return task_id
             length += 1
 
@@ -224,7 +228,7 @@ class App:
         """A word to a task: the answer where it is the human's turn, else heard after the
         running turn.  Returns what became of it: `answered q3` or `queued`."""
         text = await self._without_secrets(task_id, text)
-        return await steering.say(self._look, task_id, text, author)
+        return await steering.say(self._look, task_id, text, author, run.Chat.name)
 
     async def tasks(self) -> list[TaskView]:
         """Every task that somebody started, oldest first."""
@@ -354,7 +358,7 @@ class App:
         return TaskReader(
             self.storage,
             self.root,
-            self._owners,
+            self.owners,
             lambda team, member: member_folder(self.root, team, member),
         )
 
@@ -379,21 +383,16 @@ class App:
     def _project(self) -> Project:
         return Project(self.root, self.home)
 
-    @property
-    def _owners(self) -> Path:
-        return self._project.folder / "owners"
-
-    async def _own(self) -> Owner:
-        """This process as an owner: its lock is taken when it first runs something."""
-        if self._owner is None:
-            self._owner = await anyio.to_thread.run_sync(Owner, self._owners, self.machine.host)
-            needed = frozenset(lease.owner for lease in await self.storage.leases.all())
-            await anyio.to_thread.run_sync(sweep, self._owners, needed | {self._owner.id})
-        return self._owner
+    async def _own(self) -> str:
+        """The id of this process as an owner, which it is when it first runs something."""
+        self._is_owner = True
+        return await self.owners.begin()
 
     async def claimant(self) -> Claimant:
-        return Claimant(await self._own(), self.storage.leases, SurvivorReaper(), self.machine)
+        await self._own()
+        return Claimant(self.owners, self.storage.leases, SurvivorReaper(), self.machine)
 
     @property
     def _members(self) -> run.MemberFactory:
-        return run.MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
+        shared = (self.root, self.home, self.storage, self.machine, self.pool)
+        return run.MemberFactory(*shared, self.owners)

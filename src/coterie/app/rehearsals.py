@@ -19,6 +19,7 @@ from coterie.config.files import read_document
 from coterie.config.registry import Registry
 from coterie.config.registry_edit import place
 from coterie.config.team_members import agents_of
+from coterie.engine.run import plain_errors
 from coterie.model import instant
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
 from coterie.model.journal import AppendThread, Turn
@@ -81,17 +82,21 @@ def member_address(url: str, workflow: str, member: Member) -> str:
 @asynccontextmanager
 async def served(created: TaskCreated, storage: Storage) -> AsyncGenerator[str]:
     """The address of the stand-in for a task's models, for the length of the block."""
+    from coterie.rehearsal.prompt_facts import clarifying_question
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
-    responder: Responder = Simulation()
+    # Who says yes beforehand wants it to end without a word more.
+    question = "" if created.caps.yes else clarifying_question(created.goal)
+    responder: Responder = Simulation(question)
     if created.script == DEMO:
         responder = await anyio.to_thread.run_sync(_demo_shop)
     elif created.script is not None:
         script = await anyio.to_thread.run_sync(script_in, Path(created.script))
         responder = ScriptedResponder(script, responder, _ScriptMemory(created, storage))
-    async with RehearsalServer(responder) as server:
-        yield server.url
+    with plain_errors():
+        async with RehearsalServer(responder) as server:
+            yield server.url
 
 
 def _demo_shop() -> Responder:

@@ -31,13 +31,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
-from coterie.ports import (
-    Adapter,
-    ChildLog,
-    Observer,
-    Storage,
-    Workflow,
-)
+from coterie.ports import Adapter, ChildLog, Observer, Owners, Storage, Workflow
 from coterie.process.child import KeeperName
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
@@ -80,6 +74,8 @@ class MemberFactory:
     storage: Storage
     machine: Machine
     pool: ChannelPool
+    owners: Owners | None = None
+    """Whose processes they will be; None: nothing is started."""
 
     def of_task(self, created: TaskCreated, rehearsal: str | None = None) -> Members:
         """The members of a task, with all that was not kept with it.  Reads files.
@@ -210,6 +206,7 @@ class Members:
                 fence,
                 shared.machine,
                 StderrFiles(task.session_id, shared.root, self.team, self.redactor),
+                shared.owners.deadline if shared.owners else None,
             ),
             adapter_of=self.adapter,
             workspace_of=self.workspace,
@@ -316,8 +313,10 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
     def figures() -> tuple[str, ...]:
         if not snapshots.has_kept(result.task):
             return ()
-        patches = snapshots.diff(result.task).patches
-        return tuple(str(one) for patch in patches for one in patch.files)
+        found = snapshots.diff(result.task)
+        files = (str(one) for patch in found.patches for one in patch.files)
+        # What no diff can show, such as a repository within, is named all the same.
+        return (*files, *(f"{one.path} ({one.why})" for one in found.missed))
 
     with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
         return replace(result, changed=await anyio.to_thread.run_sync(figures))

@@ -83,6 +83,7 @@ UNLISTED: dict[str, Verb] = {
     "tickets": Verb("show:tickets", "the tickets of a session, and resetting one", "More"),
     "graph": Verb("graph_command:graph_", "what waits for what; a pipeline's phases", "More"),
     "project": Verb("project:project", "whose .coterie this is; take over, set aside", "More"),
+    "store": Verb("store:store", "the database that several machines share", "More"),
     "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
 }
 

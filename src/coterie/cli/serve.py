@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.main import Call, command, pass_call
+from coterie.cli.main import Call, command, pass_call, show_notices
 from coterie.errors import UsageError
 from coterie.model.workspace import shown
 
@@ -31,6 +31,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @pass_call
 def serve(call: Call, *, opens: bool, **options: Any) -> None:
     """The team in a browser, and an HTTP API; only this machine can reach it."""
+    from coterie.app.projects import projects_at_work
+
+    # A project that is left out is on no screen: here alone one learns of it.
+    show_notices(call, projects_at_work(call.directory).notices)
     run_server(call, opens=opens, directory=call.directory, **options)
 
 

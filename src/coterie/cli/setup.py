@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -66,10 +66,11 @@ def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None
 
 @command("doctor", "coterie doctor --probe")
 @click.option("--probe", is_flag=True, help="Run each CLI on a stand-in model; no tokens.")
+@click.option("--store", metavar="URL", help="Look at this store as well, in PostgreSQL.")
 @pass_call
-def doctor(call: Call, *, probe: bool) -> None:
+def doctor(call: Call, *, probe: bool, store: str | None) -> None:
     """What is installed and what will work; changes nothing."""
-    found = Doctor(call.directory)
+    found = Doctor(call.directory, store)
     show_notices(call, found.notices)
     for agent in found.agents:
         call.record("agent", asdict(agent))
@@ -79,6 +80,7 @@ def doctor(call: Call, *, probe: bool) -> None:
     call.line()
     call.lines(table([_check_row(check) for check in found.checks], call.width))
     works = _probe(call, found.agents) if probe else True
+    works = _tell_store(call, found.checks) and works
     good = sum(agent.ready for agent in found.agents)
     count = len(found.agents)
     call.record("doctor", {"ready": good, "agents": count, "ok": good > 0 and works})
@@ -95,8 +97,16 @@ def _agent_row(agent: AgentHealth) -> tuple[str, str, str, str]:
     return (f"  {agent.name}", agent.version or "-", agent.state, then)
 
 
+def _tell_store(call: Call, checks: Iterable[HealthCheck]) -> bool:
+    """What is wrong with the store, in full, as a URL leaves no room for it in a table."""
+    failed = [check for check in checks if check.name == "store" and not check.ok]
+    for check in failed:
+        call.lines(["", f"! {check.detail}", *(f"  {line}" for line in check.hint.splitlines())])
+    return not failed
+
+
 def _check_row(check: HealthCheck) -> tuple[str, str, str]:
-    hint = f"   -> {check.hint}" if check.hint else ""
+    hint = f"   -> {check.hint.partition(chr(10))[0]}" if check.hint else ""
     return (f"  {check.name}", "ok" if check.ok else "!", f"{check.detail}{hint}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -25,7 +25,7 @@ from coterie.config.mistakes import (
     sentence,
     validated,
 )
-from coterie.config.project import Project, coterie_home, expanded
+from coterie.config.project import Project, coterie_home, environment, expanded
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
@@ -72,6 +72,22 @@ class Settings(BaseModel):
         description="On a terminal it is told only when nothing was typed there for so long. "
         "Yours alone (--user).",
     )
+    store: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        description="The database that your machines share: postgresql://user@host/database, "
+        "without a password. COTERIE_STORE counts for more. Yours alone (--user).",
+    )
+
+    @field_validator("store")
+    @classmethod
+    def _holds_no_password(cls, store: str | None) -> str | None:
+        if store is None:
+            return None
+        if not re.match("postgres(ql)?://", store):
+            raise ValueError("it is no URL: postgresql://user@host/database")
+        if re.search("(?i)://[^/@]*:[^@]*@|password=", unquote(store)):
+            raise ValueError("it holds a password, which belongs into ~/.pgpass")
+        return store
 
     @field_validator("notify")
     @classmethod
@@ -94,7 +110,7 @@ class Settings(BaseModel):
         return milliseconds(self.quiet_after)
 
 
-USERS_OWN = frozenset({"notify", "notifyAfter"})
+USERS_OWN = frozenset({"notify", "notifyAfter", "store"})
 """Keys of the user's own file: what comes with a project must neither run nor send anything."""
 
 
@@ -182,6 +198,11 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
     return AllSettings(Settings.model_validate(values), origins)
 
 
+def store_url(given: str | None, home: Path | None = None) -> str | None:
+    """The store that is meant: as it was given, by COTERIE_STORE, or in the user's settings."""
+    return given or environment().get("COTERIE_STORE") or load_settings(None, home).values.store
+
+
 def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> object:
     """Set one value from what was typed; returns it as it will be read."""
     name = _name_of(key)
@@ -222,7 +243,8 @@ _OWN = "is a setting of your own, never a project's"
 
 
 def _own_way(key: str, value: object) -> str:
-    return f"coterie config set {key} {shlex.quote(str(value))} --user"
+    typed = "URL" if key == "store" else shlex.quote(str(value))  # it may hold a password
+    return f"coterie config set {key} {typed} --user"
 
 
 def _read(path: Path, origin: Origin) -> dict[str, object]:

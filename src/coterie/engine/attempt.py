@@ -46,23 +46,27 @@ _EARLY = 0.001
 
 
 class TurnClock:
-    """Watches one attempt.
+    """Watches the attempts of one member, one after the other.
 
-    Its timeouts are put off with every update of the agent, so that costs next to nothing: a timer
-    that fires looks which of them is due, and is set again for the other.
+    Its timeouts are put off with every update of the agent, and start anew with every attempt, so
+    that costs next to nothing: a timer that fires looks which of them is due, if any, and is set
+    again for the next.
     """
 
-    def __init__(
-        self, limits: Limits, on_quiet: Callable[[float], None], on_total: Callable[[], None]
-    ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._limits = limits
-        self._on_quiet = on_quiet
-        self._on_total = on_total
-        self._left = limits.total
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
+        self._counts = False
         self.is_quiet: bool = False
         """Whether quiet was told and nothing has come since."""
+
+    def start(
+        self, limits: Limits, on_quiet: Callable[[], None], on_total: Callable[[], None]
+    ) -> None:
+        """An attempt begins."""
+        self._limits = limits
+        self._on_quiet, self._on_total = on_quiet, on_total
+        self._left = limits.total
         self.resume()
 
     def touch(self) -> None:
@@ -75,39 +79,45 @@ class TurnClock:
     def pause(self) -> None:
         """A person is asked: time does not count."""
         self._left -= self._loop.time() - self._started
-        self.stop()
+        self._counts = False
 
     def resume(self) -> None:
         """Time counts again."""
         self._started = self._touched = self._loop.time()
         self.is_quiet = False
+        self._counts = True
         self._set_timer()
 
     def stop(self) -> None:
-        """The attempt is over, or time does not count."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """The attempt is over.  The timer is left for the next one: it finds nothing to do."""
+        self._counts = False
+        self._on_quiet = self._on_total = _nothing
 
     def _set_timer(self) -> None:
-        self.stop()
         end = self._started + max(0.0, self._left)
         quiet = inf if self.is_quiet else self._touched + self._limits.quiet_after
         due = min(end, quiet)
-        if due != inf:
-            self._timer = self._loop.call_at(due, self._look)
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return  # it looks, and is set again
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._look) if due != inf else None
 
     def _look(self) -> None:
+        self._timer = None
+        if not self._counts:
+            return
         now = self._loop.time()
         if now + _EARLY >= self._started + self._left:
-            self._timer = None
             self._on_total()
             return
-        silent = now - self._touched
-        if not self.is_quiet and silent + _EARLY >= self._limits.quiet_after:
+        if not self.is_quiet and now - self._touched + _EARLY >= self._limits.quiet_after:
             self.is_quiet = True
-            self._on_quiet(silent)
+            self._on_quiet()
         self._set_timer()
+
+
+def _nothing() -> None: ...
 
 
 @dataclass
@@ -197,7 +207,11 @@ class Attempt:
         return [*writes, OpenTurn(*row, self.token, self.opened_at, self.thread)]
 
     def close(
-        self, outcome: TurnOutcome, detail: str | None = None, usage: Usage | None = None
+        self,
+        outcome: TurnOutcome,
+        detail: str | None = None,
+        usage: Usage | None = None,
+        at: str | None = None,
     ) -> CloseTurn:
         """Record how it ended."""
         self.spent = cost = usage or self.spent
@@ -205,7 +219,7 @@ class Attempt:
             self.task_id,
             self.name,
             self.number,
-            instant.now(),
+            at or instant.now(),
             outcome,
             detail,
             self.thread,

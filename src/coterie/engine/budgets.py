@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
 import anyio
-import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.lease import living
 from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
@@ -33,7 +30,7 @@ from coterie.model.team import (
     shown,
     tells,
 )
-from coterie.model.update import REHEARSED
+from coterie.model.update import REHEARSED, End
 from coterie.ports import Parked
 
 _CAREFUL = 2.0
@@ -101,18 +98,16 @@ class Budgets:
         """Of which members, and of what, it was said that it is not told."""
         self._is_new = True
 
-    @asynccontextmanager
-    async def reserved(self, attempt: Attempt) -> AsyncGenerator[None]:
-        """A turn, begun only when what it may use is left; asks at a limit.  Raises Parked."""
+    async def reserved(self, attempt: Attempt, make: Callable[[], Awaitable[End]]) -> End:
+        """Make an attempt only when what it may use is left; asks at a limit.  Raises Parked."""
         if attempt.member.type == "human":  # who uses nothing, and takes their time
-            yield
-            return
+            return await make()
         if self._is_new:
             self._is_new = False
             await self._withdraw_old()
         await self._reserve(attempt)
         try:
-            yield
+            return await make()
         finally:
             self._run.storage.reservations.drop(attempt.task_id, attempt.name)
 
@@ -184,9 +179,7 @@ class Budgets:
             if lease is None or lease.token != one.token or lease.state == "parked":
                 continue
             if lease.owner not in lives:
-                owners = self._run.owners
-                known = await anyio.to_thread.run_sync(living, owners, lease.owner)
-                lives[lease.owner] = known is not None
+                lives[lease.owner] = await self._run.owners.living(lease.owner) is not None
             if lives[lease.owner]:
                 found.append(one)
         return found

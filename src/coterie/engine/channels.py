@@ -19,7 +19,7 @@ from coterie.model.journal import ChildLease, Fence
 from coterie.model.redaction import Redactor
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
-from coterie.ports import Adapter, Channel, ChildLog, LeaseStore
+from coterie.ports import Adapter, Channel, ChildLog, Deadline, LeaseStore
 from coterie.process.processes import Machine, end_marked_in_thread
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class TaskChildren:
     machine: Machine
     stderr_files: StderrFiles | None = None
     """What keeps the stderr of members' processes; None: nobody does."""
+    deadline: Deadline | None = None
+    """When its processes end unless the owner's lease is renewed."""
 
     def stderr(self, member: str) -> Callable[[bytes], None]:
         """What keeps it."""

@@ -8,13 +8,14 @@ from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.about import PlanApproval
+from coterie.model.conversation import YOU
 from coterie.model.interaction import NOBODY, Answer, Ask, Interaction, Question, Response, check
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.step_name import parse
 from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
-from coterie.model.team import base_of
+from coterie.model.team import Team, base_of
 from coterie.ports import InboxStore, Parked, Storage
 
 
@@ -47,7 +48,9 @@ class Questions:
         if step.result is not None:
             return Answer(Response.model_validate_json(step.result), fresh=False)
         asked = await self._open(step, question) if is_new else step.input
-        response, waited = await self._wait(asked, question.author, by_agent=by_agent)
+        response, waited = await self._wait(
+            asked, question.author, by_agent=by_agent, if_ended=question.if_ended
+        )
         # Before it is delivered: from here on nobody can say that it was not.
         await self._run.commit(CloseStep(step.task_id, name, response.model_dump_json()))
         if parse(name).asked_in is not None:
@@ -59,7 +62,7 @@ class Questions:
         closed.  Raises Parked when patience ends."""
         name, author = asked.interaction.interaction_id, asked.interaction.author_actor_id
         try:
-            response, _ = await self._wait(name, author, by_agent=False)
+            response, _ = await self._wait(name, author)
         except Parked:
             if (await _existing(self._run.storage.inbox, name)).state == "open":
                 raise
@@ -109,22 +112,32 @@ class Questions:
                 await close_question(self._run.storage.inbox, asked, "there is a newer plan")
 
     async def _wait(
-        self, interaction_id: str, author: str, *, by_agent: bool
+        self,
+        interaction_id: str,
+        author: str,
+        *,
+        by_agent: bool = False,
+        if_ended: str | None = None,
     ) -> tuple[Response, bool]:
         """The answer, and whether it came while we waited."""
         run = self._run
         inbox = run.storage.inbox
         question = await _existing(inbox, interaction_id)
+        asked = question.interaction
         waited = question.state == "open"
         if waited:
-            run.observer.saw(InteractionRecord(question.interaction, author))
+            run.observer.saw(InteractionRecord(asked, author))
             task, now = run.task.task_id, instant.now()
             record = MemberRecord(task, author, "waiting", "", now, interaction_id, "you")
             run.observer.saw(record)
             if by_agent:
-                self._of_agents[interaction_id] = question.interaction
+                self._of_agents[interaction_id] = asked
+            question = await self._look(asked, if_ended)
             with anyio.move_on_after(run.patience):
-                question = await self._until_answered(interaction_id)
+                seen = 0
+                while question.state == "open":
+                    seen = await run.storage.changed(seen)
+                    question = await self._look(asked, if_ended)
             self._of_agents.pop(interaction_id, None)
         if question.response is None:
             raise Parked(Stopped("question"))
@@ -133,7 +146,7 @@ class Questions:
             run.observer.saw(MemberRecord(run.task.task_id, author, "idle", "", instant.now()))
         run.observer.saw(
             InteractionRecord(
-                question.interaction,
+                asked,
                 author,
                 "answered" if question.state == "answered" else "closed",
                 chosen.choice,
@@ -143,14 +156,47 @@ class Questions:
         )
         return chosen, waited
 
-    async def _until_answered(self, interaction_id: str) -> Question:
-        storage = self._run.storage
-        seen = 0
-        while True:
-            seen = await storage.changed(seen)
-            question = await _existing(storage.inbox, interaction_id)
-            if question.state != "open":
-                return question
+    async def _look(self, asked: Interaction, if_ended: str | None) -> Question:
+        """How an open question stands, after what people have said to the task meanwhile."""
+        is_turn = is_turn_in(asked, self._run.task.task_id, self._run.task.team)
+        if is_turn or if_ended:
+            await self._take_word(asked, is_turn, if_ended)
+        return await _existing(self._run.storage.inbox, asked.interaction_id)
+
+    async def _take_word(self, asked: Interaction, is_turn: bool, if_ended: str | None) -> None:
+        """Answer it by a word that was left for the task.
+
+        Who left it saw no open question, or could not answer this one; nobody would hear the word
+        before somebody has answered.
+        """
+        run, task_id = self._run, asked.task_id
+        for word in await run.storage.inbox.requests(run.task.task_id):
+            said = word.kind == "say" and word.author == asked.author_actor_id and word.text.strip()
+            if is_turn and (said or word.kind == "end"):
+                answer = {"author_actor_id": asked.author_actor_id, "input_value": word.text}
+            elif if_ended and word.kind == "end":
+                answer = {"author_actor_id": word.author, "selected_option_id": if_ended}
+            else:
+                continue
+            response = Response(interaction_id=asked.interaction_id, task_id=task_id, **answer)
+            event = UserInteractionResponded(task_id=task_id, at=instant.now(), response=response)
+            if not is_turn:  # and right after that the workflow hears it
+                run.hear(word)
+                await run.storage.inbox.respond(event)
+            elif await run.storage.inbox.respond(event, word.id):
+                run.acted_on(word)
+            return
+
+
+def is_turn_in(asked: Interaction, task_id: str, team: Team) -> bool:
+    """Whether a question is the turn of a person in that task."""
+    mine = asked.task_id == task_id and asked.kind == "Input"
+    return mine and asked.author_actor_id in people_of(team)
+
+
+def people_of(team: Team) -> list[str]:
+    """Who speaks as a person: the team's humans, else the one at the terminal."""
+    return [member.id for member in team.in_order if member.type == "human"] or [YOU]
 
 
 def meaning_of(question: Ask) -> str:

@@ -10,12 +10,12 @@ from typing import cast
 import anyio.to_thread
 import psutil
 
-from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.about import BudgetReached, FailedTurn
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
+from coterie.model.machine import OwnerFacts
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.task import (
     ENDED,
@@ -30,7 +30,7 @@ from coterie.model.task import (
 )
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry, command_of
-from coterie.ports import Storage
+from coterie.ports import Owners, Storage
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TaskReader:
 
     storage: Storage
     root: Path
-    owners: Path
+    owners: Owners
     folder_of: Callable[[str, Member], Path]
 
     async def tasks(self) -> list[TaskView]:
@@ -123,7 +123,7 @@ class TaskReader:
         """Who runs a task now; None when nobody does."""
         if lease is None or lease.state == "parked":
             return None
-        return await anyio.to_thread.run_sync(living, self.owners, lease.owner)
+        return await self.owners.living(lease.owner)
 
     async def runner_of(self, task_id: str) -> OwnerFacts | None:
         """Who runs this task now; None when nobody does."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -37,6 +37,7 @@ from coterie.model.journal import (
 )
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
+    BY_PERSON,
     ENDED,
     Ended,
     RateLimited,
@@ -75,7 +76,20 @@ class Engine:
         observer: Observer,
         patience: float | None,
     ) -> ResultRecord:
-        """Run a task until it ends or parks.  When cancelled, it parks."""
+        """Run a task until it ends or parks.  When cancelled, it parks.
+
+        Raises TaskBusy where a living process runs it, be it this one.
+        """
+        with self.claimant.owners.holding(task_id):
+            return await self._run(task_id, channels_for, observer, patience)
+
+    async def _run(
+        self,
+        task_id: str,
+        channels_for: Callable[[Fence, TaskCreated], Channels],
+        observer: Observer,
+        patience: float | None,
+    ) -> ResultRecord:
         history = await self.storage.history(task_id)
         fence = await self.claimant.take(task_id, history.lease)
         if history.lease != self.claimant.running_lease(fence):  # its last owner may have written
@@ -84,6 +98,8 @@ class Engine:
         if state.status in ENDED:
             await self.storage.leases.park(fence)
             return _result(state, 0)
+        if _is_to_end(history.requests):
+            return _result(await self._end_held(fence), 0)
         channels = channels_for(fence, state.created)
         run = TaskRun(
             state.created,
@@ -95,7 +111,7 @@ class Engine:
             Journal(task_id, ()),
             [],
             self.services,
-            owners=self.claimant.owner.folder,
+            owners=self.claimant.owners,
         )
 
         async def run_child(created: TaskCreated) -> ResultRecord:
@@ -104,8 +120,9 @@ class Engine:
             return await self.run(created.task_id, channels_for, _ChildObserver(observer), patience)
 
         running = _Run(self, state, run, run_child)
+        ended: TaskState | None = None
         try:
-            return await running.to_its_end(history)
+            result = await running.to_its_end(history)
         finally:
             with anyio.CancelScope(shield=True):
                 # The lease goes last: whoever takes the task next finds no child of ours.
@@ -114,14 +131,40 @@ class Engine:
                     await self.services.session_files.flush()
                 finally:
                     if not running.is_over:
-                        await self.storage.leases.park(fence)
+                        ended = await self._let_go(fence)
+        if ended is None:
+            return result
+        run.observer.saw(TaskRecord(task_id, state.created.workflow, ended.status))
+        return replace(_result(ended, result.turns), usage=result.usage)
+
+    async def _let_go(self, fence: Fence) -> TaskState | None:
+        """Park the task; gives how it stands where its end was asked for meanwhile, which nobody
+        else sees to: it was running then."""
+        parked = await self.claimant.park(fence)
+        if not parked or not _is_to_end(await self.storage.inbox.requests(fence.task_id)):
+            return None
+        from coterie.engine.steering import end_parked
+
+        unbegun = self.services.unbegun
+        await end_parked(self.storage, self.claimant, fence.task_id, unbegun)
+        state = fold(await self.storage.events.of_task(fence.task_id))
+        return state if state.status in ENDED else None
+
+    async def _end_held(self, fence: Fence) -> TaskState:
+        """End a task whose end was asked for before the last run of it died."""
+        from coterie.engine.steering import end_held
+
+        try:
+            return await end_held(self.storage, fence, self.services.unbegun)
+        finally:
+            await self.storage.leases.park(fence)
 
     async def _make(self, created: TaskCreated) -> None:
         """A child task with its first message, unless there is one already."""
         if await self.storage.events.of_task(created.task_id):
             return
         opening = Message(created.task_id, 1, created.author, created.goal, created.at)
-        await self.storage.create(created, self.claimant.owner.id, opening)
+        await self.storage.create(created, self.claimant.owners.me, opening)
 
     def workflow(self, name: str) -> Workflow:
         """The workflow of that name."""
@@ -200,6 +243,12 @@ class _Run:
         asked = (one.interaction.task_id for one in await self._storage.inbox.questions())
         return not self._run.children.keys().isdisjoint(asked)
 
+    @property
+    def _is_told(self) -> bool:
+        """Whether the user wants to be told elsewhere how the task fares; of a child, its parent's
+        news is enough."""
+        return self._run.services.notifies and self._state.created.parent_id is None
+
     async def _conclude(self) -> TaskState:
         """Record the end of the task, where this is one; returns how the task stands."""
         ended, task_id, now = self._ended, self._state.id, instant.now()
@@ -207,6 +256,11 @@ class _Run:
         if self._is_canceled:
             event = TaskCanceled(task_id=task_id, at=now)
         elif ended is None:
+            if isinstance(self._stop, RateLimited) and self._is_told:
+                from coterie.model.notification import limit_incident  # few tasks meet one
+
+                incident = limit_incident(task_id, self._stop.until)
+                await self._storage.notifications.add(incident, task_id, now)
             return fold(await self._storage.events.of_task(task_id))
         elif ended.failed:
             event = TaskFailed(task_id=task_id, at=now, reason=ended.reason, message=ended.summary)
@@ -219,7 +273,8 @@ class _Run:
             unbegun = self._run.services.unbegun
             left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
         below = cancel_children(self._run.children, now)
-        is_told = self._run.services.notifies and self._state.created.parent_id is None
+        by_person = self._is_canceled or (ended is not None and ended.reason == BY_PERSON)
+        is_told = self._is_told and not by_person
         appended = AppendEvent(event, incident=task_id if is_told else None)
         parked = ParkLease(task_id, self._run.fence.token)
         await self._run.commit(*left, *below, appended, parked)
@@ -270,7 +325,7 @@ class _Run:
 
     async def _act_on(self, request: Request, scope: anyio.CancelScope) -> None:
         match request.kind:
-            case "say":
+            case "say" | "end":
                 self._run.hear(request)
             case "interrupt":
                 await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
@@ -284,6 +339,10 @@ class _Run:
                 self._is_canceled = request.kind == "cancel"
                 self._stop = Stopped("stopped")
                 scope.cancel()
+
+
+def _is_to_end(requests: Sequence[Request]) -> bool:
+    return any(request.kind == "end" for request in requests)
 
 
 @contextmanager

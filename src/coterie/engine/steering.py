@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.engine.lease import Claimant, OwnerFacts
-from coterie.engine.questions import respond
+from coterie.engine.lease import Claimant
+from coterie.engine.questions import is_turn_in, people_of, respond
 from coterie.engine.reader import TaskReader
 from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
 from coterie.engine.task_run import cancel_children
@@ -20,17 +21,22 @@ from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.conversation import END, YOU, summary_of
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
-from coterie.model.journal import AppendEvent
+from coterie.model.journal import AppendEvent, Fence, TakeRequest
+from coterie.model.machine import OwnerFacts
 from coterie.model.task import (
+    BY_PERSON,
     ENDED,
     Event,
     TaskCanceled,
     TaskCompleted,
     TaskStarted,
+    TaskState,
+    fold,
     run_with,
 )
 from coterie.model.team import Permissions, base_of
 from coterie.model.tool_call import Action
+from coterie.ports import Storage
 from coterie.tools.permission import Rule, decide
 
 LETTING_GO = 15.0
@@ -126,20 +132,26 @@ def _covers(rule: str, asked: Interaction, root: Path) -> bool:
     return any(ruling.verdict == "allow" for ruling in rulings)
 
 
-async def say(look: TaskReader, task_id: str, text: str, author: str | None) -> str:
-    """A word to a task: an answer where a human's turn is open, else kept for its workflow."""
+async def say(
+    look: TaskReader, task_id: str, text: str, author: str | None, conversation: str = ""
+) -> str:
+    """A word to a task: an answer where a human's turn is open, else kept for its workflow.
+
+    `conversation` is the workflow that a person's END ends, whatever it waits for.
+    """
     state = await look.state(task_id)
     if state.status in ENDED:
         raise UsageError(f"{task_id} is {state.status}: nobody is listening any more.")
     team = state.created.team
-    humans = [member.id for member in team.in_order if member.type == "human"] or [YOU]
     for question in await look.storage.inbox.questions():
         asked = question.interaction
-        mine = asked.task_id == task_id and asked.author_actor_id in humans
-        if mine and asked.kind == "Input" and author in (None, asked.author_actor_id):
+        mine = is_turn_in(asked, task_id, team)
+        if mine and author in (None, asked.author_actor_id):
             await answer(look, asked.interaction_id, None, text, asked.author_actor_id)
             return f"answered {asked.interaction_id}"
-    await look.storage.inbox.request(task_id, "say", author or humans[0], text)
+    is_end = text.strip().lower() == END and state.created.workflow == conversation
+    kind = "end" if is_end else "say"
+    await look.storage.inbox.request(task_id, kind, author or people_of(team)[0], text)
     return "queued"
 
 
@@ -191,20 +203,34 @@ async def end(look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbeg
     state = await look.state(task_id)
     if state.status in ENDED:
         return
-    if await look.runner_of(task_id) is not None:
-        try:
-            await say(look, task_id, END, None)
-        except UsageError:
-            if (await look.state(task_id)).status not in ENDED:  # else it ended by itself meanwhile
-                raise
-        return
-    said = await look.storage.conversation.messages(task_id)
-    summary, now = summary_of(said[-1].text) if said else "", instant.now()
+    # Left before anybody is looked for: who runs it now, or takes it in this moment, finds it.
+    author = people_of(state.created.team)[0]
+    await look.storage.inbox.request(task_id, "end", author, END)
+    if await look.runner_of(task_id) is None:
+        await end_parked(look.storage, claimant, task_id, unbegun)
+
+
+async def end_parked(storage: Storage, claimant: Claimant, task_id: str, unbegun: Unbegun) -> None:
+    """End a conversation that nobody runs; nothing happens where somebody does by now."""
+    with suppress(TaskBusy):
+        async with _held(storage, claimant, task_id) as fence:
+            await end_held(storage, fence, unbegun)
+
+
+async def end_held(storage: Storage, fence: Fence, unbegun: Unbegun) -> TaskState:
+    """End a conversation whose lease is ours, and which we do not run; how it stands then."""
+    task_id, now = fence.task_id, instant.now()
+    state = fold(await storage.events.of_task(task_id))
+    if state.status in ENDED:  # by another, just before
+        return state
+    said = await storage.conversation.messages(task_id)
+    summary = summary_of(said[-1].text) if said else ""
     events: list[Event] = []
     if state.status == "created":
         events.append(TaskStarted(task_id=task_id, at=now))
-    events.append(TaskCompleted(task_id=task_id, at=now, reason="ended", summary=summary))
-    await _conclude(look, claimant, events, unbegun, ENDED_BEFORE)
+    events.append(TaskCompleted(task_id=task_id, at=now, reason=BY_PERSON, summary=summary))
+    await _conclude(storage, fence, events, unbegun, ENDED_BEFORE)
+    return fold(await storage.events.of_task(task_id))
 
 
 async def cancel(
@@ -219,24 +245,32 @@ async def cancel(
         await _until_let_go(look, task_id)
         if (await look.state(task_id)).status in ENDED:
             return
-    event = TaskCanceled(task_id=task_id, at=instant.now())
-    await _conclude(look, claimant, [event], unbegun, CANCELED)
+    async with _held(look.storage, claimant, task_id) as fence:
+        if (await look.state(task_id)).status not in ENDED:  # else by another, just before
+            event = TaskCanceled(task_id=task_id, at=instant.now())
+            await _conclude(look.storage, fence, [event], unbegun, CANCELED)
+
+
+@asynccontextmanager
+async def _held(storage: Storage, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
+    """A task that nobody runs, held for the block; raises TaskBusy where somebody does."""
+    fence = await claimant.take_parked(task_id)
+    try:
+        yield fence
+    finally:
+        await storage.leases.park(fence)
 
 
 async def _conclude(
-    look: TaskReader, claimant: Claimant, events: Sequence[Event], unbegun: Unbegun, why: str
+    storage: Storage, fence: Fence, events: Sequence[Event], unbegun: Unbegun, why: str
 ) -> None:
     """Record the end of a task that nobody runs, with what it leaves undone."""
-    task_id = events[-1].task_id
-    fence = await claimant.take(task_id)
-    try:
-        if (await look.state(task_id)).status in ENDED:  # by another, just before
-            return
-        left = await calls_not_run(look.storage, task_id, unbegun, why)
-        below = cancel_children((await look.storage.history(task_id)).children, events[-1].at)
-        await look.storage.commit(fence, *left, *below, *map(AppendEvent, events))
-    finally:
-        await look.storage.leases.park(fence)
+    task_id = fence.task_id
+    left = await calls_not_run(storage, task_id, unbegun, why)
+    history = await storage.history(task_id)
+    below = cancel_children(history.children, events[-1].at)
+    taken = [TakeRequest(one.id) for one in history.requests if one.kind == "end"]
+    await storage.commit(fence, *taken, *left, *below, *map(AppendEvent, events))
 
 
 async def _until_let_go(

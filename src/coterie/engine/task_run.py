@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -47,34 +47,58 @@ from coterie.model.task import (
 )
 from coterie.model.team import Member, base_of
 from coterie.model.update import Usage, WaitsFor
-from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
+from coterie.ports import Channels, Checks, Observer, Owners, SessionFiles, Snapshots, Storage
+from coterie.ports.machines import require_lease
 
 PARENT_ENDED = "session_ended"
 """Why a ticket was canceled that was not over when its session was."""
 
 
+def _thread(write: AppendThread, by: Redactor) -> Write:
+    kept = _json(write.entry, by)
+    return write if kept is write.entry else write._replace(entry=kept)
+
+
+def _step(write: CloseStep, by: Redactor) -> Write:
+    kept = _json(write.result, by)
+    return write if kept is write.result else write._replace(result=kept)
+
+
+def _envelope(write: AppendEnvelope, by: Redactor) -> Write:
+    kept = by.whole(write.envelope)  # signed after that: the signature is over what the file says
+    return AppendEnvelope(kept.signed(write.key) if write.key else kept)
+
+
+def _whole(write: AppendAudit | AppendEvent | PutTicket, by: Redactor) -> Write:
+    given = tuple(write)
+    kept = by.whole(given)
+    return write if kept is given else write._make(kept)
+
+
+def _turn(write: CloseTurn, by: Redactor) -> Write:
+    return write._replace(detail=by.text(write.detail)) if write.detail else write
+
+
+def _state(write: SetMemberState, by: Redactor) -> Write:
+    return write._replace(reason=by.text(write.reason)) if write.reason else write
+
+
+_REDACTED: Mapping[type, Callable[[Any, Redactor], Write]] = {
+    AppendThread: _thread,
+    CloseStep: _step,
+    AppendEnvelope: _envelope,
+    AppendAudit: _whole,
+    AppendEvent: _whole,
+    PutTicket: _whole,
+    CloseTurn: _turn,
+    SetMemberState: _state,
+}
+
+
 def redacted(write: Write, by: Redactor) -> Write:
     """The write without secrets.  Messages are mended when they are made: others quote them."""
-    match write:
-        case AppendThread(entry=text):
-            kept = _json(text, by)
-            return write if kept is text else write._replace(entry=kept)
-        case CloseStep(result=text):
-            kept = _json(text, by)
-            return write if kept is text else write._replace(result=kept)
-        case AppendEnvelope(envelope=said, key=key):
-            kept = by.whole(said)  # signed after that: the signature is over what the file says
-            return AppendEnvelope(kept.signed(key) if key else kept)
-        case AppendAudit() | AppendEvent() | PutTicket():
-            given = tuple(write)
-            kept = by.whole(given)
-            return write if kept is given else write._make(kept)
-        case CloseTurn(detail=text):
-            return write._replace(detail=by.text(text)) if text else write
-        case SetMemberState(reason=text):
-            return write._replace(reason=by.text(text)) if text else write
-        case _:
-            return write
+    mend = _REDACTED.get(type(write))
+    return mend(write, by) if mend else write
 
 
 def _json(text: str, by: Redactor) -> str:
@@ -220,8 +244,8 @@ class TaskRun:
     has_words: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
     stops: MemberStops = field(default_factory=MemberStops)
-    owners: Path = Path()
-    """Where it is known which processes live."""
+    owners: Owners = field(kw_only=True)
+    """Who is known to live."""
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
     """By id: how the tickets stand that are carried out as part of the task."""
     usages: list[Usage] = field(default_factory=list[Usage])
@@ -247,9 +271,16 @@ class TaskRun:
         return True
 
     def hear(self, request: Request) -> None:
-        """Keep what somebody said for the workflow."""
-        self.words.append(request)
+        """Keep what somebody said for the workflow, once."""
+        self._seen.add(request.id)
+        if request not in self.words:
+            self.words.append(request)
         self.has_words.set()
+
+    def acted_on(self, request: Request) -> None:
+        """What somebody said was taken for an answer: the workflow is not to hear it besides."""
+        self._seen.add(request.id)
+        self.words[:] = [word for word in self.words if word.id != request.id]
 
     def load(self, history: TaskHistory) -> None:
         """Go on from what is recorded."""
@@ -301,6 +332,8 @@ class TaskRun:
         self.storage.post(self.fence, *self._redacted(writes), after=after)
 
     def _redacted(self, writes: Sequence[Write]) -> list[Write]:
+        if self.owners.deadline is not None:  # past it an agent did not fail: it was ended
+            require_lease(self.owners.deadline)
         return [redacted(one, self.services.redactor) for one in writes]
 
     def name_of(self, member_id: str) -> str:
@@ -330,12 +363,14 @@ class TaskRun:
             cut,
         )
 
-    def show_state(self, member: Member, state: MemberState, reason: str = "") -> None:
+    def show_state(
+        self, member: Member, state: MemberState, reason: str = "", at: str | None = None
+    ) -> None:
         """Let surfaces know what a member is doing; a person only ever waits or is idle."""
         if member.type == "human" and state in ("starting", "working"):
             return
-        record = MemberRecord(self.task.task_id, member.id, state, reason, instant.now())
-        self.observer.saw(record)
+        at = at or instant.now()
+        self.observer.saw(MemberRecord(self.task.task_id, member.id, state, reason, at))
 
     def keep_state(
         self,

@@ -6,8 +6,9 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -56,6 +57,7 @@ class TurnRunner:
         self, run: TaskRun, questions: Questions, past: Iterable[Turn], run_child: RunChild
     ) -> None:
         self._run = run
+        self._clocks = defaultdict[str, TurnClock](partial(TurnClock, asyncio.get_running_loop()))
         self._questions = questions
         self.budgets: Budgets | None = None
         if run.has_budgets:
@@ -112,9 +114,8 @@ class TurnRunner:
                     with self._run.stops.cuts(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
                 try:
-                    budgets = self.budgets
-                    async with budgets.reserved(attempt) if budgets else nullcontext():
-                        end = await self._attempt(attempt, past)
+                    make, budgets = partial(self._attempt, attempt, past), self.budgets
+                    end = await (budgets.reserved(attempt, make) if budgets else make())
                     is_new, past = False, []
                     if not isinstance(end, TurnFailed):
                         return self._close(attempt, end)
@@ -169,7 +170,7 @@ class TurnRunner:
         prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
         await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
-        run.show_state(member, "working")
+        run.show_state(member, "working", at=attempt.opened_at)
         self._running[member.id] = channel
         try:
             end = await self._listen(attempt, channel, prompt)
@@ -246,9 +247,9 @@ class TurnRunner:
     async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> update.End:
         """Follow the updates to the end.  Past the total timeout the turn has failed."""
         run, member = self._run, attempt.member
-        limits = run.channels.limits(member)
+        limits, clock = run.channels.limits(member), self._clocks[member.id]
         with run.stops.cuts(member.id, anyio.CancelScope()) as scope:
-            clock = TurnClock(limits, lambda _: self._quiet(attempt), scope.cancel)
+            clock.start(limits, lambda: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
                     async for told in updates:
@@ -256,7 +257,7 @@ class TurnRunner:
                             attempt.waiting = None
                             run.keep_state(member, "working")
                         clock.touch()
-                        if isinstance(told, TurnCompleted | TurnFailed | TurnInterrupted):
+                        if isinstance(told, _ENDS):
                             return told
                         if not isinstance(told, _ASKS):
                             await self._handle(attempt, channel, told)
@@ -319,17 +320,10 @@ class TurnRunner:
             # Before anybody says yes: what the call changes can be undone from here.
             await self._snapshot(attempt, call.action.effect if call.action else "other")
             return await self.permissions.answer(attempt, asked, call)
-        question = Ask(
-            attempt.member.id,
-            asked.kind,
-            asked.about,
-            asked.purpose,
-            asked.options,
-            asked.validation,
-            display=asked.display,
-        )
-        name = step_name.asked(attempt.name, asked.key)
+        about = asked.about, asked.purpose, asked.options, asked.validation
+        question = Ask(attempt.member.id, asked.kind, *about, display=asked.display)
         by_agent = attempt.member.type != "human"  # a person is not interrupted
+        name = step_name.asked(attempt.name, asked.key)
         return (await self._questions.ask(name, question, by_agent=by_agent)).response
 
     async def _remember(self, attempt: Attempt, told: update.Remembered) -> None:
@@ -363,14 +357,15 @@ class TurnRunner:
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
         run.conversation_of(task_id).append(message)
         where = f',"task":"{task_id}"' if task_id != step.task_id else ""
+        outcome = "interrupted" if cut else "completed"
         run.post(
             *attempt.calls_not_run(),
             AppendMessage(message),
-            attempt.close("interrupted" if cut else "completed", usage=usage),
+            attempt.close(outcome, usage=usage, at=message.at),
             CloseStep(step.task_id, step.name, f'{{"message":{message.seq}{where}}}'),
             after=lambda: run.observer.saw(record),
         )
-        run.show_state(member, "idle")
+        run.show_state(member, "idle", at=message.at)
         return message
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
@@ -394,5 +389,6 @@ class TurnRunner:
 
 
 _STOPPED = TurnFailed("stopped", "you stopped it", retry=False)
+_ENDS = (TurnCompleted, TurnFailed, TurnInterrupted)
 _ASKS = (update.Asked, update.Delegated, update.Spent)
 """Updates after which a person may be asked: that time does not count."""

@@ -181,6 +181,8 @@ class Ask:
     """JSON data by which the journal knows it from others, where author and options do not do."""
     once: str | None = None
     """What it has in common with equal questions of other tasks, of which one may be open."""
+    if_ended: str | None = None
+    """The option that counts as chosen where the user ends the conversation instead."""
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,8 @@ class ChildLease:
     pid: int | None = None
 
 
-RequestKind = Literal["say", "stop", "cancel", "interrupt", "stop_member"]
-"""`stop_member` names a member in its text, and stands until a turn of that member has failed."""
+RequestKind = Literal["say", "end", "stop", "cancel", "interrupt", "stop_member"]
+"""`end` stands until a task has ended, `stop_member` until a turn of who is named has failed."""
 
 
 @dataclass(frozen=True)

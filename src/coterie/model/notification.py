@@ -25,7 +25,7 @@ class PendingNotification:
     """What is to be told, or could not be."""
 
     incident: str
-    """The question, or the task that ended."""
+    """The question, the task that ended, or its limit (`limit_incident`)."""
     task_id: str
     at: str
     problem: str = ""
@@ -34,6 +34,21 @@ class PendingNotification:
     def is_end(self) -> bool:
         """Whether it is the end of a task."""
         return self.incident == self.task_id
+
+    @property
+    def limited_until(self) -> str:
+        """Where a rate limit parked the task, when that ends; else empty."""
+        task, _, until = self.incident.partition(_UNTIL)
+        return until if task == self.task_id else ""
+
+
+_UNTIL = "@"
+
+
+def limit_incident(task_id: str, until: str) -> str:
+    """What goes by one name: that a task waits for the end of one limit, however often it is
+    tried before."""
+    return f"{task_id}{_UNTIL}{until}"
 
 
 class _Part(BaseModel):
@@ -79,17 +94,27 @@ class NotifiedEnd(_Part):
     """What there is to say of it; may be empty."""
 
 
+class NotifiedLimit(_Part):
+    """The rate limit for which a task parked."""
+
+    member: str
+    """Whose agent has reached it."""
+    until: Instant
+    """When it ends."""
+
+
 class Notification(_Part):
     """What the `notify` setting's command gets on stdin, and its address as the body of a POST."""
 
     version: Literal[1] = 1
     """Of this form: fields may be added to it, but none is changed or taken away."""
     id: str
-    """The question, or the task that ended: each comes once in a project."""
-    kind: Literal["question", "task_ended"]
+    """The question, the task that ended, or `k3f9@` and the end of the limit it waits for: each
+    comes once in a project."""
+    kind: Literal["question", "task_ended", "task_limited"]
     """What happened."""
     at: Instant
-    """When it was asked, or ended."""
+    """When it was asked, ended or parked."""
     project: str
     """The project's folder."""
     task: str
@@ -101,11 +126,13 @@ class Notification(_Part):
     text: str
     """All of it in one sentence, for a person."""
     command: str
-    """What answers the question, or shows the task."""
+    """What answers the question, shows the task, or goes on with it when the limit is over."""
     question: NotifiedQuestion | None = None
     """Where it is one."""
     ended: NotifiedEnd | None = None
     """Where a task ended."""
+    limit: NotifiedLimit | None = None
+    """Where a rate limit parked a task."""
 
 
 _ENDINGS: dict[Status, str] = {
@@ -161,6 +188,27 @@ def of_end(state: TaskState, project: str) -> Notification:
         text=f"{state.id} {_ENDINGS[state.status]}: {title}",
         command=f"coterie show -C {shlex.quote(project)} {state.id}",
         ended=NotifiedEnd(status=state.status, reason=state.reason, summary=_line(state.summary)),
+    )
+
+
+def of_limit(
+    pending: PendingNotification, task: TaskCreated, member: str, project: str
+) -> Notification:
+    """That a task is parked until a rate limit is over."""
+    name, until = task.task_id, pending.limited_until
+    title = _line(title_of(task.goal))
+    end = f"{until[:10]} {until[11:16]} UTC"
+    return Notification(
+        id=pending.incident,
+        kind="task_limited",
+        at=pending.at,
+        project=project,
+        task=name,
+        workflow=task.workflow,
+        title=title,
+        text=f"{name} waits for {member}'s rate limit until {end}: {title}",
+        command=f"coterie resume -C {shlex.quote(project)} {name} --at-reset",
+        limit=NotifiedLimit(member=member, until=until),
     )
 
 

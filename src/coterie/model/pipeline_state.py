@@ -110,6 +110,9 @@ class StatePatch(_Value):
     gate: GateDecision | None = None
     overrides: Mapping[str, str] = Field(default_factory=dict[str, str])
     """By gate that failed: why the user went on all the same."""
+    trees: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """By gate that holds as it was decided: the files it is for, as the change was brought on to a
+    branch that had moved."""
     tree: str = ""
     message: str = ""
     commit: str = ""
@@ -176,6 +179,8 @@ class PipelineState(_Value):
         own = {"status": patch.status, "reason": patch.reason, "failed_step": failed}
         name = ACTOR_OF[step]
         state = self._with_actor(name, self.actors[name].model_copy(update=own))
+        if patch.trees:
+            state = state._carried(patch.trees)
         if patch.gate is not None:
             state = state._decided(patch.gate)
         for gate, why in patch.overrides.items():
@@ -215,6 +220,13 @@ class PipelineState(_Value):
         gates = {**self.meta.gates, decision.gate: decision}
         left = {name: why for name, why in self.meta.overrides.items() if name != decision.gate}
         return self._with_meta(gates=gates, overrides=left)
+
+    def _carried(self, trees: Mapping[str, str]) -> PipelineState:
+        gates = {
+            name: gate.model_copy(update={"tree": trees[name]}) if name in trees else gate
+            for name, gate in self.meta.gates.items()
+        }
+        return self._with_meta(gates=gates)
 
     def _with_meta(self, **update: object) -> PipelineState:
         return self.model_copy(update={"meta": self.meta.model_copy(update=update)})

@@ -307,6 +307,10 @@ class TaskRow:
     changed_at: str
 
 
+BY_PERSON = "ended"
+"""The reason of an end that a person asked for."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A workflow came to its end."""

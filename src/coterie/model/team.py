@@ -272,7 +272,7 @@ class Member(Wire):
     def turns_per_minute(self) -> int | None:
         """How many turns it may begin in a minute; None: as many as come."""
         limit = self.metadata.get(RATE_LIMIT)
-        if not isinstance(limit, Mapping):
+        if limit is None or not isinstance(limit, Mapping):
             return None
         most = cast("Mapping[str, object]", limit).get("turns_per_minute")
         return most if isinstance(most, int) else None
@@ -327,7 +327,10 @@ class Team(Wire):
 
     def get(self, member_id: str) -> Member | None:
         """The member with exactly this id, if there is one."""
-        return next((member for member in self.members if member.id == member_id), None)
+        for member in self.members:  # a loop: every message of a prompt asks for its author
+            if member.id == member_id:
+                return member
+        return None
 
     def seated(self, seat: str) -> Member | None:
         """Who has a seat: for `wren#2` the member `wren`, under the name of the seat."""

@@ -1,6 +1,7 @@
 """Every seam of Coterie, as a Protocol with its promise."""
 
-from coterie.ports.agents import Adapter, Channel, ChildLog, StderrLog
+from coterie.ports.agents import Adapter, Channel, ChildLog, LeasedChildLog, StderrLog
+from coterie.ports.machines import Deadline, OwnerRows, Owners, require_lease
 from coterie.ports.running import (
     AttendedObserver,
     Channels,
@@ -36,12 +37,16 @@ __all__ = [
     "ChildLog",
     "Context",
     "ConversationStore",
+    "Deadline",
     "EventStore",
     "InboxStore",
     "JournalStore",
     "LeaseStore",
+    "LeasedChildLog",
     "NotificationStore",
     "Observer",
+    "OwnerRows",
+    "Owners",
     "Parked",
     "Reaper",
     "SessionFiles",
@@ -51,4 +56,5 @@ __all__ = [
     "TicketStore",
     "TimelineStore",
     "Workflow",
+    "require_lease",
 ]

@@ -10,6 +10,7 @@ from coterie.model.interaction import Response
 from coterie.model.team import Member
 from coterie.model.update import Update
 from coterie.model.workspace import Workspace
+from coterie.ports.machines import Deadline
 
 
 class Channel(Protocol):
@@ -92,6 +93,16 @@ class ChildLog(Protocol):
 
     def ended(self, mark: str) -> None:
         """Record that it is proven gone."""
+        ...
+
+
+@runtime_checkable
+class LeasedChildLog(Protocol):
+    """A ChildLog of an owner whose agents end when its lease does."""
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """When that is; None: not before their owner ends them."""
         ...
 
 

@@ -134,8 +134,11 @@ class InboxStore(Protocol):
         """One question."""
         ...
 
-    async def respond(self, event: Event) -> bool:
-        """Record a UserInteractionResponded if its question is open; False when it is not."""
+    async def respond(self, event: Event, request: int | None = None) -> bool:
+        """Record a UserInteractionResponded if its question is open; False when it is not.
+
+        `request` is the word that it was said by, which is acted on with that.
+        """
         ...
 
     async def request(self, task_id: str, kind: RequestKind, author: str, text: str) -> int:
@@ -244,6 +247,10 @@ class ReservationStore(Protocol):
 class NotificationStore(Protocol):
     """What the user is to be told of elsewhere.  It is queued with its event
     (`AppendEvent.incident`), and sent by whoever claims it."""
+
+    async def add(self, incident: str, task_id: str, at: str) -> None:
+        """Queue what has no event; what was queued before stays as it is."""
+        ...
 
     async def unsent(self) -> list[PendingNotification]:
         """What nobody has claimed, oldest first."""

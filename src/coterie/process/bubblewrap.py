@@ -31,8 +31,17 @@ from typing import cast
 import anyio
 import anyio.to_thread
 
+from coterie.ports import require_lease
 from coterie.process import processes
-from coterie.process.launch import START, KeeperFailed, KeeperHandle, Spawn, Stdio, shielded
+from coterie.process.launch import (
+    START,
+    KeeperFailed,
+    KeeperHandle,
+    Spawn,
+    Stdio,
+    shielded,
+    under_keeper,
+)
 
 NAME = "bwrap"
 OPTIONS = ("--die-with-parent", "--new-session", "--unshare-pid")
@@ -52,6 +61,8 @@ class Bubblewrap(KeeperHandle):
         super().__init__()
         self.init = 0
         self._init_fd: int | None = None
+        self._control: int | None = None
+        """With a lease: what our own keeper, around this one, waits for the end of."""
         self._empty = anyio.Event()
 
     def reported(self, line: str) -> None:
@@ -85,6 +96,9 @@ class Bubblewrap(KeeperHandle):
     async def proven_gone(self) -> bool:
         await self.program.gone.wait()
         await self._empty.wait()
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
         self.set_exit(self.program.code)
         return True
 
@@ -107,6 +121,11 @@ class Bubblewrap(KeeperHandle):
             self._init_fd = None
         self._empty.set()
 
+    def controlled(self) -> int:
+        """The end of a pipe for our own keeper, which ends all when we do."""
+        theirs, self._control = os.pipe()
+        return theirs
+
     def set_never_started(self) -> None:
         """Without a namespace there is nothing to wait for."""
         if self.init == 0:
@@ -123,7 +142,12 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
     held = Bubblewrap()
     argv = [_path() or NAME, *OPTIONS, *SAME_FILES, "--json-status-fd", str(their_status), "--"]
     argv += [SHELL, "-c", WAIT, "coterie", spawn.command, *spawn.args]
-    await held.start(argv, spawn, stdio, (their_status,), status)
+    passed = (their_status,)
+    if spawn.deadline is not None:  # which bubblewrap knows nothing of
+        control, null = held.controlled(), os.open(os.devnull, os.O_WRONLY)
+        argv, more = under_keeper(spawn, argv, control, null)
+        passed = (their_status, *more)
+    await held.start(argv, spawn, stdio, passed, status)
     if held.init:
         held.agent_pid = await anyio.to_thread.run_sync(_when_armed, held.init)
     if held.agent_pid:
@@ -131,6 +155,8 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
     held.kill()
     held.set_never_started()
     await held.proven_gone()
+    if spawn.deadline is not None:
+        require_lease(spawn.deadline)
     problem = b""
     if (errors := stdio.ours[2]) is not None:
         os.set_blocking(errors, False)

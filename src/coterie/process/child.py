@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,10 +12,18 @@ from functools import partial
 import anyio
 
 from coterie.errors import AgentMissing
-from coterie.ports import ChildLog, StderrLog
+from coterie.ports import ChildLog, LeasedChildLog, StderrLog, require_lease
 from coterie.process import bubblewrap, streams
-from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, KeeperName, Spawn, shielded
-from coterie.process.processes import KEEPER, end_marked_in_thread
+from coterie.process.launch import (
+    GRACE,
+    KeeperFailed,
+    KeeperHandle,
+    KeeperName,
+    Spawn,
+    shielded,
+    under_keeper,
+)
+from coterie.process.processes import end_marked_in_thread
 
 __all__ = [
     "Child",
@@ -248,9 +255,10 @@ async def start_subreaper(
     (their_control, control), (status, their_status) = os.pipe(), os.pipe()
     os.set_blocking(control, False)
     held = Subreaper(spawn.mark, control)
-    argv = _argv(spawn, their_control, their_status, private=private)
+    words = (spawn.command, *spawn.args)
+    argv, passed = under_keeper(spawn, words, their_control, their_status, private=private)
     try:
-        await held.start(argv, spawn, stdio, (their_control, their_status), status)
+        await held.start(argv, spawn, stdio, passed, status)
     except BaseException:
         held.close_control()
         raise
@@ -260,6 +268,8 @@ async def start_subreaper(
     await held.proven_gone()
     if held.problem is not None:
         raise OSError(held.problem, os.strerror(held.problem))
+    if spawn.deadline is not None:
+        require_lease(spawn.deadline)
     raise KeeperFailed(f"the keeper ended with {held.program.code} before it began")
 
 
@@ -272,15 +282,6 @@ async def can_be_private() -> bool:
     await held.proven_gone()
     stdio.close()
     return held.is_private
-
-
-def _argv(spawn: Spawn, control: int, status: int, *, private: bool) -> list[str]:
-    options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
-    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty + ["--private"] * private
-    if "LC_CTYPE" in spawn.env:
-        options.append(f"--locale={spawn.env['LC_CTYPE']}")
-    keeper = [sys.executable, "-I", "-S", str(KEEPER)]
-    return [*keeper, *options, "--", spawn.command, *spawn.args]
 
 
 async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
@@ -330,6 +331,9 @@ async def start_recorded(
     """
     if isinstance(children, NothingStarts):
         raise WouldStart(spawn)
+    if isinstance(children, LeasedChildLog) and (deadline := children.deadline) is not None:
+        require_lease(deadline)
+        spawn = replace(spawn, deadline=deadline)
     mark = await children.starting(spawn.member, agent)
     ended = partial(children.ended, mark)
     try:

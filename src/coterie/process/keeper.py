@@ -1,25 +1,26 @@
 """The keeper of one agent: outlives Coterie just long enough to end the agent's whole tree.
 
-A program of its own, run by path (`python -I -S keeper.py …`), that imports nothing of Coterie:
+Run by path (`python -I -S keeper.py …`); imports nothing of Coterie but, for a lease, deadline.py:
 
     keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] [--locale=NAME]
-        [--private] -- COMMAND [ARG…]
+        [--private] [--lease=FD --soft=SECONDS] -- COMMAND [ARG…]
 
 As a child subreaper it becomes the parent of everything below the agent that loses its own, so
 killing its children until none is left ends even what called setsid, forked twice and scrubbed
-its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the
-control pipe) or commands it, and the rest of the tree whenever the agent is gone.
+its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the control
+pipe) or commands it, and the rest of the tree whenever the agent is gone.
 
-With `--private`, and where the kernel lets us, the agent runs in a pid namespace with a /proc of
-its own: it sees no process but its own, so it cannot read the keys in anybody else's environment.
-The first process there is a fork of the keeper, which reports the agent's exit code to it.
+With `--private`, and where the kernel lets us, the agent runs below a fork of the keeper in a pid
+namespace with a /proc of its own, where it can read the keys in nobody else's environment.
+
+With `--lease`, a page that Coterie shares with us, the agent is sent TERM so many seconds before
+the deadline there, unless that has been put off, and all is killed at it; past it nothing starts.
 
 Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
 the grace KILL to all, `k` KILL to all now.  Status, one line each: `private` (it runs in a
-namespace of its own), `started PID`,
-`failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent leaves
-running, if any), `exited CODE` (128+n for signal n).  The status pipe ends when the keeper does,
-and the keeper does when nothing is left below it.
+namespace of its own), `started PID`, `failed ERRNO` (the command cannot be executed), `left COUNT`
+(processes that the agent leaves running, if any), `exited CODE` (128+n for signal n).  The status
+pipe ends when the keeper does, and the keeper does when nothing is left below it.
 
 On macOS there is neither a subreaper nor a death signal: what is left is the end of the control
 pipe and the agent's process group, so a tool that leaves that group can outlive us.
@@ -31,11 +32,13 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from coterie.process.deadline import LeaseTimer
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-CLONE = {"x86_64": 56, "aarch64": 220}
-"""The number of clone(2), by machine."""
+CLONE = {"x86_64": 56, "aarch64": 220}  # the number of clone(2), by machine
 NEW_MOUNTS, NEW_USER, NEW_PIDS = 0x20000, 0x10000000, 0x20000000
 NOSUID_NODEV_NOEXEC, RECURSIVE, SLAVE, DETACH = 2 | 4 | 8, 0x4000, 1 << 19, 2
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -55,12 +58,10 @@ def libc(name: str, *words: object) -> int:
 def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> None:
     """Turn the forked child into the agent; never returns."""
     try:
-        os.setsid()
         if tty:
-            import fcntl
-            import termios
-
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            os.login_tty(0)
+        else:
+            os.setsid()
         if LINUX:
             # If the keeper itself is killed, the agent at least is killed with it.
             libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -188,8 +189,7 @@ def left_running() -> int:
     if not LINUX or not children(os.getpid()):
         return 0
     parents = {int(name): parent(name) for name in os.listdir("/proc") if name.isdigit()}
-    tree: set[int] = set()
-    new = {os.getpid()}
+    tree, new = set[int](), {os.getpid()}
     while new:
         tree |= new
         new = {pid for pid, ppid in parents.items() if ppid in tree} - tree
@@ -204,23 +204,15 @@ def inner_pid(pid: int) -> int:
             lines = dict(line.split(b":", 1) for line in status if b":" in line)
     except OSError:
         return 1  # it is gone by now
-    inner = lines.get(b"NSpid", b"").split()[1:]
-    return int(inner[-1]) if inner else 0
+    return int([b"0", *lines.get(b"NSpid", b"").split()[1:]][-1])
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal to one of our own; it may be gone, or not ours to kill (sudo)."""
+    """Signal one of our own, or the group -pid; it may be gone, or not ours to kill (sudo)."""
     try:
-        if pid < 0:
-            os.killpg(-pid, number)
-        else:
-            os.kill(pid, number)
+        os.kill(pid, number)
     except OSError:
         pass
-
-
-def ignore(number: int, frame: object) -> None:
-    """Handle a signal by doing nothing: the wake-up pipe reports it."""
 
 
 class Keeper:
@@ -234,12 +226,13 @@ class Keeper:
         """What that process reports, if there is one."""
         self.problem: int = 0  # the errno if the agent could not be executed
         self.code: int | None = None
+        self.lease: LeaseTimer | None = None
         wakeup, wakeup_writer = os.pipe()
         self.wakeup: int = wakeup
         for end in (wakeup, wakeup_writer):
             os.set_blocking(end, False)
         for number in (*ENDING, signal.SIGCHLD):
-            signal.signal(number, ignore)  # without a handler the wake-up pipe is not written
+            signal.signal(number, lambda number, frame: None)  # or the pipe is not written
         signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         self.poll: select.poll = select.poll()
         self.poll.register(control, select.POLLIN)
@@ -255,12 +248,13 @@ class Keeper:
     def wait(self, seconds: float | None) -> str:
         """Wait for commands or a signal; returns the control letters, a signal to end being `t`."""
         received = ""
+        seconds = seconds if self.lease is None else self.lease.until_look(seconds)
         timeout = None if seconds is None else max(0, int(seconds * 1000) + 1)
         for ready, _ in self.poll.poll(timeout):
             if ready == self.reports:
                 self.hear()
                 continue
-            letters = os.read(ready, 4096)
+            letters = os.read(ready, 4096)  # those of the lease's timer say no more than its end
             if ready == self.wakeup:
                 received += "t" if any(number in ENDING for number in letters) else ""
             elif letters:
@@ -268,7 +262,7 @@ class Keeper:
             else:
                 self.poll.unregister(ready)
                 received += "t"
-        return received
+        return received + (self.lease.look() if self.lease is not None else "")
 
     def reap(self) -> bool:
         """Collect all that have died; False when we have no child left."""
@@ -308,6 +302,14 @@ class Keeper:
             os.close(self.reports)
             self.reports = None
 
+    def may_start(self, page: int, soft: float) -> bool:
+        """Follow the lease from now on; False where it is over already."""
+        sys.path.append(os.path.dirname(__file__))  # where it is, `coterie` itself is not known
+        self.lease = timer = __import__("deadline").LeaseTimer.of(page, soft)
+        if timer.fd is not None:
+            self.poll.register(timer.fd, select.POLLIN)
+        return not timer.page.passed()
+
     def start(self, command: list[str], tty: bool, private: bool) -> None:
         """Start the agent, in a namespace of its own where that is wanted and can be had."""
         user = os.geteuid(), os.getegid()
@@ -334,6 +336,8 @@ class Keeper:
             received = self.wait(left)
             if "k" in received:
                 return
+            if "e" in received:
+                send(self.agent, signal.SIGTERM)
             if "i" in received:
                 send(-self.agent, signal.SIGINT)
             if "t" in received and deadline is None:
@@ -365,14 +369,6 @@ def close_stdio() -> None:
     os.close(null)
 
 
-def restore_locale(name: str | None) -> None:
-    """Undo what Python itself did at its start: in the C locale it sets LC_CTYPE to C.UTF-8."""
-    if name is None:
-        os.environ.pop("LC_CTYPE", None)
-    else:
-        os.environ["LC_CTYPE"] = name
-
-
 def main(arguments: list[str]) -> int:
     """Keep one agent; returns its exit code."""
     cut = arguments.index("--")
@@ -388,7 +384,11 @@ def main(arguments: list[str]) -> int:
         libc("prctl", PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(options["parent"]):
         return 1  # Coterie died before the death signal was set: nothing has been started
-    restore_locale(options.get("locale"))
+    os.environ.pop("LC_CTYPE", None)  # which Python sets to C.UTF-8 at its start in the C locale
+    if "locale" in options:
+        os.environ["LC_CTYPE"] = options["locale"]
+    if "lease" in options and not keeper.may_start(int(options["lease"]), float(options["soft"])):
+        return 1
     keeper.start(arguments[cut + 1 :], "tty" in options, LINUX and "private" in options)
     close_stdio()
     keeper.watch(float(options["grace"]))

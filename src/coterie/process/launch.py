@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
@@ -14,12 +15,12 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar, cast
 
 import anyio
 
 from coterie.errors import AgentMissing
-from coterie.process.processes import MARK
+from coterie.process.processes import KEEPER, MARK
 from coterie.process.streams import (
     InputWriter,
     OutputReader,
@@ -28,6 +29,9 @@ from coterie.process.streams import (
     read_from,
     write_to,
 )
+
+if TYPE_CHECKING:
+    from coterie.ports import Deadline
 
 T = TypeVar("T")
 
@@ -156,6 +160,8 @@ class Spawn:
     use_pty: bool = False
     on_stderr: Callable[[bytes], None] = lambda _: None
     """Called with what it writes to stderr, as it comes."""
+    deadline: Deadline | None = None
+    """When it is ended whatever we do; None: it may run for as long as we do."""
 
     @property
     def marked_env(self) -> dict[str, str]:
@@ -165,6 +171,21 @@ class Spawn:
     def missing(self, problem: str) -> AgentMissing:
         """Why it cannot be started, or used any more."""
         return AgentMissing(self.member, self.folder, self.command, problem)
+
+
+def under_keeper(
+    spawn: Spawn, words: Sequence[str], control: int, status: int, *, private: bool = False
+) -> tuple[list[str], tuple[int, ...]]:
+    """The words that run a program under our keeper, and the descriptors that are passed to it."""
+    options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
+    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty + ["--private"] * private
+    if "LC_CTYPE" in spawn.env:
+        options.append(f"--locale={spawn.env['LC_CTYPE']}")
+    passed = [control, status]
+    if spawn.deadline is not None:
+        passed.append(page := os.dup(spawn.deadline.fd))
+        options += [f"--lease={page}", f"--soft={spawn.deadline.soft}"]
+    return [sys.executable, "-I", "-S", str(KEEPER), *options, "--", *words], tuple(passed)
 
 
 class KeeperFailed(Exception):

@@ -172,9 +172,26 @@ MARK = "COTERIE_MARK"
 KEEPER = Path(__file__).with_name("keeper.py")
 PATIENCE = 10.0
 BETWEEN_SCANS = 0.02
+KERNEL_THREAD = 0x00200000
+"""The flag of a process in /proc that never had a command line."""
 # A keeper that is asked gives its agent 2 s and then ends the tree in milliseconds.  One that
 # has not is not scheduled or stopped: then its tree is killed, and it itself as the last resort.
 KILL_BELOW_KEEPERS, KILL_KEEPERS = 4.0, 7.0
+
+
+def _is_between(pid: int) -> bool:
+    """Whether a process of ours is about to end, or to become another program.
+
+    For that moment, which is long where it had much memory, nobody can read what it carries; and
+    one that ends still holds its locks, and the files and sockets that it had open.
+    """
+    if not LINUX or _read(PROC / str(pid) / "cmdline"):
+        return False
+    with suppress(OSError):
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        own = (PROC / str(pid)).stat().st_uid == os.geteuid()
+        return own and fields[0] not in (b"Z", b"X") and not int(fields[6]) & KERNEL_THREAD
+    return False
 
 
 def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None) -> list[Process]:
@@ -189,8 +206,9 @@ def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None
 def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
     """End all that `find_marked` finds; what could not be proven dead is returned.
 
-    Scans until two scans in a row find nothing: a list made a moment ago misses what was forked
-    since.  Never ends this process or one that it descends from.
+    Scans until two scans in a row find nothing, and nobody of whom that cannot be told: a list
+    made a moment ago misses what was forked since.  Never ends this process or one that it
+    descends from.
     """
     begun = time.monotonic()
     asked: set[int] = set()
@@ -199,7 +217,7 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
         parents = snapshot()
         spared = ancestors(os.getpid(), parents)
         left = find_marked(marks, parents)
-        empty = 0 if left else empty + 1
+        empty = 0 if left or any(map(_is_between, parents)) else empty + 1
         spent = time.monotonic() - begun
         if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
             return left

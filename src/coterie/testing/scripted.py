@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.human import HumanAdapter, HumanChannel
-from coterie.engine.lease import Claimant, Owner
+from coterie.engine.lease import Claimant, FlockOwners
 from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.errors import AgentMissing
@@ -26,7 +26,7 @@ from coterie.model.record import MessageRecord, Record, ResultRecord
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
-from coterie.ports import Channel, ChildLog, Storage, Workflow
+from coterie.ports import Channel, ChildLog, Owners, Storage, Workflow
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
@@ -201,14 +201,12 @@ class Stage:
     folder: Path
     storage: Storage
     engine: Engine
-    owner: Owner
+    owners: Owners
     recorder: Recorder = field(default_factory=Recorder)
 
     @property
     def look(self) -> TaskReader:
-        return TaskReader(
-            self.storage, self.folder, self.owner.folder, lambda _, m: self.folder / m.id
-        )
+        return TaskReader(self.storage, self.folder, self.owners, lambda _, m: self.folder / m.id)
 
     async def start(
         self, team: Team, goal: str = "hello", caps: Caps | None = None, workflow: str = "chat"
@@ -226,7 +224,7 @@ class Stage:
             caps=caps or Caps(),
         )
         opening = opening_message(created)
-        assert await self.storage.create(created, self.owner.id, opening) is not None
+        assert await self.storage.create(created, self.owners.me, opening) is not None
 
     async def run(self, channels: ScriptedChannels, patience: float | None = 0.0) -> ResultRecord:
         def ready(fence: Fence, task: TaskCreated) -> ScriptedChannels:
@@ -250,17 +248,19 @@ async def stage(
     workflow: Workflow | None = None,
     more: Sequence[Workflow] = (),
     root: Path = Path(),
+    owners: Owners | None = None,
 ) -> AsyncGenerator[Stage]:
     """A project in a folder; opened a second time it is the same project with another owner."""
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
-    owner = await anyio.to_thread.run_sync(Owner, folder / "owners", "here")
+    owners = owners or FlockOwners(folder / "owners", "here")
+    await owners.begin()
     machine = await anyio.to_thread.run_sync(Machine.here)
-    claimant = Claimant(owner, mine.leases, NothingToEnd(), machine)
+    claimant = Claimant(owners, mine.leases, NothingToEnd(), machine)
     flows = [workflow or Chat(), *more]
     engine = Engine(mine, {flow.name: flow for flow in flows}, claimant, root=root)
     try:
-        yield Stage(folder, mine, engine, owner)
+        yield Stage(folder, mine, engine, owners)
     finally:
-        await anyio.to_thread.run_sync(owner.release)
+        await owners.end()
         if storage is None:
             await mine.close()

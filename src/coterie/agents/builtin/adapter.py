@@ -20,6 +20,7 @@ from coterie.agents.builtin.turn import BuiltinChannel
 from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+from coterie.ports import LeasedChildLog
 from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.search.ranking import HttpEmbedder
 from coterie.tools.standard import open_toolbox, workspace_root_of
@@ -147,7 +148,7 @@ class BuiltinAdapter(ProgramAdapter):
     def _services(
         self, model: LibraryModel, toolbox: Toolbox, member: Member, workspace: Workspace
     ) -> TurnServices:
-        told = self.agent.capabilities
+        told, children = self.agent.capabilities, self.children
         written = toolbox.specs() if told.tool_calls == "text" else ()
         return TurnServices(
             model=model,
@@ -157,6 +158,7 @@ class BuiltinAdapter(ProgramAdapter):
             tool_calls=told.tool_calls,
             context_tokens=told.context_tokens or CONTEXT_TOKENS,
             pauses=self.pauses,
+            deadline=children.deadline if isinstance(children, LeasedChildLog) else None,
         )
 
 

@@ -13,6 +13,7 @@ from coterie.agents.builtin.conversation import ChatModel
 from coterie.agents.builtin.thread import PER_TOKEN
 from coterie.model.agent import ToolCalls
 from coterie.model.interaction import Response
+from coterie.ports import Deadline, require_lease
 from coterie.tools.toolbox import Toolbox, ToolSpec
 
 _T = TypeVar("_T")
@@ -23,9 +24,13 @@ class Interrupted(Exception):
 
 
 class Breaker:
-    """Stands around everything in a turn that takes time."""
+    """Stands around everything in a turn that takes time.
 
-    def __init__(self) -> None:
+    There is no keeper around a turn of ours, so its deadline is looked at here.
+    """
+
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline
         self._asked = False
         self._scope: anyio.CancelScope | None = None
 
@@ -40,9 +45,11 @@ class Breaker:
             self._scope.cancel()
 
     def check(self) -> None:
-        """Raise Interrupted where that was asked for."""
+        """Raise Interrupted where that was asked for, LeaseExpired where nothing may be begun."""
         if self._asked:
             raise Interrupted
+        if self._deadline is not None:
+            require_lease(self._deadline)
 
     async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """The outcome of the work, or Interrupted as soon as that is asked for."""
@@ -77,6 +84,8 @@ class TurnServices:
     tool_calls: ToolCalls = "auto"
     context_tokens: int = CONTEXT_TOKENS
     pauses: Sequence[float] = PAUSES
+    deadline: Deadline | None = None
+    """Past it neither the model nor a tool is asked for anything."""
 
     @cached_property
     def tools(self) -> list[ToolSpec]:

@@ -248,7 +248,7 @@ class BuiltinChannel:
     def __init__(self, services: TurnServices, thread: BuiltinThread) -> None:
         self._services = services
         self._thread = thread
-        self._breaker = Breaker()
+        self._breaker = Breaker(services.deadline)
         self._answers: Answers = {}
         self.alive: bool = True
 

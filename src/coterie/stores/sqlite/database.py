@@ -15,16 +15,38 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import sqlite3
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+import anyio.to_thread
+
 from coterie.errors import StorageError
+from coterie.model import journal
+from coterie.model.conversation import Message
+from coterie.model.journal import Fence
+from coterie.model.task import TaskCreated, UserInteractionResponded
+from coterie.model.team import Reservation
+from coterie.stores import codec
+from coterie.stores.chain import broken_chains
 from coterie.stores.sqlite import failures
-from coterie.stores.sqlite.codec import SQL, chained, select
+from coterie.stores.sqlite.schema import (
+    BESIDE,
+    LATEST,
+    build,
+    migrate,
+    remove,
+    sync,
+)
+from coterie.stores.sqlite.transactions import SQL, Writes, execute, select
+from coterie.stores.sqlite.writer import SqliteStatements, Writer
+from coterie.stores.statements import Reading
+from coterie.stores.storage import DatabaseStorage
 from coterie.workspace.beneath import open_file, opened_folder, read_file, require_file
 
 CHECKPOINT_PAGES = 64
@@ -35,12 +57,6 @@ CHECKED_WHOLE = 32 * 1024 * 1024
 
 HEAD_LENGTH = 512
 """How long the file of the head always is, in bytes."""
-
-_MIGRATIONS = Path(__file__).with_name("migrations")
-
-
-_BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database, by the end of its name."""
 
 
 def open_database(path: Path, timeout: float) -> sqlite3.Connection:
@@ -57,8 +73,7 @@ def open_database(path: Path, timeout: float) -> sqlite3.Connection:
 def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
     """A connection to the database of this process by that name; it ends with its last one."""
     connection = _connection(f"file:/{quote(name, safe='')}?vfs=memdb", timeout)
-    for number, script in migrations():
-        _apply(connection, number, script)
+    migrate(connection)
     return connection
 
 
@@ -68,7 +83,7 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
         raise StorageError(str(path), "The folder of the database does not exist", "coterie init")
     if not os.access(path.parent, os.W_OK):
         raise failures.read_only(path)
-    for ending in ("", *_BESIDE):
+    for ending in ("", *BESIDE):
         require_file(path.parent, path.name + ending)
     if not path.exists():
         _create(path, head_file, timeout)
@@ -128,12 +143,12 @@ def _create(path: Path, head_file: HeadFile, timeout: float) -> None:
         _refuse_second_start(path, head_file.read())
         fresh = path.with_name(path.name + ".new")
         try:
-            _build(fresh, timeout)
+            build(fresh, timeout)
             # Under the lock nobody else makes one, so this never replaces a database.
             fresh.rename(path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
-            _remove(fresh)
+            remove(fresh)
 
 
 def _refuse_second_start(path: Path, known: Head | None) -> None:
@@ -147,77 +162,19 @@ def _refuse_second_start(path: Path, known: Head | None) -> None:
         raise failures.damaged(path, "The database is gone, but its -wal file is still there")
 
 
-def _build(fresh: Path, timeout: float) -> None:
-    _remove(fresh)  # left by a crash
-    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(fresh, timeout=timeout, isolation_level=None)
-    try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        for number, script in migrations():
-            _apply(connection, number, script)
-    finally:
-        connection.close()  # moves the log into the file, so that one rename moves everything
-    _sync(fresh)
-
-
-def _remove(fresh: Path) -> None:
-    for ending in ("", *_BESIDE):
-        fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def migrations() -> list[tuple[int, Path]]:
-    """The numbered scripts, in order."""
-    return sorted((int(file.name[:4]), file) for file in _MIGRATIONS.glob("[0-9]*.sql"))
-
-
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    scripts = migrations()
-    latest = scripts[-1][0]
     version = _pragma(connection, "user_version")
-    if version == latest:
+    if version == LATEST:
         return
-    if not isinstance(version, int) or version > latest:
+    if not isinstance(version, int) or version > LATEST:
         raise StorageError(
             str(path),
-            f"The database was made by a newer Coterie ({version}, this one knows {latest})",
+            f"The database was made by a newer Coterie ({version}, this one knows {LATEST})",
             "pip install --upgrade coterie",
         )
     if version == 0:  # ours are never without tables, not even for an instant
         raise failures.damaged(path, "The file is not a database of Coterie")
-    for number, script in scripts:
-        _apply(connection, number, script)
-
-
-def _apply(connection: sqlite3.Connection, number: int, script: Path) -> None:
-    connection.execute(SQL["begin"])
-    try:
-        # Asked inside the transaction: another process may just have done it.
-        version = _pragma(connection, "user_version")
-        if isinstance(version, int) and version < number:
-            for statement in _statements(script.read_text(encoding="utf-8")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={number}")
-        connection.execute(SQL["commit"])
-    finally:
-        if connection.in_transaction:
-            connection.execute(SQL["rollback"])
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):  # a trigger has semicolons inside
-            yield statement
-            statement = ""
+    migrate(connection)
 
 
 def _check(connection: sqlite3.Connection, path: Path, known: Head | None) -> None:
@@ -316,34 +273,106 @@ def _flocked(descriptor: int, until: float) -> bool:
             return True
 
 
-def problems(known: Head | None, connection: sqlite3.Connection) -> list[str]:
-    """What is wrong, in words; nothing where all is well.  `known` was on file before."""
-    found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)").fetchall()]
-    if found != ["ok"]:
-        return found  # the rows cannot be trusted to be rows
-    broken = [*_broken_chain(connection, "events"), *_broken_chain(connection, "audit")]
-    return broken or [*_cut_off(connection, known)]
+def _integrity(connection: sqlite3.Connection) -> list[str]:
+    return [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)").fetchall()]
 
 
-def _cut_off(connection: sqlite3.Connection, known: Head | None) -> Iterator[str]:
+def _cut_off(known: Head | None) -> Reading[list[str]]:
     """A chain that lost its end is whole in itself."""
     if known is None or known.audit == 0:
-        return
-    hashes = [row[-1].hex() for row in select(connection, "all_audit")]
-    if len(hashes) < known.audit:
-        yield f"audit: {known.audit} rows were written, {len(hashes)} are there"
-    elif hashes[known.audit - 1] != known.audit_hash:
-        yield f"audit: row {known.audit} is not the one that was written"
+        return []
+    (rows,) = yield [("all_audit",)]
+    if len(rows) < known.audit:
+        return [f"audit: {known.audit} rows were written, {len(rows)} are there"]
+    if rows[known.audit - 1][-1].hex() != known.audit_hash:
+        return [f"audit: row {known.audit} is not the one that was written"]
+    return []
 
 
-def _broken_chain(connection: sqlite3.Connection, table: str) -> Iterator[str]:
-    previous = b""
-    for place, row in enumerate(select(connection, f"all_{table}"), start=1):
-        *fields, found = row
-        if fields[0] != place:
-            yield f"{table}: row {place} is missing"
-            return
-        if chained(previous, fields) != found:
-            yield f"{table}: row {place} is not the one that was written"
-            return
-        previous = found
+PATIENCE = 5.0
+"""How long another process may hold the database before we say so, in seconds."""
+
+
+class _Statements(SqliteStatements):
+    """With what is written only where something else is so."""
+
+    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
+        fence = Fence(event.task_id, 1)
+        said = () if opening is None else (journal.AppendMessage(opening),)
+
+        def make(connection: sqlite3.Connection) -> Fence | None:
+            if select(connection, "task_status", event.task_id):
+                return None
+            if not select(connection, "insert_lease", event.task_id, owner, "running"):
+                return None
+            self._writes.apply(fence, (journal.AppendEvent(event), *said), connection)
+            return fence
+
+        return await self._writer.submit(make)
+
+    async def respond(self, event: UserInteractionResponded, request: int | None) -> bool:
+        def answer(connection: sqlite3.Connection) -> bool:
+            questions = select(connection, "open_questions", event.task_id)
+            if (event.response.interaction_id,) not in questions:
+                return False
+            taken = () if request is None else (journal.TakeRequest(request),)
+            self._writes.apply(None, (journal.AppendEvent(event), *taken), connection)
+            return True
+
+        return await self._writer.submit(answer, after=self.wake)
+
+    async def reserve(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
+        def add(connection: sqlite3.Connection) -> bool:
+            if not select(connection, "next_reservation", seen):
+                return False
+            connection.execute(SQL["drop_reservations_of_others"])
+            row = codec.RESERVATION.row(reservation)
+            execute(connection, SQL["insert_reservation"], row).close()
+            return True
+
+        return await self._writer.submit(add, fence)
+
+
+class SqliteStorage(DatabaseStorage):
+    """All stores behind one writer; made by `open` or `in_memory`, let go by `close`."""
+
+    def __init__(
+        self, path: Path, connect: Callable[[], sqlite3.Connection], head_file: HeadFile | None
+    ) -> None:
+        self._head_file = head_file
+        writes = Writes()
+        self._writer = Writer(path, connect, writes.after_events(self._keep_head))
+        super().__init__(_Statements(self._writer, writes), partial(failures.damaged, path))
+
+    @classmethod
+    async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:
+        """Open the database at `path`, which is made if there is none; its folder must exist.
+
+        Raises StorageError where it is damaged, locked, newer than we are or cannot be written.
+        """
+        storage = cls(path, partial(open_database, path, patience), HeadFile(path))
+        await storage._writer.start()
+        return storage
+
+    @classmethod
+    async def in_memory(cls, name: str | None = None) -> SqliteStorage:
+        """A database without a file, gone when the last storage on it is closed.
+
+        Two of one name, in this process, are on the same data, as two processes on one file.
+        """
+        name = name or secrets.token_hex(8)
+        storage = cls(Path(name), partial(open_in_memory, name, PATIENCE), None)
+        await storage._writer.start()
+        return storage
+
+    async def problems(self) -> list[str]:
+        known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
+        pages = await self._writer.read(_integrity)
+        if pages != ["ok"]:
+            return pages  # the rows cannot be trusted to be rows
+        read = self._statements.read
+        return await read(broken_chains()) or await read(_cut_off(known))
+
+    def _keep_head(self, connection: sqlite3.Connection) -> None:
+        if self._head_file is not None:
+            self._head_file.raise_to(head_of(connection))

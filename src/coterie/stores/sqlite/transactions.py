@@ -6,25 +6,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 from coterie.errors import LeaseLost, StorageError, StorageLocked
 from coterie.model import journal, task
-from coterie.model.interaction import NOBODY
 from coterie.model.journal import Fence, IllegalWrite, Write
 from coterie.model.task import TaskCreated
-from coterie.stores.sqlite import codec, ticket_writes
-from coterie.stores.sqlite.codec import SQL, Value, execute, select
+from coterie.stores import codec
+from coterie.stores.codec import Row, Value
 from coterie.stores.sqlite.failures import explained
+from coterie.stores.statements import load
+from coterie.stores.writes import moments, problem_of, put_ticket, updates
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+
+SQL = load(Path(__file__).parent)
+_UPDATES = updates(SQL)
+
+# Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
+sqlite3.register_adapter(NoneType, lambda none: none)
+
+
+def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row]:
+    """All rows at once: an open cursor would keep the write-ahead log from being cut short."""
+    return connection.execute(SQL[name], given).fetchall()
+
+
+def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
+    """Write a row; text that UTF-8 cannot hold is mended rather than refused."""
+    try:
+        return connection.execute(statement, row)
+    except UnicodeEncodeError:
+        return connection.execute(statement, codec.mended_row(row))
 
 
 @dataclass(slots=True, eq=False)
@@ -198,25 +217,6 @@ class Transactions:
             self.failure = cause
 
 
-def _by_field(name: str, problem: str) -> tuple[str, Callable[[object], tuple[Value, ...]], str]:
-    """A statement on `:fields`, what takes these from a write, and what its failure means.
-
-    Values in their order are bound in half the time that values by name take.
-    """
-    fields = re.findall(r":(\w+)", SQL[name])
-    return re.sub(r":\w+", "?", SQL[name]), attrgetter(*fields), problem
-
-
-_UPDATES: dict[type, tuple[str, Callable[[object], tuple[Value, ...]], str]] = {
-    journal.AppendThread: _by_field("insert_thread", "{thread} has no place {place} next"),
-    journal.CloseStep: _by_field("close_step", "step {name!r} is not open"),
-    journal.SpendTurn: _by_field("spend_turn", "attempt {attempt} of {step!r} is not open"),
-    journal.CloseTurn: _by_field("close_turn", "attempt {attempt} of {step!r} is not open"),
-    journal.ParkLease: _by_field("park_lease", "token {token} does not hold the lease"),
-}
-"""Writes that are one statement on their fields."""
-
-
 class Writes:
     """Applies writes; knows how far the `opened` numbers of each task have come.
 
@@ -225,8 +225,7 @@ class Writes:
     """
 
     def __init__(self) -> None:
-        self.events_appended = False
-        """Whether the head of the events may have moved; who reads it sets it back."""
+        self._events_appended = False
         self._run, self._token = "", 0
         self._opened: dict[str, tuple[int, int]] = {}
         self._apply: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
@@ -236,15 +235,25 @@ class Writes:
             journal.AppendAudit: _append_audit,
             journal.OpenStep: self._open_step,
             journal.OpenTurn: self._open_turn,
-            journal.AppendEnvelope: ticket_writes.append_envelope,
-            journal.PutTicket: ticket_writes.put_ticket,
+            journal.AppendEnvelope: _append_envelope,
+            journal.PutTicket: _put_ticket,
             journal.TakeRequest: _take_request,
             journal.SupersedeSteps: _supersede_steps,
             journal.SetMemberState: _set_member_state,
         }
 
+    def after_events(self, keep: Work[None]) -> Work[None]:
+        """Work that is done after commits in which the head of the events moved."""
+
+        def keep_if_appended(connection: sqlite3.Connection) -> None:
+            if self._events_appended:
+                self._events_appended = False
+                keep(connection)
+
+        return keep_if_appended
+
     def apply(
-        self, fence: Fence | None, writes: tuple[Write, ...], connection: sqlite3.Connection
+        self, fence: Fence | None, writes: Sequence[Write], connection: sqlite3.Connection
     ) -> None:
         """All of them in order; raises at the first that is refused."""
         self._run, self._token = ("", 0) if fence is None else (fence.task_id, fence.token)
@@ -252,7 +261,7 @@ class Writes:
             self._apply[type(write)](connection, write)
 
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
-        self.events_appended: bool = True
+        self._events_appended = True
         _append_event(connection, write)
         if write.incident is not None:
             queued = (write.incident, write.event.task_id, write.event.at)
@@ -279,7 +288,7 @@ class Writes:
         task_id = self._run or task_id  # the turns of a session are in one order
         token, last = self._opened.get(task_id, (0, 0))
         if token == 0 or token != self._token:
-            last = select(connection, "last_opened", task_id, task_id)[0][0]
+            last = select(connection, "last_opened", *[task_id] * 4)[0][0]
         self._opened[task_id] = (self._token, last + 1)
         return last + 1
 
@@ -287,7 +296,7 @@ class Writes:
 def _update(connection: sqlite3.Connection, write: Write) -> None:
     statement, fields, problem = _UPDATES[type(write)]
     if execute(connection, statement, fields(write)).rowcount != 1:
-        raise IllegalWrite(f"{{task_id}}: {problem}".format(**write._asdict()))
+        raise IllegalWrite(problem_of(problem, write))
 
 
 def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage) -> None:
@@ -304,6 +313,21 @@ def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) ->
     # Mended before the hash, which must be over what is kept.
     row = codec.mended_row((last + 1, *codec.AUDIT.row(write.entry)))
     connection.execute(SQL["insert_audit"], (*row, codec.chained(previous, row)))
+
+
+def _append_envelope(connection: sqlite3.Connection, write: journal.AppendEnvelope) -> None:
+    session = write.envelope.session_id
+    row = (session, session, codec.envelope_text(write.envelope))
+    execute(connection, SQL["insert_envelope"], row)
+
+
+def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> None:
+    name, row, problem = put_ticket(write)
+    if execute(connection, SQL[name], row).rowcount != 1:
+        raise IllegalWrite(problem)
+    last = select(connection, "last_moment", write.session_id, write.ticket.id)[0][0]
+    for line in moments(write, last):
+        execute(connection, SQL["insert_moment"], line)
 
 
 def _take_request(connection: sqlite3.Connection, write: journal.TakeRequest) -> None:
@@ -337,7 +361,7 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
     row = (sequence, event.task_id, event.type, event.at, codec.event_text(event))
     connection.execute(SQL["insert_event"], (*row, codec.chained(previous, row)))
     if isinstance(event, TaskCreated):
-        _insert_task(connection, event, sequence)
+        execute(connection, SQL["insert_task"], (*codec.task_row(event), sequence))
         return
     if isinstance(event, task.UserInteractionRequested):
         asked = event.interaction.interaction_id
@@ -345,9 +369,7 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
         if execute(connection, SQL["insert_question"], row).rowcount != 1:
             raise IllegalWrite(f"{event.task_id}: what {asked} asks is asked already")
     elif isinstance(event, task.UserInteractionResponded):
-        answer = event.response
-        is_closed = answer.author_actor_id == NOBODY  # an answer by nobody only closes it
-        row = ("closed" if is_closed else "answered", sequence, answer.interaction_id)
+        row = (codec.question_state(event), sequence, event.response.interaction_id)
         connection.execute(SQL["respond_question"], row)
     elif status in task.ENDED:
         connection.execute(SQL["close_questions"], (event.task_id,))
@@ -364,18 +386,3 @@ def _before(
         return None
     questions = select(connection, "open_questions", task_id)
     return rows[0][0], frozenset(row[0] for row in questions)
-
-
-def _insert_task(connection: sqlite3.Connection, event: TaskCreated, sequence: int) -> None:
-    row = task.TaskRow(
-        id=event.task_id,
-        session_id=event.session_id,
-        parent_id=event.parent_id,
-        workflow=event.workflow,
-        title=task.title_of(event.goal),
-        status="created",
-        reason="",
-        created_at=event.at,
-        changed_at=event.at,
-    )
-    execute(connection, SQL["insert_task"], (*codec.TASK.row(row), sequence))

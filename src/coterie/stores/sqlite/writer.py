@@ -20,9 +20,10 @@ from typing import Any
 
 import anyio
 
-from coterie.model.journal import Fence
-from coterie.stores.sqlite.codec import SQL, Row, Value, values
-from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
+from coterie.model.journal import Fence, Write
+from coterie.stores.codec import Row
+from coterie.stores.sqlite.transactions import SQL, Job, Transactions, Work, Writes, execute, select
+from coterie.stores.statements import After, Query, Reading, T
 
 RIDE = 0.005
 """How long a posted write waits for a commit to ride in, in seconds."""
@@ -32,8 +33,6 @@ POLL = 0.05
 """How often others' commits are looked for, in seconds, while somebody waits for them."""
 IDLE = 2.0
 """After this long without a write the log is moved into the file and cut to nothing."""
-
-After = Callable[[], None] | None
 
 
 class Writer:
@@ -58,8 +57,7 @@ class Writer:
         self._posted: list[Job] = []
         self._posted_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._reported = False
-        self._stopping = False
+        self._reported = self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.watch: Watch = Watch(self._loop, lambda: self._queue.put(()))
 
@@ -69,8 +67,7 @@ class Writer:
         """Open the database on the thread; raises what opening raises."""
         opened: asyncio.Future[None] = self._loop.create_future()
         self._sent += 1
-        run = partial(self._run, opened)
-        threading.Thread(target=run, name="coterie-database", daemon=True).start()
+        threading.Thread(None, self._run, "coterie-database", (opened,), daemon=True).start()
         try:
             await opened
         except BaseException:
@@ -206,8 +203,7 @@ class Writer:
         try:
             after()
         except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-            context = {"message": "A surface failed", "exception": error}
-            self._loop.call_exception_handler(context)
+            self._loop.call_exception_handler({"message": "A surface failed", "exception": error})
 
     # -- on the thread -------------------------------------------------------------------------
 
@@ -344,11 +340,60 @@ class Watch:
             return object()  # unlike any other: who looks again will be told what is wrong
 
 
-class SqliteStore:
-    """What the stores of a database have in common."""
+class SqliteStatements:
+    """The statements and the writes of the stores, as work for the writer."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, writes: Writes) -> None:
         self._writer = writer
+        self._writes = writes
+        self.wake: Callable[[], None] = writer.watch.bump
 
-    async def _all(self, decode: Callable[[Row], T], name: str, *given: Value) -> list[T]:
-        return await self._writer.read(lambda c: values(c, decode, name, *given))
+    @property
+    def version(self) -> int:
+        return self._writer.watch.version
+
+    async def changed(self, seen: int) -> int:
+        return await self._writer.watch.changed(seen)
+
+    async def close(self) -> None:
+        await self._writer.stop()
+
+    async def read(self, reading: Reading[T]) -> T:
+        return await self._writer.read(partial(_read, reading))
+
+    async def submit(
+        self, *queries: Query, fence: Fence | None = None, after: After = None
+    ) -> list[Row]:
+        return await self._writer.submit(partial(_run, queries), fence, after)
+
+    def post(self, *queries: Query) -> None:
+        self._writer.post(partial(_run, queries))
+
+    async def commit(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
+        await self._writer.submit(partial(self._writes.apply, fence, writes), fence, after)
+
+    def queue(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
+        self._writer.post(partial(self._writes.apply, fence, writes), fence, after)
+
+
+def _run(queries: Sequence[Query], connection: sqlite3.Connection) -> list[Row]:
+    return [execute(connection, SQL[name], row).fetchall() for name, *row in queries][-1]
+
+
+def _read(reading: Reading[T], connection: sqlite3.Connection) -> T:
+    try:
+        queries = next(reading)
+        while True:
+            queries = reading.send(_rows(connection, queries))
+    except StopIteration as end:
+        return end.value
+
+
+def _rows(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Row]]:
+    if len(queries) == 1:
+        return [select(connection, *queries[0])]
+    connection.execute(SQL["begin_reading"])  # all as of one moment
+    try:
+        return [select(connection, *query) for query in queries]
+    finally:
+        connection.execute(SQL["commit"])

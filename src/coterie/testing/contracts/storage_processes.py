@@ -57,6 +57,15 @@ class ProcessesContract(OpenedStorage):
         )
         assert [row.status for row in await storage.events.tasks()] == ["running"]
 
+    async def test_a_word_that_is_an_answer_is_acted_on_with_it_or_not_at_all(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.commit(fence, asked("q1"))
+        words = [await storage.inbox.request(TASK, "say", "you", text) for text in ("a", "b")]
+        assert await storage.inbox.respond(answered("q1"), words[0])
+        assert not await storage.inbox.respond(answered("q1", by="late"), words[1])
+        assert [one.id for one in await storage.inbox.requests(TASK)] == words[1:]
+
     async def test_a_task_waits_until_its_last_question_is_answered(
         self, storage: Storage, fence: Fence
     ) -> None:
@@ -220,6 +229,12 @@ class ProcessesContract(OpenedStorage):
         await storage.notifications.settle(TASK, "failed", "too late")
         assert await storage.notifications.failed() == []
         assert not await storage.notifications.claim("q2"), "nobody asked for that"
+        for _ in range(2):
+            await storage.notifications.add("limit", TASK, at(9))
+        assert await storage.notifications.unsent() == [PendingNotification("limit", TASK, at(9))]
+        assert await storage.notifications.claim("limit")
+        await storage.notifications.add("limit", TASK, at(10))
+        assert await storage.notifications.unsent() == [], "it goes by its name"
 
     async def test_who_has_seen_all_reservations_reserves(
         self, tmp_path: Path, storage: Storage, fence: Fence

@@ -18,7 +18,7 @@ from coterie.model.ticket import Ticket
 from coterie.model.timeline import AskedQuestion, AuditedCall, SaidMessage
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import Storage
-from coterie.stores.sqlite.codec import json_of
+from coterie.stores.codec import json_of
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,

@@ -1,22 +1,18 @@
-"""One way between values and rows, and the SQL of the store as named data, `queries.sql`.
+"""One way between values and rows, whichever database holds them.
 
 A codec for each stored type is made from the type's own fields: a field is a column of the same
-name; what a column cannot hold as it is, such as a mapping, is JSON in it.  In the SQL `{Message}`
-stands for the columns of a message, `{Message?}` for as many values.
+name; what a column cannot hold as it is, such as a mapping, is JSON in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import sqlite3
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast
 
@@ -25,14 +21,16 @@ from pydantic_core import PydanticSerializationError
 
 from coterie.model import journal
 from coterie.model.conversation import Message
-from coterie.model.interaction import Question
+from coterie.model.interaction import NOBODY, Question
 from coterie.model.notification import PendingNotification
 from coterie.model.task import (
     EVENT,
     Event,
+    TaskCreated,
     TaskRow,
     UserInteractionRequested,
     UserInteractionResponded,
+    title_of,
 )
 from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
@@ -174,8 +172,9 @@ def envelope_of(row: Row) -> tuple[int, Envelope]:
 
 def chained_of(row: Row) -> ChainedEntry:
     """A row of the audit with its number, its hash and the one before it."""
-    sequence, *entry, own, previous = row
-    return ChainedEntry(sequence, previous.hex(), own.hex(), AUDIT.value(tuple(entry)))
+    sequence, *entry, own, previous = row  # the first has none before it
+    before = "" if previous is None else previous.hex()
+    return ChainedEntry(sequence, before, own.hex(), AUDIT.value(tuple(entry)))
 
 
 def question_of(row: Row) -> Question:
@@ -218,9 +217,6 @@ def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
     return tuple(mended(field) if isinstance(field, str) else field for field in row)
 
 
-# Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
-sqlite3.register_adapter(NoneType, lambda none: none)
-
 # The order in which a row of the audit is hashed, and `coterie audit --export` documents it.
 AUDIT = Codec(AuditEntry, first=["task_id"])
 CHILD = Codec(journal.ChildLease)
@@ -241,47 +237,8 @@ _CODECS: Sequence[Codec[Any]] = (
     AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, PENDING_NOTIFICATION, REQUEST,
     RESERVATION, STEP, TASK, TICKET, TURN,
 )  # fmt: skip
-_COLUMNS = {codec.kind.__name__: codec.columns for codec in _CODECS}
-_HEADER = "-- name: "
-
-
-def _load() -> dict[str, str]:
-    text = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for block in text.split(_HEADER)[1:]:
-        name, _, body = block.partition("\n")
-        # Up to the first empty line: what follows is a heading for the reader.
-        statement = body.partition("\n\n")[0].strip()
-        found[name.strip()] = re.sub(r"{(\w+)(\??)}", _columns, statement)
-    return found
-
-
-def _columns(found: re.Match[str]) -> str:
-    columns = _COLUMNS[found[1]]
-    return ", ".join("?" * len(columns) if found[2] else columns)
-
-
-SQL = _load()
-
-
-def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row]:
-    """All rows at once: an open cursor would keep the write-ahead log from being cut short."""
-    return connection.execute(SQL[name], given).fetchall()
-
-
-def values(
-    connection: sqlite3.Connection, decode: Callable[[Row], T], name: str, *given: Value
-) -> list[T]:
-    """The values of all rows."""
-    return [decode(row) for row in select(connection, name, *given)]
-
-
-def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
-    """Write a row; text that UTF-8 cannot hold is mended rather than refused."""
-    try:
-        return connection.execute(statement, row)
-    except UnicodeEncodeError:
-        return connection.execute(statement, mended_row(row))
+COLUMNS: dict[str, tuple[str, ...]] = {codec.kind.__name__: codec.columns for codec in _CODECS}
+"""The columns of each stored type, by its name."""
 
 
 # -- what is derived from events, and how rows are chained ---------------------------------------
@@ -292,5 +249,30 @@ KEPT_STATES = frozenset({"waiting", "quiet", "stuck"})
 
 def chained(previous: bytes, row: Sequence[Value]) -> bytes:
     """The hash of a row that follows a row with the hash `previous` (empty for the first)."""
-    text = _COMPACT.encode(row)
-    return hashlib.sha256(previous + text.encode()).digest()
+    return hashlib.sha256(previous + _COMPACT.encode(row).encode()).digest()
+
+
+def hashed_after_number(row: Sequence[Value]) -> str:
+    """What is hashed of a row behind its number, where the database gives it that."""
+    return _COMPACT.encode(row)[1:]
+
+
+def task_row(event: TaskCreated) -> tuple[Value, ...]:
+    """A task as its first event makes it."""
+    row = TaskRow(
+        id=event.task_id,
+        session_id=event.session_id,
+        parent_id=event.parent_id,
+        workflow=event.workflow,
+        title=title_of(event.goal),
+        status="created",
+        reason="",
+        created_at=event.at,
+        changed_at=event.at,
+    )
+    return TASK.row(row)
+
+
+def question_state(event: UserInteractionResponded) -> str:
+    """How a question stands once it was answered: an answer by nobody only closes it."""
+    return "closed" if event.response.author_actor_id == NOBODY else "answered"

@@ -1,0 +1,247 @@
+"""Owners on several machines: alive as long as they renew a lease, which their keepers read too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from coterie.engine.lease import Owner, check_reachable, facts, forget, living, proven_dead
+from coterie.engine.run import plain_errors
+from coterie.errors import LeaseExpired, StorageError, SurvivorsElsewhere
+from coterie.model import instant
+from coterie.model.lease_clock import LeaseTimes, SilentOwners
+from coterie.model.machine import OwnerFacts, OwnerRow
+from coterie.ports import LeaseStore, OwnerRows, Reaper, require_lease
+from coterie.process.deadline import DeadlinePage, now
+from coterie.process.processes import Machine
+
+T = TypeVar("T")
+
+Fencing = Callable[[OwnerRow], Awaitable[bool]]
+
+
+async def _no_fence(row: OwnerRow) -> bool:
+    return True
+
+
+async def _nobody_waits(owner: str) -> None: ...
+
+
+@dataclass
+class LeasedOwners:
+    """`ports.Owners` of several machines that share a store.
+
+    The clocks of two machines are never compared, nor is the time of day of any.
+    """
+
+    rows: OwnerRows
+    leases: LeaseStore
+    reaper: Reaper
+    machine: Machine
+    folder: Path
+    """Where the lock files of the owners of this machine are, whatever project they run."""
+    name: str
+    """What this machine is called in the store."""
+    times: LeaseTimes = LeaseTimes()
+    version: str = ""
+    fence: Fencing = _no_fence
+    """Sees to it that an owner elsewhere that is only silent is really dead; False: it may not be
+    said so."""
+    on_death: Callable[[str], Awaitable[None]] = _nobody_waits
+    """Called when this process has declared an owner dead; may be cut short by our own end."""
+    death_ends_children: bool = field(default=True, init=False)
+    _owner: Owner | None = None
+    _page: DeadlinePage | None = None
+    _silent: SilentOwners = field(init=False)
+    _beginning: anyio.Lock = field(default_factory=anyio.Lock)
+
+    def __post_init__(self) -> None:
+        self._silent = SilentOwners(self.times)
+
+    @property
+    def me(self) -> str:
+        """Our id, in the store and as the name of our lock file."""
+        return self._mine.id
+
+    @property
+    def _mine(self) -> Owner:
+        assert self._owner is not None, "only an owner may run something"
+        return self._owner
+
+    @property
+    def deadline(self) -> DeadlinePage | None:
+        """The page that our keepers read."""
+        return self._page
+
+    async def begin(self) -> str:
+        """Be an owner from now on; predecessors on this machine are dead then, if they are."""
+        async with self._beginning:
+            if self._owner is None:
+                owner = await anyio.to_thread.run_sync(Owner, self.folder, self.machine.host)
+                page, sent = DeadlinePage.made(self.times.soft), now()
+                row = OwnerRow(owner.id, self.name, 0, False, instant.now(), self.version)
+                try:
+                    await self._asked(self.rows.add(row))
+                except BaseException:
+                    page.close()
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(owner.release)
+                    raise
+                page.begin(sent + self.times.ttl)
+                self._owner, self._page = owner, page
+        return self._owner.id
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncGenerator[None]:
+        """Be an owner while the block runs, and look after the others.
+
+        When the lease is over the block is cancelled, and LeaseExpired raised once it has ended.
+        """
+        await self.begin()
+        expired = finished = False
+
+        async def renew(scope: anyio.CancelScope) -> None:
+            nonlocal expired
+            await self._renew()
+            expired = True
+            scope.cancel()
+
+        with plain_errors():
+            async with anyio.create_task_group() as group:
+                group.start_soon(renew, group.cancel_scope)
+                group.start_soon(self._look)
+                yield
+                finished = True
+                group.cancel_scope.cancel()
+        if expired and not finished:
+            raise LeaseExpired
+
+    def holding(self, task_id: str) -> AbstractContextManager[None]:
+        """One thing at a time with a task."""
+        return self._mine.holding(task_id)
+
+    @asynccontextmanager
+    async def proof(self, owner: str) -> AsyncGenerator[bool]:
+        """Whether an owner is declared dead, or can be: of two that ask, the token decides."""
+        if self._page is not None:
+            require_lease(self._page)
+        row = await self._asked(self.rows.get(owner))
+        yield row is not None and (row.dead or await self._proven(row, now()))
+
+    async def living(self, owner: str) -> OwnerFacts | None:
+        """What is known of an owner that nobody has declared dead."""
+        row = await self.rows.get(owner)
+        if row is None or row.dead:
+            return None
+        if row.machine == self.name:
+            with suppress(FileNotFoundError):
+                return await anyio.to_thread.run_sync(self._living_here, owner)
+        return OwnerFacts(host=row.machine)
+
+    async def facts(self, owner: str) -> OwnerFacts:
+        """What is known of an owner, dead or alive."""
+        row = await self.rows.get(owner)
+        here = await anyio.to_thread.run_sync(facts, self.folder, owner)
+        return OwnerFacts(here.pid, row.machine if row else here.host)
+
+    async def end(self, *, clean: bool = True) -> None:
+        """Say that we are dead, where nothing of ours runs, so that nobody has to wait for it."""
+        owner, page, self._owner, self._page = self._owner, self._page, None, None
+        if owner is None or page is None:
+            return
+        page.miss()
+        if clean:
+            with suppress(StorageError):
+                await self._asked(self.rows.declare_dead(owner.id, None))
+        await anyio.to_thread.run_sync(owner.release)
+        page.close()
+
+    async def _asked(self, call: Awaitable[T]) -> T:
+        """What the store answers; StorageError where it does not within a beat."""
+        try:
+            with anyio.fail_after(self.times.beat):
+                return await call
+        except TimeoutError:
+            raise StorageError("owners", "The store gives no answer") from None
+
+    # -- our own lease -------------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        """Renew the lease; returns when it is over."""
+        me, page = self.me, self._page
+        assert page is not None
+        while not page.passed():
+            sent = now()
+            with suppress(StorageError):
+                if await self._asked(self.rows.renew(me)) is None:
+                    page.miss()  # another has declared us dead
+                else:
+                    page.extend(sent + self.times.ttl)
+            soft = page.deadline - page.soft
+            await anyio.sleep(max(0.0, min(sent + self.times.beat, soft) - now()))
+
+    # -- the others ----------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Declare those dead that are."""
+        while True:
+            with suppress(StorageError):
+                await self.look()
+            await anyio.sleep(self.times.look)
+
+    async def look(self) -> None:
+        """Look at every other owner once."""
+        rows, received = await self._asked(self.rows.living()), now()
+        self._silent.forget({row.id for row in rows})
+        for row in rows:
+            if row.id != self.me:
+                await self._proven(row, received)
+
+    async def _proven(self, row: OwnerRow, received: float) -> bool:
+        """Whether an owner is dead, by what was read of it at that instant; then it is said so."""
+        if row.machine == self.name and await self._ended_here(row.id):
+            return True
+        if not self._silent.saw(row.id, row.beat, received) or not await self.fence(row):
+            return False
+        return await self._declare(row.id, row.beat)
+
+    async def _declare(self, owner: str, beat: int | None) -> bool:
+        if await self._asked(self.rows.declare_dead(owner, beat)):
+            await self.on_death(owner)
+            return True
+        known = await self._asked(self.rows.get(owner))
+        return known is not None and known.dead
+
+    async def _ended_here(self, owner: str) -> bool:
+        """Whether an owner on this machine is gone, by its lock, with all that it started.
+
+        First its survivors are ended, and only then is it said to be dead.
+        """
+        with ExitStack() as held:
+            lock = partial(proven_dead, self.folder, owner, unknown=False)
+            if not await anyio.to_thread.run_sync(lambda: held.enter_context(lock())):
+                return False
+            owned = {lease.task_id for lease in await self.leases.all() if lease.owner == owner}
+            children = [one for one in await self.leases.children() if one.task_id in owned]
+            try:
+                for child in children:
+                    check_reachable(child, self.machine)
+            except SurvivorsElsewhere:
+                return False  # another container with our name: its keepers see to it
+            if children and await self.reaper.end(children):
+                return False
+            if not await self._declare(owner, None):
+                return False
+            await anyio.to_thread.run_sync(forget, self.folder, owner)
+            return True
+
+    def _living_here(self, owner: str) -> OwnerFacts | None:
+        (self.folder / owner).stat()
+        return living(self.folder, owner)

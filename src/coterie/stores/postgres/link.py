@@ -1,0 +1,133 @@
+"""One connection to PostgreSQL, of which the event loop reads: messages go out, results and
+notifications come in.
+
+libpq itself, not psycopg's cursors: a message of several statements is one round trip, and what
+others notify is heard on the same connection, with no task that waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq import abc as pq
+
+from coterie.stores.codec import Row
+from coterie.stores.postgres.sql_text import original, rows_of
+
+_GONE = ("08", "57P")
+"""How the codes begin with which a server ends a connection."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What the server said of a message of which nothing was kept."""
+
+    state: str
+    problem: str
+    detail: str
+    hint: str
+
+
+@dataclass
+class ServerReply:
+    """What came back: the rows of each statement that has any, or a refusal."""
+
+    rows: list[list[Row]] = field(default_factory=list[list[Row]])
+    refusal: Refusal | None = None
+
+
+class Link:
+    """A connection in use; after `lost` was called it is of no use any more."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        heard: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._server = connection.pgconn
+        self._server.nonblocking = 1
+        self._loop = asyncio.get_running_loop()
+        self._heard = heard
+        self._lost = lost
+        self._answered: Callable[[ServerReply], None] | None = None
+        self._reply = ServerReply()
+        self._is_open = True
+        self._socket = self._server.socket
+        self._loop.add_reader(self._socket, self._readable)
+
+    def send(self, message: bytes, answered: Callable[[ServerReply], None]) -> None:
+        """Send a message of several statements, one transaction; one at a time."""
+        self._answered, self._reply = answered, ServerReply()
+        try:
+            self._server.send_query(message)
+        except psycopg.Error:
+            self._break()
+        else:
+            self._flush()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._is_open = False
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._connection.close()
+
+    def _flush(self) -> None:
+        try:
+            rest = self._server.flush()
+        except psycopg.Error:
+            self._break()
+            return
+        if rest:
+            self._loop.add_writer(self._socket, self._flush)
+        else:
+            self._loop.remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        try:
+            self._server.consume_input()
+            while self._answered is not None and not self._server.is_busy():
+                self._take(self._server.get_result())
+            # Last: a notification may have come in the middle of results, and is read with them.
+            while self._is_open and (note := self._server.notifies()) is not None:
+                self._heard(note.extra.decode())
+        except psycopg.Error:
+            self._break()
+
+    def _take(self, result: pq.PGresult | None) -> None:
+        if result is None:
+            answered, self._answered = self._answered, None
+            if answered is not None:
+                answered(self._reply)
+        elif result.status == ExecStatus.TUPLES_OK:
+            self._reply.rows.append(rows_of(result))
+        elif result.status != ExecStatus.COMMAND_OK:
+            refusal = _refusal(result)
+            if refusal.state.startswith(_GONE) or not refusal.state:
+                self._break()
+            else:
+                self._reply.refusal = refusal
+
+    def _break(self) -> None:
+        if self._is_open:
+            self._answered = None
+            self.close()
+            self._lost()
+
+
+def _refusal(result: pq.PGresult) -> Refusal:
+    def told(name: DiagnosticField) -> str:
+        return original((result.error_field(name) or b"").decode(errors="replace"))
+
+    return Refusal(
+        told(DiagnosticField.SQLSTATE),
+        told(DiagnosticField.MESSAGE_PRIMARY),
+        told(DiagnosticField.MESSAGE_DETAIL),
+        told(DiagnosticField.MESSAGE_HINT),
+    )

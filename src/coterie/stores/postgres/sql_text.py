@@ -1,0 +1,113 @@
+"""Between our values and the text of PostgreSQL's simple protocol.
+
+A text may hold NUL, which PostgreSQL's cannot: it is kept as U+E000 and a `0`, and U+E000 itself as
+U+E000 and an `e`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from psycopg.pq import abc as pq
+
+from coterie.stores.codec import Row, Value, mended
+from coterie.stores.statements import load
+
+SQL = load(Path(__file__).parent)
+ANSWERING = frozenset(
+    name
+    for name, text in SQL.items()
+    if "RETURNING" in text and text.startswith(("INSERT", "UPDATE", "DELETE"))
+)
+"""Writes that answer with a number or nothing, which is kept with the commit."""
+
+
+_PARTS = {
+    name: (SQL["answer"].replace(":write", text) if name in ANSWERING else text).split("?")
+    for name, text in SQL.items()
+}
+_MARK = "\ue000"
+
+
+class Hashed(str):
+    """A text that is hashed by the server and not kept: it goes there as it is."""
+
+    __slots__ = ()
+
+
+def statement(name: str, *given: Value) -> str:
+    """A named statement with its values in their places."""
+    return filled(_PARTS[name], given)
+
+
+def filled(parts: Sequence[str], given: Sequence[Value]) -> str:
+    """The parts of a statement with values between them."""
+    text = [parts[0]]
+    for value, part in zip(given, parts[1:], strict=True):
+        text.append(_literal(value))
+        text.append(part)
+    return "".join(text)
+
+
+def _literal(value: Value) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        # `standard_conforming_strings` is on: nothing but the quote is special.
+        return "'" + _kept(value).replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'"
+    return str(int(value))
+
+
+def _kept(text: str) -> str:
+    if isinstance(text, Hashed):
+        return text
+    if _MARK in text or "\0" in text:
+        text = text.replace(_MARK, _MARK + "e").replace("\0", _MARK + "0")
+    return text
+
+
+def encoded(message: str) -> bytes:
+    """For the wire; halves of surrogate pairs are mended rather than refused."""
+    try:
+        return message.encode()
+    except UnicodeEncodeError:
+        return mended(message).encode()
+
+
+def original(text: str) -> str:
+    """A text as it was before it was kept."""
+    if _MARK in text:
+        text = text.replace(_MARK + "0", "\0").replace(_MARK + "e", _MARK)
+    return text
+
+
+def _text(found: bytes) -> str:
+    return original(found.decode())
+
+
+_KINDS: dict[int, Callable[[bytes], object]] = {
+    16: lambda found: found == b"t",
+    17: lambda found: bytes.fromhex(found[2:].decode()),
+    20: int,
+    23: int,
+    701: float,
+}
+"""How a column's type is read, by its number in `pg_type`; all others are text."""
+
+
+def rows_of(result: pq.PGresult) -> list[Row]:
+    """All rows of a result."""
+    columns = range(result.nfields)
+    readers = [_KINDS.get(result.ftype(column), _text) for column in columns]
+    value = result.get_value
+    return [
+        tuple(_read(value(row, column), readers[column]) for column in columns)
+        for row in range(result.ntuples)
+    ]
+
+
+def _read(found: bytes | None, reader: Callable[[bytes], object]) -> object:
+    return None if found is None else reader(found)

@@ -1,0 +1,121 @@
+"""`PostgresStorage`: every store of a project in a schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coterie.errors import StorageDamaged
+from coterie.model import journal
+from coterie.model.conversation import Message
+from coterie.model.journal import Fence, IllegalWrite, Write
+from coterie.model.task import TaskCreated, UserInteractionResponded
+from coterie.model.team import Reservation
+from coterie.stores.chain import broken_chains
+from coterie.stores.codec import RESERVATION, Row
+from coterie.stores.postgres.place import Place
+from coterie.stores.postgres.sql_text import ANSWERING, statement
+from coterie.stores.postgres.writer import PATIENCE, PostgresWriter, Submission
+from coterie.stores.postgres.writes import statements
+from coterie.stores.statements import After, Query, Reading, T
+from coterie.stores.storage import DatabaseStorage
+
+_URGENT = frozenset({"insert_request"})
+"""What somebody waits for in another process: it is told at once."""
+
+
+class _Statements:
+    """The statements and the writes of the stores, as messages of the writer."""
+
+    def __init__(self, writer: PostgresWriter) -> None:
+        self._writer = writer
+        self.changed = writer.watch.changed
+        self.wake = writer.watch.bump
+        self.close = writer.stop
+
+    @property
+    def version(self) -> int:
+        return self._writer.watch.version
+
+    async def read(self, reading: Reading[T]) -> T:
+        return await self._writer.read(reading)
+
+    async def submit(
+        self, *queries: Query, fence: Fence | None = None, after: After = None
+    ) -> list[Row]:
+        return await self._writer.submit(_job(queries, fence, after)) or []
+
+    def post(self, *queries: Query) -> None:
+        self._writer.post(_job(queries))
+
+    async def commit(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
+        await self._writer.submit(Submission(statements(writes), fence, after=after))
+
+    def queue(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
+        try:
+            found = statements(writes)
+        except IllegalWrite as error:  # what was posted before it is kept
+            problem = [statement("illegal_write", str(error))]
+            self._writer.post(Submission(problem))
+        else:
+            self._writer.post(Submission(found, fence, after=after))
+
+    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
+        said = () if opening is None else (journal.AppendMessage(opening),)
+        new = statement("task_is_new", event.task_id, owner, event.task_id)
+        made = [new, *statements((journal.AppendEvent(event), *said))]
+        refused = await self._writer.submit(Submission(made)) is False
+        return None if refused else Fence(event.task_id, 1)
+
+    async def respond(self, event: UserInteractionResponded, request: int | None) -> bool:
+        asked = (event.task_id, event.response.interaction_id)
+        taken = () if request is None else (journal.TakeRequest(request),)
+        made = [
+            # Each statement sees what is committed when it begins: first the lock, then the look.
+            statement("lock_head"),
+            statement("question_is_open", *asked),
+            *statements((journal.AppendEvent(event), *taken)),
+        ]
+        job = Submission(made, after=self.wake, is_urgent=True)
+        return await self._writer.submit(job) is not False
+
+    async def reserve(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
+        made = [
+            statement("next_reservation", seen),
+            statement("drop_reservations_of_others"),
+            statement("insert_reservation", *RESERVATION.row(reservation)),
+        ]
+        return await self._writer.submit(Submission(made, fence)) is not False
+
+
+def _job(queries: Sequence[Query], fence: Fence | None = None, after: After = None) -> Submission:
+    return Submission(
+        [statement(*query) for query in queries],
+        fence,
+        after=after,
+        answers=sum(query[0] in ANSWERING for query in queries),
+        is_urgent=any(query[0] in _URGENT for query in queries),
+    )
+
+
+class PostgresStorage(DatabaseStorage):
+    """All stores behind one connection; made by `open`, let go by `close`."""
+
+    def __init__(self, writer: PostgresWriter) -> None:
+        self._writer = writer
+        super().__init__(_Statements(writer), self._damaged)
+
+    @classmethod
+    async def open(cls, url: str, *, patience: float = PATIENCE) -> PostgresStorage:
+        """Connect to the database, which must have our schema.
+
+        Raises StorageError where it cannot be reached, or its schema is not the one we work with.
+        """
+        storage = cls(PostgresWriter(Place.of(url), patience))
+        await storage._writer.start()
+        return storage
+
+    async def problems(self) -> list[str]:
+        return await self._statements.read(broken_chains())
+
+    def _damaged(self, problem: str) -> StorageDamaged:
+        return StorageDamaged(self._writer.place.shown, problem, "Put back a backup of it.")

@@ -1,0 +1,398 @@
+"""The way to PostgreSQL: what is submitted at one time becomes one message, and so one transaction.
+
+Each message that writes has a number.  Where the connection is lost before its answer came, the
+number that the server kept for us tells whether it was: then its answers are there too, else it is
+sent again.  All of it runs on the event loop but for connecting, which blocks: that has a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import psycopg
+
+from coterie.errors import LeaseLost, StorageError, StorageLocked
+from coterie.model.journal import Fence, IllegalWrite
+from coterie.model.task import IllegalEvent
+from coterie.stores.codec import Row
+from coterie.stores.postgres import schema
+from coterie.stores.postgres.diagnosis import no_connection
+from coterie.stores.postgres.failures import from_server, history_lost
+from coterie.stores.postgres.link import Link, Refusal, ServerReply
+from coterie.stores.postgres.listener import Listener
+from coterie.stores.postgres.place import Place
+from coterie.stores.postgres.schema import Session
+from coterie.stores.postgres.sql_text import encoded, statement
+from coterie.stores.statements import After, Reading, T
+
+RIDE = 0.005
+"""How long a posted write waits for a commit to ride in, in seconds."""
+PATIENCE = 60.0
+"""How long a database that is away is waited for, in seconds."""
+_AGAIN = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failure
+_NOT_SO, _KEPT = "CT004", "CT005"
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """One submission.  Without a future it was posted: its caller has gone on."""
+
+    statements: Sequence[str] = ()
+    fence: Fence | None = None
+    future: asyncio.Future[Any] | None = None
+    after: After = None
+    answers: int = 0
+    """How many of the statements answer with a value."""
+    reading: Reading[Any] | None = None
+    asked: str = ""
+    """The message that the reading waits for."""
+    is_urgent: bool = False
+    is_alone: bool = False
+    result: Any = None
+    error: Exception | None = None
+
+
+class PostgresWriter:
+    """Sends jobs in their order, one message at a time, and settles them."""
+
+    def __init__(self, place: Place, patience: float = PATIENCE) -> None:
+        self.place = place
+        self.failure: Exception | None = None
+        self._id = secrets.token_hex(8)
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self.watch: Listener = Listener(self._loop, self._id)
+        self._batch = 0
+        """The number of the last message that the server has kept."""
+        self._link: Link | None = None
+        self._queue: list[Submission] = []
+        self._sent: list[Submission] = []
+        """What the message on its way holds: one reading, or writes."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._reported = False
+        self._stopping = False
+        self._given_up = threading.Event()
+        self._idle: asyncio.Future[None] | None = None
+
+    # -- for the stores ------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect; raises StorageError where that cannot be done, or the schema is not ours."""
+        opened: asyncio.Future[Session] = self._loop.create_future()
+        self._connect(opened, patience=0)
+        self._attach(await opened)
+
+    async def submit(self, job: Submission) -> Any:
+        """Write in a transaction after all that was posted; returns when it is durable.
+
+        Where the caller is cancelled, it may be done all the same.
+        """
+        self._refuse_if_failed()
+        return await self._queued(job)
+
+    async def read(self, reading: Reading[T]) -> T:
+        """Run the reading after all that was submitted before."""
+        if self._stopping:
+            raise RuntimeError("the storage is closed")
+        if self._link is None and self.failure is not None:
+            raise self.failure
+        return await self._queued(Submission(reading=reading))
+
+    async def _queued(self, job: Submission) -> Any:
+        job.future = self._loop.create_future()
+        self._queue.append(job)
+        self._pump()
+        return await job.future
+
+    def post(self, job: Submission) -> None:
+        """Queue it: it rides in the next message, or goes alone a little later."""
+        self._refuse_if_failed()
+        self._queue.append(job)
+        if self._timer is None:
+            self._timer = self._loop.call_later(RIDE, self._ride_ended)
+
+    async def stop(self) -> None:
+        """Write what is queued and let go of the connection.
+
+        Raises what made a posted write fail, if nobody has been told of it yet.
+        """
+        if not self._stopping:
+            self._stopping = True
+            with anyio.CancelScope(shield=True):
+                await self._drained()
+            self._given_up.set()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._link is not None:
+                self._link.close()
+        if self.failure is not None and not self._reported:
+            self._reported = True
+            raise self.failure
+
+    async def _drained(self) -> None:
+        if self._link is not None and self.failure is None:
+            self._queue.append(Submission([statement("drop_writer", self._id)]))
+        self._idle = self._loop.create_future()
+        self._pump()
+        await self._idle
+
+    def _refuse_if_failed(self) -> None:
+        if self._stopping:
+            raise RuntimeError("the storage is closed")
+        if self.failure is not None:
+            self._reported = True
+            raise self.failure
+
+    # -- out -----------------------------------------------------------------------------------
+
+    def _ride_ended(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _pump(self) -> None:
+        """Send the next message, unless one is on its way."""
+        while self._link is not None and not self._sent and self._queue:
+            self._send(self._link)
+        if self._idle is not None and not self._sent and not self._queue and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _send(self, link: Link) -> None:
+        first = self._queue[0]
+        if first.reading is None and self.failure is not None:
+            self._refuse(self._queue.pop(0), self.failure)
+            return
+        count = 1 if first.reading is not None or first.is_alone else _writes_in(self._queue)
+        jobs, self._queue = self._queue[:count], self._queue[count:]
+        if first.reading is None:
+            self._transmit(link, jobs)
+        elif first.asked or self._advance(first, None):
+            self._sent = jobs
+            link.send(encoded(first.asked), self._answered)
+
+    def _transmit(self, link: Link, jobs: list[Submission]) -> None:
+        self._sent = jobs
+        link.send(encoded(self._message(jobs)), self._answered)
+
+    def _message(self, jobs: Sequence[Submission]) -> str:
+        note = self._id + ("!" if any(job.is_urgent for job in jobs) else "")
+        parts = [statement("begin_batch", self._id, self._batch + 1, note)]
+        held: Fence | None = None
+        for job in jobs:
+            if job.fence is None:
+                held = None  # it may have been a claim
+            elif job.fence is not held:
+                held = job.fence
+                parts.append(statement("hold", held.task_id, held.token))
+            parts.extend(job.statements)
+        if any(job.answers for job in jobs):
+            parts.append(statement("keep_answers", self._id))
+        return ";\n".join(parts)
+
+    def _advance(self, job: Submission, rows: list[list[Row]] | None) -> bool:
+        """Give a reading the rows that it asked for; whether it asks for more."""
+        assert job.reading is not None
+        try:
+            queries = next(job.reading) if rows is None else job.reading.send(rows)
+        except StopIteration as end:
+            job.result = end.value
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is for the caller
+            job.error = error
+        else:
+            asked = [statement(*query) for query in queries]
+            if len(asked) > 1:  # all as of one moment
+                asked.insert(0, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            job.asked = ";\n".join(asked)
+            return True
+        self._settle([job])
+        return False
+
+    # -- back ----------------------------------------------------------------------------------
+
+    def _answered(self, reply: ServerReply) -> None:
+        jobs, self._sent = self._sent, []
+        if jobs[0].reading is not None:
+            self._read_answered(jobs[0], reply)
+        elif reply.refusal is not None:
+            self._refused(jobs, reply.refusal)
+        else:
+            told = reply.rows[-1][0][0] if any(job.answers for job in jobs) else ""
+            self._kept(jobs, told)
+        self._pump()
+
+    def _read_answered(self, job: Submission, reply: ServerReply) -> None:
+        if reply.refusal is not None:
+            job.error = from_server(self.place, reply.refusal.state, reply.refusal.problem)
+            self._settle([job])
+        elif self._advance(job, reply.rows):
+            self._queue.insert(0, job)
+
+    def _kept(self, jobs: Sequence[Submission], told: str) -> None:
+        self._batch += 1
+        answers = iter(told.split(";"))
+        for job in jobs:
+            if job.answers:
+                last = [next(answers) for _ in range(job.answers)][-1]
+                job.result = [(int(last),)] if last else []
+        self._settle(jobs)
+
+    def _refused(self, jobs: list[Submission], refusal: Refusal) -> None:
+        """Nothing was kept: all are tried again, each by itself, or the only one has failed."""
+        if refusal.state == _KEPT:  # on the connection before this one
+            self._sent = jobs
+            self._reconnect()
+        elif refusal.state in _AGAIN:
+            self._queue[:0] = jobs
+        elif len(jobs) > 1:
+            for job in jobs:
+                job.is_alone = True
+            self._queue[:0] = jobs
+        elif refusal.state == _NOT_SO:
+            jobs[0].result = False
+            self._settle(jobs)
+        else:
+            self._refuse(jobs[0], self._error_of(refusal))
+
+    def _error_of(self, refusal: Refusal) -> Exception:
+        if refusal.state == "CT001":
+            return LeaseLost(refusal.detail, int(refusal.hint))
+        if refusal.state == "CT003":
+            return IllegalEvent(refusal.problem)
+        if refusal.state == "CT002" or refusal.state.startswith("23"):
+            return IllegalWrite(refusal.problem)
+        return from_server(self.place, refusal.state, refusal.problem)
+
+    def _refuse(self, job: Submission, cause: Exception) -> None:
+        job.error = cause
+        # Of a lock nothing was tried: the caller may try again.
+        stops_all = isinstance(cause, LeaseLost | StorageError) and not isinstance(
+            cause, StorageLocked
+        )
+        if self.failure is None and (job.future is None or stops_all):
+            self.failure = cause
+        self._settle([job])
+
+    def _settle(self, jobs: Sequence[Submission]) -> None:
+        for job in jobs:
+            future = job.future
+            if job.error is None and job.after is not None:
+                self._call(job.after)
+            if future is None or future.done():
+                continue
+            if job.error is None:
+                future.set_result(job.result)
+            else:
+                self._reported = self._reported or job.error is self.failure
+                future.set_exception(job.error)
+
+    def _call(self, after: Callable[[], None]) -> None:
+        try:
+            after()
+        except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
+            context = {"message": "A surface failed", "exception": error}
+            self._loop.call_exception_handler(context)
+
+    # -- connecting ----------------------------------------------------------------------------
+
+    def _reconnect(self) -> None:
+        """The connection is lost, or of no use: make another one and ask what was kept."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        if self._given_up.is_set():
+            return
+        opened: asyncio.Future[Session] = self._loop.create_future()
+        opened.add_done_callback(self._reconnected)
+        self._connect(opened, self._patience)
+
+    def _lost(self) -> None:
+        self._link = None
+        self._reconnect()
+
+    def _reconnected(self, opened: asyncio.Future[Session]) -> None:
+        if opened.cancelled():
+            return
+        jobs, self._sent = self._sent, []
+        error = opened.exception()
+        if error is not None:
+            self._give_up(error, [*jobs, *self._queue])
+            return
+        session = opened.result()
+        if (session.batch is None and not self._stopping) or _is_older(session, self._batch):
+            session.connection.close()
+            self._give_up(history_lost(self.place), [*jobs, *self._queue])
+            return
+        link = self._attach(session)
+        if not jobs or jobs[0].reading is not None:
+            self._queue[:0] = jobs
+        elif session.batch in (self._batch + 1, None):
+            self._kept(jobs, session.told)
+        else:  # the very same: it may still be under way on the connection that was cut
+            self._transmit(link, jobs)
+        self.watch.bump()  # what was notified in the meantime is lost
+        self._pump()
+
+    def _give_up(self, error: BaseException, jobs: list[Submission]) -> None:
+        self._queue = []
+        if self.failure is None and isinstance(error, Exception):
+            self.failure = error
+        for job in jobs:
+            job.error = self.failure
+        self._settle(jobs)
+        self._pump()
+
+    def _attach(self, session: Session) -> Link:
+        self._link = link = Link(session.connection, self.watch.heard, self._lost)
+        return link
+
+    def _connect(self, opened: asyncio.Future[Session], patience: float) -> None:
+        def run() -> None:
+            try:
+                call, given = opened.set_result, self._session(patience)
+            except Exception as error:  # noqa: BLE001 - it is for who waits
+                call, given = opened.set_exception, error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(_unless_done, opened, call, given)
+
+        threading.Thread(target=run, name="coterie-connect", daemon=True).start()
+
+    def _session(self, patience: float) -> Session:
+        """On the thread: a connection that was made ready, tried again as long as there is hope."""
+        until = time.monotonic() + patience
+        pause = 0.05
+        while True:
+            try:
+                return schema.opened(self.place, self._id, is_new=patience == 0)
+            except psycopg.OperationalError as error:
+                if time.monotonic() >= until or self._given_up.wait(pause):
+                    raise no_connection(self.place, error) from None
+                pause = min(pause * 2, 1.0)
+
+
+def _writes_in(queue: Sequence[Submission]) -> int:
+    """How many writes are at the head of the queue that may go together."""
+    count = 0
+    for job in queue:
+        if job.reading is not None or job.is_alone:
+            break
+        count += 1
+    return count
+
+
+def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], given: Any) -> None:
+    if not opened.done():
+        call(given)
+    elif isinstance(given, Session):
+        given.connection.close()
+
+
+def _is_older(session: Session, batch: int) -> bool:
+    """Whether the server has forgotten what it kept: another one stepped in that had less."""
+    return session.batch is not None and session.batch < batch

@@ -1,0 +1,135 @@
+"""What each `Write` is in SQL: statements that raise where it cannot follow what is recorded, so
+that nothing has to be read before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from coterie.model import journal, task
+from coterie.model.journal import Write
+from coterie.stores import codec
+from coterie.stores.postgres.sql_text import SQL, Hashed, filled, statement
+from coterie.stores.writes import moments, problem_of, put_ticket, updates
+
+_UPDATES = {
+    kind: (text.split("?"), fields, problem)
+    for kind, (text, fields, problem) in updates(SQL).items()
+}
+
+
+def statements(writes: Iterable[Write]) -> list[str]:
+    """All of them, in order; raises IllegalWrite for what is wrong in itself."""
+    found: list[str] = []
+    for write in writes:
+        found.extend(_WRITES[type(write)](write))
+    return found
+
+
+def _update(write: Write) -> Sequence[str]:
+    parts, fields, problem = _UPDATES[type(write)]
+    return [filled(parts, (*fields(write), problem_of(problem, write)))]
+
+
+def _append_message(write: journal.AppendMessage) -> Sequence[str]:
+    message = write.message
+    problem = f"{message.task_id}: message {message.seq} does not follow the last one"
+    row = (*codec.MESSAGE.row(message), message.seq, message.task_id, problem)
+    return [statement("insert_message", *row)]
+
+
+def _append_audit(write: journal.AppendAudit) -> Sequence[str]:
+    # Mended before the hash, which must be over what is kept.
+    row = codec.mended_row(codec.AUDIT.row(write.entry))
+    return [statement("insert_audit", *row, Hashed(codec.hashed_after_number(row)))]
+
+
+def _open_step(write: journal.OpenStep) -> Sequence[str]:
+    step = write.step
+    problem = f"{step.task_id}: step {step.name!r} is recorded already"
+    return [statement("open_step", *codec.STEP.row(step), problem)]
+
+
+def _open_turn(write: journal.OpenTurn) -> Sequence[str]:
+    problem = f"{write.task_id}: attempt {write.attempt} of {write.step!r} is recorded already"
+    return [statement("open_turn", *write, problem)]
+
+
+def _append_envelope(write: journal.AppendEnvelope) -> Sequence[str]:
+    session = write.envelope.session_id
+    return [statement("insert_envelope", session, session, codec.envelope_text(write.envelope))]
+
+
+def _put_ticket(write: journal.PutTicket) -> Sequence[str]:
+    name, row, problem = put_ticket(write)
+    lines = [statement("insert_moment", *line) for line in moments(write)]
+    return [statement(name, *row, problem), *lines]
+
+
+def _take_request(write: journal.TakeRequest) -> Sequence[str]:
+    return [statement("delete_request", write.request_id)]
+
+
+def _supersede_steps(write: journal.SupersedeSteps) -> Sequence[str]:
+    return [
+        statement(name, write.prefix, write.task_id, step)
+        for step in write.names
+        for name in ("supersede_step", "supersede_turns")
+    ]
+
+
+def _set_member_state(write: journal.SetMemberState) -> Sequence[str]:
+    if write.state in codec.KEPT_STATES:
+        return [statement("set_member_state", *codec.MEMBER_STATE.row(write))]
+    return [statement("drop_member_state", write.task_id, write.member)]
+
+
+# -- events: numbered and chained by the server, folded into tasks and questions at once ---------
+
+
+def _append_event(write: journal.AppendEvent) -> Sequence[str]:
+    event = write.event
+    row = (event.task_id, event.type, event.at, codec.event_text(event))
+    tail = Hashed(codec.hashed_after_number(row))
+    reason: str = getattr(event, "reason", "")
+    found = [statement("append_event", *row, tail, _following(event.type), reason)]
+    if isinstance(event, task.TaskCreated):
+        found.append(statement("insert_task", *codec.task_row(event)))
+    elif isinstance(event, task.UserInteractionRequested):
+        asked = event.interaction.interaction_id
+        problem = f"{event.task_id}: what {asked} asks is asked already"
+        question = (asked, event.task_id, write.step or "", write.once, problem)
+        found.append(statement("insert_question", *question))
+    elif isinstance(event, task.UserInteractionResponded):
+        answer = (event.task_id, event.response.interaction_id, codec.question_state(event))
+        found.append(statement("respond_question", *answer))
+    elif not isinstance(event, task.TaskStarted):
+        found.append(statement("close_questions", event.task_id))
+    if write.incident is not None:
+        found.append(statement("queue_notification", write.incident, event.task_id, event.at))
+    return found
+
+
+@cache
+def _following(kind: str) -> str | None:
+    """By a task's status what an event of this kind makes of it, as JSON; None for the first."""
+    if kind == "TaskCreated":
+        return None
+    follows = {status: after[kind] for status, after in task.TRANSITIONS.items() if kind in after}
+    return codec.json_of(follows)
+
+
+_WRITES: Mapping[type, Callable[[Any], Sequence[str]]] = {
+    **dict.fromkeys(_UPDATES, _update),
+    journal.AppendEvent: _append_event,
+    journal.AppendMessage: _append_message,
+    journal.AppendAudit: _append_audit,
+    journal.OpenStep: _open_step,
+    journal.OpenTurn: _open_turn,
+    journal.AppendEnvelope: _append_envelope,
+    journal.PutTicket: _put_ticket,
+    journal.TakeRequest: _take_request,
+    journal.SupersedeSteps: _supersede_steps,
+    journal.SetMemberState: _set_member_state,
+}

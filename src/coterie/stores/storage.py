@@ -1,0 +1,320 @@
+"""Every store of a project over one database of named statements, whichever database that is.
+
+The stores only read, but for the inbox, the leases, reservations and notifications, which other
+processes write to: each of their calls is a transaction.  All else goes in through
+`Storage.commit` and `Storage.post`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+
+from coterie.errors import StorageError
+from coterie.model import instant, journal
+from coterie.model.conversation import Message
+from coterie.model.interaction import Question
+from coterie.model.journal import Fence
+from coterie.model.notification import Outcome, PendingNotification
+from coterie.model.task import (
+    Event,
+    IllegalEvent,
+    TaskCreated,
+    TaskRow,
+    UserInteractionResponded,
+)
+from coterie.model.team import Reservation
+from coterie.model.ticket import Moment, Ticket
+from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.model.update import Usage
+from coterie.stores import codec
+from coterie.stores.codec import Row
+from coterie.stores.statements import Reading, Statements
+from coterie.stores.timeline import TimelineRows
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import Envelope
+
+T = TypeVar("T")
+
+
+class RowStore:
+    """What the stores of a database have in common."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+
+    async def _all(self, decode: Callable[[Row], T], name: str, *given: object) -> list[T]:
+        return await self._statements.read(_values(decode, name, *given))
+
+
+def _values(decode: Callable[[Row], T], *query: object) -> Reading[list[T]]:
+    (rows,) = yield [query]
+    return [decode(row) for row in rows]
+
+
+def history(task_id: str, seen: int) -> Reading[journal.TaskHistory]:
+    """All that is recorded of a task, as of one moment."""
+    events, leases, tickets, messages, below, steps, turns, requests = yield [
+        ("events_of_task", task_id, 0),
+        ("lease", task_id),
+        ("tickets_below", task_id),
+        ("messages", task_id, 0),
+        ("messages_of_tickets", task_id),
+        ("steps", task_id),
+        ("turns", task_id, 0),
+        ("requests", task_id),
+    ]
+    return journal.TaskHistory(
+        events=[codec.event_of(row) for row in events],
+        lease=codec.LEASE.value(leases[0]) if leases else None,
+        messages=[codec.MESSAGE.value(row) for row in (*messages, *below)],
+        steps=[codec.STEP.value(row) for row in steps],
+        turns=[codec.TURN.value(row) for row in turns],
+        requests=[codec.REQUEST.value(row) for row in requests],
+        children=dict(tickets),
+        seen=seen,
+    )
+
+
+class EventRows(RowStore):
+    """Domain events and the list of tasks that is folded from them."""
+
+    async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
+        return await self._all(codec.event_of, "events_of_task", task_id, after)
+
+    async def tasks(self) -> list[TaskRow]:
+        return await self._all(codec.TASK.value, "tasks")
+
+    async def head(self) -> tuple[int, str]:
+        found = await self._all(tuple, "last_event")
+        return (found[0][0], found[0][1].hex()) if found else (0, "")
+
+
+class AuditRows(RowStore):
+    """Tool calls."""
+
+    async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT.value, "audit_of_task", task_id, after)
+
+    async def with_tickets(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT.value, "audit_with_tickets", task_id, after)
+
+    async def all(self) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT.value, "audit_entries")
+
+    async def of_call(self, task_id: str, tool_call_id: str) -> list[ChainedEntry]:
+        return await self._all(codec.chained_of, "audit_of_call", task_id, tool_call_id)
+
+    async def chain(self) -> list[ChainedEntry]:
+        return await self._all(codec.chained_of, "audit_chain")
+
+
+class ConversationRows(RowStore):
+    """Messages, and the threads that we keep ourselves."""
+
+    async def messages(self, task_id: str, after: int = 0) -> list[Message]:
+        return await self._all(codec.MESSAGE.value, "messages", task_id, after)
+
+    async def thread(self, thread: str) -> list[str]:
+        return [row[0] for row in await self._all(tuple, "thread", thread)]
+
+
+class JournalRows(RowStore):
+    """Steps and turns."""
+
+    async def steps(self, task_id: str) -> list[journal.Step]:
+        return await self._all(codec.STEP.value, "steps", task_id)
+
+    async def turns(self, task_id: str, after: int = 0) -> list[journal.Turn]:
+        return await self._all(codec.TURN.value, "turns", task_id, after)
+
+    async def spending(self, since: str = "", task_id: str | None = None) -> list[journal.Turn]:
+        if task_id is None:
+            return await self._all(codec.TURN.value, "spending", since)
+        return await self._all(codec.TURN.value, "spending_of_task", task_id, since)
+
+    async def used(self) -> dict[str, Usage]:
+        found = await self._all(tuple, "used")
+        return {session: Usage(*figures) for session, *figures in found}
+
+
+def _tickets(session_id: str) -> Reading[list[Ticket]]:
+    moments, tickets = yield [("ticket_history", session_id), ("tickets", session_id)]
+    histories: dict[str, list[Moment]] = {}
+    for ticket_id, *moment in moments:
+        histories.setdefault(ticket_id, []).append(codec.MOMENT.value(tuple(moment)))
+    return [codec.TICKET.value(row, history=tuple(histories.get(row[0], ()))) for row in tickets]
+
+
+class TicketRows(RowStore):
+    """Tickets and envelopes."""
+
+    def __init__(self, statements: Statements, damaged: Callable[[str], StorageError]) -> None:
+        super().__init__(statements)
+        self._damaged = damaged
+
+    async def tickets(self, session_id: str) -> list[Ticket]:
+        return await self._statements.read(_tickets(session_id))
+
+    async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
+        try:
+            return await self._all(codec.envelope_of, "envelopes", session_id, after)
+        except ValidationError as error:
+            raise self._damaged(f"An envelope of {session_id} is none: {error}") from None
+
+
+class InboxRows(RowStore):
+    """Questions and requests."""
+
+    async def allocate(self) -> str:
+        found = await self._statements.submit(("next_question",))
+        return f"q{found[0][0]}"
+
+    async def questions(self, *, only_open: bool = True) -> list[Question]:
+        return await self._all(codec.question_of, "questions_open" if only_open else "questions")
+
+    async def question(self, interaction_id: str) -> Question | None:
+        found = await self._all(codec.question_of, "question", interaction_id)
+        return found[0] if found else None
+
+    async def respond(self, event: Event, request: int | None = None) -> bool:
+        if not isinstance(event, UserInteractionResponded):
+            raise IllegalEvent(f"{event.type} is no answer")
+        return await self._statements.respond(event, request)
+
+    async def request(self, task_id: str, kind: journal.RequestKind, author: str, text: str) -> int:
+        row = ("insert_request", task_id, kind, author, text, instant.now())
+        return (await self._statements.submit(row, after=self._statements.wake))[0][0]
+
+    async def requests(self, task_id: str) -> list[journal.Request]:
+        return await self._all(codec.REQUEST.value, "requests", task_id)
+
+    async def discard_requests(self, task_id: str, kinds: Sequence[journal.RequestKind]) -> None:
+        for kind in kinds:
+            await self._statements.submit(("delete_requests_of_kind", task_id, kind))
+
+
+class LeaseRows(RowStore):
+    """Who may run a task, and which processes run for it."""
+
+    async def get(self, task_id: str) -> journal.Lease | None:
+        found = await self._all(codec.LEASE.value, "lease", task_id)
+        return found[0] if found else None
+
+    async def all(self) -> list[journal.Lease]:
+        return await self._all(codec.LEASE.value, "leases")
+
+    async def claim(self, task_id: str, owner: str, seen: int) -> int | None:
+        found = await self._statements.submit(
+            ("insert_lease", task_id, owner, "reclaiming")
+            if seen == 0
+            else ("claim_lease", owner, task_id, seen)
+        )
+        return found[0][0] if found else None
+
+    async def confirm(self, fence: Fence) -> bool:
+        return bool(await self._statements.submit(("confirm_lease", fence.task_id, fence.token)))
+
+    async def park(self, fence: Fence) -> None:
+        await self._statements.submit(("give_up_lease", fence.task_id, fence.token))
+
+    async def record_child(self, fence: Fence, child: journal.ChildLease) -> None:
+        await self._statements.submit(("insert_child", *codec.CHILD.row(child)), fence=fence)
+
+    def set_child_pid(self, mark: str, pid: int) -> None:
+        self._statements.post(("set_child_pid", pid, mark))
+
+    def drop_child(self, mark: str) -> None:
+        self._statements.post(("drop_child", mark))
+
+    async def children(self, task_id: str | None = None) -> list[journal.ChildLease]:
+        if task_id is None:
+            return await self._all(codec.CHILD.value, "children")
+        return await self._all(codec.CHILD.value, "children_of_task", task_id)
+
+
+def _reservations() -> Reading[tuple[int, list[Reservation]]]:
+    made, rows = yield [("reservations_made",), ("reservations",)]
+    return made[0][0], [codec.RESERVATION.value(row) for row in rows]
+
+
+class ReservationRows(RowStore):
+    """What turns under way may still use of budgets."""
+
+    async def all(self) -> tuple[int, list[Reservation]]:
+        return await self._statements.read(_reservations())
+
+    async def add(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
+        return await self._statements.reserve(fence, reservation, seen)
+
+    def drop(self, task_id: str, step: str) -> None:
+        self._statements.post(("drop_reservation", task_id, step))
+
+
+class NotificationRows(RowStore):
+    """Queued by `AppendEvent.incident`; each is claimed once."""
+
+    async def add(self, incident: str, task_id: str, at: str) -> None:
+        await self._statements.submit(("queue_notification", incident, task_id, at))
+
+    async def unsent(self) -> list[PendingNotification]:
+        return await self._all(codec.PENDING_NOTIFICATION.value, "notifications_due")
+
+    async def claim(self, incident: str) -> bool:
+        return bool(await self._statements.submit(("claim_notification", incident)))
+
+    async def settle(self, incident: str, outcome: Outcome, problem: str = "") -> None:
+        await self._statements.submit(("settle_notification", outcome, problem, incident))
+
+    async def failed(self) -> list[PendingNotification]:
+        return await self._all(codec.PENDING_NOTIFICATION.value, "notifications_failed")
+
+
+class DatabaseStorage:
+    """All stores over one database; what is left to a back end is how writes go in."""
+
+    def __init__(self, statements: Statements, damaged: Callable[[str], StorageError]) -> None:
+        self._statements = statements
+        self.events: EventRows = EventRows(statements)
+        self.audit: AuditRows = AuditRows(statements)
+        self.conversation: ConversationRows = ConversationRows(statements)
+        self.journal: JournalRows = JournalRows(statements)
+        self.tickets: TicketRows = TicketRows(statements, damaged)
+        self.inbox: InboxRows = InboxRows(statements)
+        self.leases: LeaseRows = LeaseRows(statements)
+        self.reservations: ReservationRows = ReservationRows(statements)
+        self.notifications: NotificationRows = NotificationRows(statements)
+
+    @property
+    def timeline(self) -> TimelineRows:
+        """The one order of it all, which most commands never ask for."""
+        return TimelineRows(self._statements)
+
+    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
+        return await self._statements.create(event, owner, opening)
+
+    async def commit(
+        self, fence: Fence | None, *writes: journal.Write, after: Callable[[], None] | None = None
+    ) -> None:
+        await self._statements.commit(fence, writes, after)
+
+    def post(
+        self, fence: Fence | None, *writes: journal.Write, after: Callable[[], None] | None = None
+    ) -> None:
+        self._statements.queue(fence, writes, after)
+
+    async def history(self, task_id: str) -> journal.TaskHistory:
+        return await self._statements.read(history(task_id, self._statements.version))
+
+    async def changed(self, seen: int) -> int:
+        return await self._statements.changed(seen)
+
+    async def member_states(self, task_id: str | None = None) -> list[journal.SetMemberState]:
+        found = _values(codec.MEMBER_STATE.value, "member_states", task_id)
+        return await self._statements.read(found)
+
+    async def close(self) -> None:
+        await self._statements.close()

@@ -1,0 +1,78 @@
+"""The owners of several machines in a SQLite file, and a line to it that can be cut."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from coterie.model.machine import OwnerRow
+
+T = TypeVar("T")
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS owners (id TEXT PRIMARY KEY, machine TEXT NOT NULL, "
+    "beat INTEGER NOT NULL, dead INTEGER NOT NULL, started_at TEXT NOT NULL, version TEXT NOT NULL)"
+)
+
+
+@dataclass(frozen=True)
+class SqliteOwnerRows:
+    """`ports.OwnerRows` that the processes of one machine share, as several machines would.
+
+    While there is a file `cut` nothing arrives, and while there is a file `mute` everything does
+    but no answer comes back.
+    """
+
+    file: Path
+    cut: Path | None = None
+    mute: Path | None = None
+
+    async def add(self, row: OwnerRow) -> None:
+        await self._changed("INSERT INTO owners VALUES (?, ?, ?, ?, ?, ?)", *astuple(row))
+
+    async def renew(self, owner: str) -> int | None:
+        renewal = "UPDATE owners SET beat = beat + 1 WHERE id = ? AND NOT dead RETURNING beat"
+        found = await self._asked(lambda db: db.execute(renewal, [owner]).fetchone())
+        return found[0] if found else None
+
+    async def get(self, owner: str) -> OwnerRow | None:
+        found = await self._read("SELECT * FROM owners WHERE id = ?", owner)
+        return found[0] if found else None
+
+    async def living(self) -> list[OwnerRow]:
+        return await self._read("SELECT * FROM owners WHERE NOT dead ORDER BY id")
+
+    async def declare_dead(self, owner: str, beat: int | None) -> bool:
+        death = "UPDATE owners SET dead = 1 WHERE id = ? AND NOT dead AND beat = ifnull(?, beat)"
+        return await self._changed(death, owner, beat) == 1
+
+    async def _changed(self, statement: str, *values: object) -> int:
+        return await self._asked(lambda db: db.execute(statement, values).rowcount)
+
+    async def _read(self, query: str, *values: str) -> list[OwnerRow]:
+        found = await self._asked(lambda db: db.execute(query, values).fetchall())
+        return [replace(row, dead=bool(row.dead)) for row in (OwnerRow(*one) for one in found)]
+
+    async def _asked(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        await self._while(self.cut)
+        answer = await anyio.to_thread.run_sync(self._done, call)
+        await self._while(self.mute)
+        return answer
+
+    def _done(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        with closing(sqlite3.connect(self.file, timeout=30)) as database, database:
+            database.execute("PRAGMA synchronous = OFF")  # nothing here outlives the machine
+            database.execute(_TABLE)
+            return call(database)
+
+    async def _while(self, file: Path | None) -> None:
+        exists = file.exists if file is not None else bool
+        while await anyio.to_thread.run_sync(exists):  # noqa: ASYNC110  a file tells nobody
+            await anyio.sleep(0.01)
