@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import secrets
+import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 from blockbuster import BlockBuster
 
 from coterie.config.project import Project, make_project
+
+if TYPE_CHECKING:
+    from coterie.testing.postgres import Databases
 
 collect_ignore = ["repositories"]
 """Projects that tests copy: their tests are run there."""
@@ -87,6 +93,55 @@ def _loop_never_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
     blocking_calls.activate()
     yield
     blocking_calls.deactivate()
+
+
+# -- PostgreSQL -----------------------------------------------------------------------------------
+
+TEST_SERVER = os.environ.get("COTERIE_TEST_POSTGRES", "")
+"""A server to use instead of one of our own; its role must be allowed to make databases."""
+
+
+@pytest.fixture(scope="session")
+def postgres(testrun_uid: str) -> Databases:
+    """The databases of a PostgreSQL that this whole run shares; made when a test first needs it."""
+    from coterie.testing.postgres import Databases, NoPostgres, shared_cluster
+
+    if TEST_SERVER:
+        return Databases(TEST_SERVER)
+    # A worker may crash and be replaced; the one that started the workers is there to the end.
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    try:
+        return Databases(shared_cluster(testrun_uid, owner).url())
+    except NoPostgres as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def database(postgres: Databases) -> Iterator[str]:
+    """The URL of an empty database that is this test's alone."""
+    name = f"test_{secrets.token_hex(8)}"
+    yield postgres.create(name)
+    postgres.drop(name)
+
+
+# -- collecting ---------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the bytecode of test modules, also where PYTHONDONTWRITEBYTECODE is set.
+
+    Every worker collects all of them, and compiling them is two thirds of that.  What is collected
+    stays to the end: the garbage collector need not go through it, now or while tests run.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        sys.dont_write_bytecode = before
 
 
 # -- in CI nothing is skipped ------------------------------------------------------------------

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from coterie.cli.main import run
-from tests.cli.forked import Forked
+from tests.cli.forked import Forked, Started
 from tests.conftest import House, ours
 
 forked = cache(Forked)
@@ -69,26 +69,6 @@ def _moment(took: re.Match[str]) -> str:
     return "0.1s".rjust(max(len(took[0]), 4 + bool(took[1])))
 
 
-class Started(subprocess.Popen[str]):
-    """A command that runs beside us."""
-
-    @property
-    def out(self) -> IO[str]:
-        """Its stdout."""
-        assert self.stdout is not None
-        return self.stdout
-
-    @property
-    def err(self) -> IO[str]:
-        """Its stderr."""
-        assert self.stderr is not None
-        return self.stderr
-
-    def until(self, text: str) -> None:
-        """Read its stdout up to a line that holds the text."""
-        assert any(text in line for line in self.out)
-
-
 @dataclass(frozen=True)
 class Cli:
     """Runs `coterie` in a project, as its user."""
@@ -102,7 +82,11 @@ class Cli:
 
     def start(self, *arguments: str) -> Started:
         """Run it beside us."""
-        return Started(
+        return forked().start(arguments, self.house.project, {**os.environ, **self.env})
+
+    def launch(self, *arguments: str) -> subprocess.Popen[str]:
+        """The same with an interpreter of its own, for what that one decides."""
+        return subprocess.Popen(
             [sys.executable, "-m", "coterie", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Self
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 1 << 17
@@ -38,20 +40,114 @@ class Forked:
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         theirs.close()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._line.close()
+        self._server.kill()  # a copy of the line may be open in a process that was forked from us
+        self._server.wait()
 
     def run(
         self, words: Sequence[str], given: str | None, cwd: Path, env: Mapping[str, str]
     ) -> tuple[str, str, int]:
         """What a command printed, and how it ended."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, _file(given or "") as stdin, _file() as out, _file() as err:
-            request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
-            files = [stdin.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
-            socket.send_fds(self._line, [json.dumps(request).encode()], files)
-            theirs.close()
-            ours.settimeout(60)
-            code = int(ours.recv(16))
+        with _file(given or "") as stdin, _file() as out, _file() as err:
+            streams = [stdin.fileno(), out.fileno(), err.fileno()]
+            with self._asked(words, cwd, env, streams) as told:
+                told.settimeout(60)
+                assert told.recv(16)  # its pid
+                code = int(told.recv(16))
             return _all_of(out), _all_of(err), code
+
+    def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Started:
+        """A command that runs beside us, with nothing to read."""
+        out, their_out = os.pipe()
+        err, their_err = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        told = self._asked(words, cwd, env, [nothing, their_out, their_err])
+        for theirs in (nothing, their_out, their_err):
+            os.close(theirs)
+        return Started(told, out, err)
+
+    def _asked(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
+    ) -> socket.socket:
+        """Where the command's pid is told, and then how it ended."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+        files = [*streams, theirs.fileno()]
+        socket.send_fds(self._line, [json.dumps(request).encode()], files)
+        theirs.close()
+        return ours
+
+
+class Started:
+    """A command that runs beside us, as `subprocess.Popen` shows one."""
+
+    def __init__(self, told: socket.socket, out: int, err: int) -> None:
+        self._told = told
+        self.out = os.fdopen(out, encoding="utf-8")
+        self.err = os.fdopen(err, encoding="utf-8")
+        self.pid = int(told.recv(16))
+        self.returncode: int | None = None
+
+    def until(self, text: str) -> None:
+        """Read its stdout up to a line that holds the text."""
+        assert any(text in line for line in self.out)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended; raises TimeoutExpired."""
+        if self.returncode is None:
+            self._told.settimeout(timeout)
+            try:
+                self.returncode = int(self._told.recv(16))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("coterie", timeout or 0) from None
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """How it ended; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """All that it prints until it ends."""
+        with ThreadPoolExecutor(1) as beside:
+            err = beside.submit(self.err.read)
+            out = self.out.read()
+        self.wait(timeout)
+        self.close()
+        return out, err.result()
+
+    def close(self) -> None:
+        """Leave what it printed, and was not read, unread."""
+        self.out.close()
+        self.err.close()
+        if self.returncode is not None:
+            self._told.close()
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens where it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """By SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """By SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.out.close()  # who still writes would be waited for
+        self.err.close()
+        self.wait()
+        self.close()
 
 
 def _file(text: str = "") -> IO[bytes]:
@@ -108,6 +204,7 @@ def _waited_for(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
         _command(request, streams)
     for stream in streams:
         os.close(stream)
+    os.write(told, str(child).encode())
     _, status = os.waitpid(child, 0)
     os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)

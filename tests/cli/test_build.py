@@ -108,6 +108,36 @@ def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside:
     assert state_of(root, task)["phase"] == "done"
 
 
+def test_a_branch_that_moved_meanwhile_is_tested_with_the_change_before_it_is_taken(
+    inside: Inside,
+) -> None:
+    root = shop(inside.house, eval_conf="unit = test ! -e broken\n")
+    (root / ".coterie" / "pipeline.json").write_text(json.dumps(NO_WAY_BACK))
+    task = str(built(inside, "--json").lines[-1]["task"])
+    (root / "mine.py").write_text("mine = 1\n")
+    git(root, "add", "mine.py")
+    git(root, "commit", "-qm", "my own")
+    refused = inside("accept", task, "-m", "Coupons")
+    assert (refused.code, "Not accepted: main moved since the work began" in refused.err) == (
+        1,
+        True,
+    )
+    assert f"coterie accept {task} --recheck" in refused.err
+    assert inside("accept", task).code == 1, "nor is it asked a second time"
+    (root / ".git" / "info" / "exclude").write_text("broken\n")
+    broken = root / ".coterie" / "worktrees" / task / "work" / "broken"
+    broken.touch()  # nothing of the change: as a service that is down
+    for words in (["--recheck"], [], ["--recheck"]):
+        failed = inside("accept", task, "-m", "Coupons", *words)
+        assert (failed.code, "these gates failed: tests" in failed.err) == (1, True)
+        assert f"coterie accept {task} --recheck" in failed.err
+        assert f"coterie accept {task} --override" in failed.err
+    broken.unlink()
+    assert inside("accept", task, "--recheck", "-m", "Coupons").code == 0
+    assert git(root, "log", "--format=%s").splitlines() == ["Coupons", "my own", "begin"]
+    assert git(root, "status", "--porcelain").split() == OWN
+
+
 def test_the_whole_graph_is_rehearsed_to_a_commit(inside: Inside) -> None:
     root = shop(inside.house)
     ran = built(inside, "--accept", "Add coupons")

@@ -227,17 +227,19 @@ def test_a_signal_parks_and_a_second_one_breaks_nothing(
 
 def test_a_reader_who_leaves_parks_the_task(cli: Cli) -> None:
     cli.team("ada", "rex")
-    with cli.start("chat", "--json", "hello") as child:
-        child.out.close()
-        assert named(child.err.read()) == "Stopped, kept: coterie resume k3f9\n"
+    with cli.launch("chat", "--json", "hello") as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert named(child.stderr.read()) == "Stopped, kept: coterie resume k3f9\n"
         assert child.wait(30) == 130
 
 
-def test_plain_output_imports_no_screen(cli: Cli) -> None:
+def test_plain_output_imports_no_screen_and_the_embedded_store_no_other(cli: Cli) -> None:
     cli.team("ada")
     code = (
         "import sys; from coterie.cli.main import run; run(['chat', 'hello'])\n"
-        "assert not {'prompt_toolkit'} & set(sys.modules)"
+        "assert not {'prompt_toolkit', 'psycopg', 'procrastinate'} & set(sys.modules)"
     )
     assert (
         subprocess.run(

@@ -226,9 +226,11 @@ def test_a_team_from_elsewhere_is_looked_at_first(cli: Cli) -> None:
 def test_a_reader_who_has_seen_enough(cli: Cli) -> None:
     cli.team("ada")
     task = cli.task("hello")
-    with cli.start("log", task) as child:
-        child.out.close()
-        assert (child.err.read(), child.wait(30)) == ("", 0)
+    with cli.launch("log", task) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert (child.stderr.read(), child.wait(30)) == ("", 0)
 
 
 def test_no_stdout_at_all(cli: Cli) -> None:

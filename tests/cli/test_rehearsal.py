@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli
+from tests.cli.command import Cli, Inside
 from tests.cli.crew import git
 from tests.conftest import ours
 
@@ -26,12 +26,17 @@ print(json.dumps({{"type": "result", "text": "I am real"}}))
 @pytest.fixture
 def repository(bare: Cli) -> Cli:
     """A project in git with one file."""
-    root = bare.house.project
+    in_git(bare)
+    return bare
+
+
+def in_git(cli: Cli) -> None:
+    """Make the project a repository with one file."""
+    root = cli.house.project
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "cart.py")
     git(root, "commit", "-qm", "begin")
-    return bare
 
 
 def team(cli: Cli, *members: dict[str, Any], name: str = "crew", **more: Any) -> None:
@@ -109,6 +114,26 @@ def test_a_goal_is_rehearsed_to_a_commit_on_the_branch(
     assert "cart.py" in changed
     assert len(changed) == len(tickets)
     assert (root / "cart.py").read_text().startswith("total = 0\n# A stand-in")
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown"),
+    [("run", ["Plan with 3 tickets", "a rebate in cart.py"]), ("build", ["cart.py` (modify)"])],
+)
+def test_an_unclear_goal_is_asked_about_once_and_the_answer_taken_in(
+    inside: Inside, verb: str, shown: list[str]
+) -> None:
+    in_git(inside)
+    team(inside, *REVIEWED)
+    assert inside(verb, "--rehearse", "Coupons").code == 3
+    (asked,) = inside("inbox", "--json").lines
+    question = "What should be different once “Coupons” is done, and in which files?"
+    assert (asked["title"], asked["kind"]) == (question, "Input")
+    assert inside("answer", asked["id"], "--say", "a rebate in cart.py; docs").code == 0
+    assert inside("resume", "last").code == 3
+    (asked,) = inside("inbox", "--json").lines
+    assert [one for one in shown if one not in asked["title"] + asked["content"]] == []
+    assert question not in asked["content"]
 
 
 @pytest.mark.parametrize(

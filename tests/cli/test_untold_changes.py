@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli
+from tests.cli.command import Cli, Inside
 from tests.cli.crew import MEMBERS, git, registered
 from tests.conftest import ours
 
@@ -64,6 +64,26 @@ def test_its_changes_are_shown_and_taken_back(bare: Cli, way: str) -> None:
     assert files(cli) == {**BEFORE, "mine.txt": "my own"}
     assert cli("revert", task, "--undo").code == 0
     assert files(cli) == {**AFTER, "mine.txt": "my own"}
+
+
+WITHIN = (
+    "write in/.git/HEAD ref: refs/heads/main\nwrite in/.git/objects/x 1\nwrite in/.git/refs/x 1\n"
+    "write in/a.txt kept\nwrite old.txt two"
+)
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_a_repository_that_it_makes_is_named_and_left_alone(inside: Inside, in_git: bool) -> None:
+    cli, root = furnished(inside), inside.house.project
+    if in_git:
+        git(root, "init", "-q")
+    ran = cli("do", "--agent", "w", "--json", WITHIN)
+    result = ran.lines[-1]
+    assert result["changed"] == ["old.txt +1 -1", "in (a repository of its own)"]
+    shown = cli("diff", result["task"])
+    assert "not shown: in: a repository of its own" in shown.err
+    assert "kept      in: a repository of its own" in cli("revert", result["task"]).out
+    assert files(cli) == {**BEFORE, "in/a.txt": "kept"}, "its content is the user's to look at"
 
 
 @pytest.mark.parametrize("in_git", [True, False])

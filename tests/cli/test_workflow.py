@@ -30,7 +30,7 @@ def installed(cli: Cli, tmp_path: Path) -> Cli:
 
 def ran(cli: Cli, *arguments: str) -> Ran:
     """A process of its own: what is installed is known when Python starts."""
-    process = cli.start(*arguments)
+    process = cli.launch(*arguments)
     out, err = process.communicate(timeout=60)
     return Ran(out, err, process.returncode)
 

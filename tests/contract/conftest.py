@@ -34,10 +34,15 @@ class Child:
         assert line, self._rest()[1]
         return json.loads(line)
 
-    def go(self) -> None:
-        """Let it go on."""
+    def say(self, word: str) -> None:
+        """Let it go on with this."""
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def go(self) -> None:
+        """Let it go on; there is nothing more to hear."""
+        assert self.process.stdin is not None
         self.process.stdin.close()
 
     def ended(self) -> list[dict[str, Any]]:

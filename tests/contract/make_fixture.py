@@ -22,7 +22,7 @@ from coterie.model.journal import (
 )
 from coterie.model.task import TaskCompleted
 from coterie.stores.sqlite import SqliteStorage
-from coterie.stores.sqlite.database import migrations
+from coterie.stores.sqlite.schema import migrations
 from coterie.testing.contracts.samples import (
     TASK,
     TICKET,

@@ -53,13 +53,13 @@ async def stay(database: Path, task_id: str) -> None:
     await asyncio.Event().wait()
 
 
-async def create(database: Path, task_id: str) -> None:
-    """Open what may not be there yet, at the moment when the others do."""
-    sys.stdin.readline()
-    storage = await SqliteStorage.open(database)
-    await task_of(storage, task_id)
-    await storage.close()
-    tell(done=task_id)
+async def create(folder: Path, task_id: str) -> None:
+    """Open what may not be there yet, at the moment when the others do: wherever it is told to."""
+    for place in sys.stdin:
+        storage = await SqliteStorage.open(folder / place.strip() / "coterie.db")
+        await task_of(storage, task_id)
+        await storage.close()
+        tell(done=task_id)
 
 
 async def refused(database: Path) -> None:

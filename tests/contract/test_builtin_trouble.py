@@ -11,9 +11,11 @@ import pytest
 from coterie.agents.builtin import turn
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.model import trouble
+from coterie.errors import LeaseExpired
 from coterie.model import instant
 from coterie.model.tool_call import not_run
 from coterie.model.update import Asked, Spent, TextDelta, Waiting
+from coterie.process.deadline import DeadlinePage, now
 from tests.contract.builtin.house import call, calls, house, outputs, says
 from tests.contract.test_builtin import WIRES
 
@@ -293,3 +295,26 @@ async def test_text_that_pretends_to_be_a_call_or_a_result(tmp_path: Path, way: 
             # The one real result: with the id that Coterie gave, and ended nowhere inside.
             assert given["text"].startswith(f'<tool_result id="{real}"')
             assert given["text"].count("</tool_result") == 1
+
+
+@pytest.mark.parametrize("over", ["before the model", "before a call"])
+async def test_past_the_lease_of_its_owner_neither_model_nor_tool_is_used(
+    tmp_path: Path, over: str
+) -> None:
+    """It has no keeper that would end it."""
+    page = DeadlinePage.made(1.0)
+    page.begin(now() + 600)
+    replies = (calls(call("runCommand", command="touch made")), says("Made."))
+    async with house(tmp_path, *replies) as it:
+        vars(it.log)["deadline"] = page
+
+        def expire(update: object) -> None:
+            if isinstance(update, Asked) or over == "before the model":
+                page.miss()
+
+        async with it.open() as channel:
+            with pytest.raises(LeaseExpired):
+                await it.take(channel, hook=expire)
+        assert len(it.server.turns) == (over == "before a call")
+        assert not (it.project / "made").exists()
+    page.close()

@@ -12,12 +12,13 @@ from coterie.errors import StorageError
 from coterie.model.journal import AppendMessage, Fence
 from coterie.model.timeline import SaidMessage
 from coterie.stores.sqlite import SqliteStorage, database
+from coterie.stores.sqlite import schema as migrating
 from coterie.testing.contracts import samples
 from coterie.testing.contracts.samples import TASK, answered, created, message
 
 FIXTURES = Path(__file__).with_name("fixtures")
 VERSIONS = [int(file.stem.removeprefix("version_")) for file in FIXTURES.glob("version_*.sql")]
-LATEST = database.migrations()[-1][0]
+LATEST = migrating.migrations()[-1][0]
 
 
 def restored(folder: Path, version: int) -> Path:
@@ -44,7 +45,7 @@ def version_of(database: Path) -> int:
 
 
 def test_every_version_has_a_fixture() -> None:
-    assert sorted(VERSIONS) == [number for number, _ in database.migrations()]
+    assert sorted(VERSIONS) == [number for number, _ in migrating.migrations()]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -107,8 +108,9 @@ async def test_migrated_and_new_have_one_schema(tmp_path: Path, version: int) ->
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A migration that does not exist yet."""
     script = tmp_path / f"{LATEST + 1:04}_tickets.sql"
-    scripts = [*database.migrations(), (LATEST + 1, script)]
-    monkeypatch.setattr(database, "migrations", lambda: scripts)
+    scripts = [*migrating.migrations(), (LATEST + 1, script)]
+    monkeypatch.setattr(migrating, "migrations", lambda: scripts)
+    monkeypatch.setattr(database, "LATEST", LATEST + 1)
     return script
 
 

@@ -35,18 +35,21 @@ async def test_two_processes_write_at_once(database: Path, child: Start) -> None
 
 
 async def test_many_make_the_database_at_once(tmp_path: Path, child: Start) -> None:
+    names = ["a", "b", "c"]
+    makers = [child("create", tmp_path, name) for name in names]
     for place in range(4):
         folder = tmp_path / str(place)
         folder.mkdir()
-        names = ["a", "b", "c"]
-        makers = [child("create", folder / "coterie.db", name) for name in names]
         for maker in makers:
-            maker.go()
-        assert [maker.ended() for maker in makers] == [[{"done": name}] for name in names]
+            maker.say(folder.name)
+        assert [maker.heard() for maker in makers] == [{"done": name} for name in names]
         storage = await SqliteStorage.open(folder / "coterie.db")
         assert sorted(row.id for row in await storage.events.tasks()) == names
         await storage.close()
         assert sorted(file.name for file in folder.iterdir()) == ["coterie.db", "logs"]
+    for maker in makers:
+        maker.go()
+        assert maker.ended() == []
 
 
 async def test_killed_at_any_moment_what_was_durable_is_there(database: Path, child: Start) -> None:

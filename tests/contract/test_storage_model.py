@@ -232,5 +232,8 @@ async def everything(storage: Storage) -> dict[str, Any]:
     return held
 
 
-TwoStores.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+# Fewer by `--hypothesis-profile=brief`, on a Python beside ours.
+TwoStores.TestCase.settings = settings(
+    max_examples=min(40, settings().max_examples), stateful_step_count=25, deadline=None
+)
 TestTwoStores = TwoStores.TestCase

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
 from coterie.model.ticket import SchedulerConfig
 from coterie.rehearsal.script import Script
+from coterie.testing.postgres import Databases
 from tests.cli.command import Inside, Ran
 from tests.conftest import House
 
@@ -68,16 +71,28 @@ def by_shell(command: str) -> Ran:
     return Ran(ran.stdout, ran.stderr, ran.returncode)
 
 
+@pytest.fixture
+def two_databases(postgres: Databases) -> Iterator[list[str]]:
+    names = [f"test_{secrets.token_hex(8)}" for _ in range(2)]
+    yield [postgres.create(name) for name in names]
+    for name in names:
+        postgres.drop(name)
+
+
 COMMANDS = [page for page in PAGES if page.name != "python.md"]
 """`test_python` runs the other one, from a wheel."""
 
 
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(
-    page: Path, house: House, monkeypatch: pytest.MonkeyPatch
+    page: Path, house: House, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The first command as the shell finds it; those like it then here, which costs no start."""
     monkeypatch.setenv("PWD", str(house.project))
+    if page.name == "machines.md":  # the databases that its reader has made
+        databases = request.getfixturevalue("two_databases")
+        for name, url in zip(("DATABASE", "OTHER_DATABASE"), databases, strict=True):
+            monkeypatch.setenv(name, url)
     run = by_shell
     for info, body in blocks(page):
         name = re.search(r"file=(\S+)", info)

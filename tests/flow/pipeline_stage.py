@@ -182,5 +182,5 @@ async def pipeline(
                 pipeline=made.model_dump(mode="json"),
             )
             opening = Message(TASK, 1, "you", GOAL, created.at)
-            assert await on.storage.create(created, on.owner.id, opening) is not None
+            assert await on.storage.create(created, on.owners.me, opening) is not None
         yield Built(on, project, checks)

@@ -298,7 +298,9 @@ async def after_death_at(folder: Path, call: int) -> bool:
     async with stage(folder) as it:
         task = (await it.look.state("k3f9")).created
         other = task.model_copy(update={"task_id": OTHER, "session_id": OTHER})
-        assert await it.storage.create(other, it.owner.id, Message(OTHER, 1, "you", "hi", other.at))
+        assert await it.storage.create(
+            other, it.owners.me, Message(OTHER, 1, "you", "hi", other.at)
+        )
         with anyio.fail_after(10):
             channels = ScriptedChannels(costs(100))
             result = await it.engine.run(OTHER, lambda *_: channels, it.recorder, 0.0)

@@ -143,8 +143,7 @@ def test_an_owner_stopped_by_a_signal_keeps_its_task(yard: Yard) -> None:
     command.send_signal(signal.SIGSTOP)
     try:
         follower = yard.start("resume", "last")
-        assert follower.stderr is not None
-        told = follower.stderr.readline()
+        told = follower.err.readline()
         assert f"pid {command.pid}" in told
         follower.send_signal(signal.SIGINT)
         follower.communicate(timeout=10)

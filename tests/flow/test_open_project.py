@@ -196,6 +196,19 @@ async def test_one_that_runs_ends_when_its_turn_is_over(project: Path) -> None:
             assert (result.status, result.reason) == ("completed", "ended")
 
 
+async def test_who_is_asked_about_a_failed_turn_may_end_it_instead(project: Path) -> None:
+    async with open_project(project) as opened:
+        task = await opened.start("pair", "!hang", Caps(floor="ask"))
+        result: Record | None = None
+        async for result in opened.stream(task):
+            if isinstance(result, MemberRecord) and result.state == "working":
+                await opened.stop_member(task, "ada")
+            elif isinstance(result, InteractionRecord) and result.state == "open":
+                assert await opened.say(task, "/end") == "queued"
+        assert isinstance(result, ResultRecord)
+        assert (result.status, result.reason) == ("completed", "ended")
+
+
 async def test_only_a_conversation_is_ended_and_whatever_was_not_begun_is_canceled(
     project: Path,
 ) -> None:

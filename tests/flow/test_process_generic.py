@@ -248,6 +248,23 @@ async def test_an_interrupt_between_turns_harms_nobody(desk: TaskRun) -> None:
         assert await reply(channel, "!turn") == "turn 2"
 
 
+async def test_one_that_is_broken_off_while_it_starts_does_not_wait_for_its_prompt(
+    desk: TaskRun,
+) -> None:
+    """At the end of its input, should we be killed, it would take nothing for a prompt."""
+    async with desk.channel(EVENT) as channel:
+        async with anyio.create_task_group() as group:
+
+            async def interrupt() -> None:
+                await until(lambda: desk.log.seen == 1)
+                await channel.interrupt()
+
+            group.start_soon(interrupt)
+            assert (await turn(channel, "hello"))[-1] == TurnInterrupted("")
+        assert desk.log.running == {}
+        assert await reply(channel, "hello")
+
+
 async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: TaskRun) -> None:
     word = token()
     async with desk.channel(EVENT | STAYS, "--persistent") as channel:

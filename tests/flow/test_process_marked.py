@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import anyio
 import pytest
@@ -21,6 +23,13 @@ if os.fork():
     os._exit(0)
 os.setsid()
 subprocess.run(sys.argv[1:], env={})  # whose child has scrubbed its environment
+"""
+LARGE = """
+import fcntl, os, sys, time
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)
+memory = bytearray(b"x") * (256 << 20)
+print("locked", flush=True)
+time.sleep(600)
 """
 
 
@@ -53,6 +62,19 @@ async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: s
     assert await processes.end_marked_in_thread(marks[:2]) == []
     assert [await left(word) for word in words] == [0, 0, 2]
     assert await processes.end_marked_in_thread([marks[2]]) == []
+
+
+async def test_one_that_takes_long_to_end_is_waited_for(mark: str, tmp_path: Path) -> None:
+    """With its memory gone nobody can tell whose it was, and its lock is held all the same."""
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    argv = [sys.executable, "-I", "-S", "-c", LARGE, str(tmp_path / "lock")]
+    env = os.environ | {processes.MARK: mark}
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as large:
+        assert large.stdout is not None
+        assert large.stdout.readline() == b"locked\n"
+        assert await processes.end_marked_in_thread([mark]) == []
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
 
 
 async def test_a_living_keeper_is_asked_and_ends_what_only_it_can_find() -> None:

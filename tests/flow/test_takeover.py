@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.engine.lease import Claimant, Owner, living, proven_dead, sweep
+from coterie.engine.lease import Claimant, FlockOwners, Owner, living, proven_dead, sweep
 from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy
 from coterie.model import instant
 from coterie.model.conversation import Message
@@ -70,6 +70,12 @@ def owner(folder: Path) -> Owner:
     return Owner(folder / "owners", "here")
 
 
+async def owners(storage: SqliteStorage, folder: Path) -> FlockOwners:
+    mine = FlockOwners(folder / "owners", "here", storage.leases)
+    await mine.begin()
+    return mine
+
+
 def test_an_owner_lives_as_long_as_its_lock(tmp_path: Path) -> None:
     mine = owner(tmp_path)
     assert living(mine.folder, mine.id) is not None
@@ -91,9 +97,8 @@ def test_the_files_of_the_dead_are_swept_away_and_no_others(tmp_path: Path) -> N
 
 async def test_a_task_of_a_living_owner_is_refused(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
-    one = await anyio.to_thread.run_sync(owner, tmp_path)
-    two = await anyio.to_thread.run_sync(owner, tmp_path)
-    await make_task(storage, one.id)
+    one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
+    await make_task(storage, one.me)
     with pytest.raises(TaskBusy, match=rf"k3f9 is already running \(pid {os.getpid()} on here\)"):
         await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")
     await storage.close()
@@ -103,7 +108,7 @@ async def test_a_dead_owners_children_are_ended_before_the_task_goes_on(tmp_path
     storage = await SqliteStorage.open(tmp_path / "c.db")
     fence = await make_task(storage, "gone")
     await storage.leases.record_child(fence, child("m1"))
-    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    mine = await owners(storage, tmp_path)
     reaper = Reaping()
     taken = await Claimant(mine, storage.leases, reaper, HERE).take("k3f9")
     assert (reaper.asked, taken.token) == (["m1"], 2)
@@ -118,7 +123,7 @@ async def test_children_that_will_not_die_keep_the_task_from_going_on(tmp_path: 
     storage = await SqliteStorage.open(tmp_path / "c.db")
     fence = await make_task(storage, "gone")
     await storage.leases.record_child(fence, child("m1"))
-    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    mine = await owners(storage, tmp_path)
     with pytest.raises(TaskBusy) as refused:
         await Claimant(mine, storage.leases, Reaping([77]), HERE).take("k3f9")
     assert refused.value.hint == "Processes of its last run could not be ended: 77."
@@ -139,7 +144,7 @@ async def test_children_that_cannot_be_seen_are_a_reason_to_refuse(
     storage = await SqliteStorage.open(tmp_path / "c.db")
     fence = await make_task(storage, "gone")
     await storage.leases.record_child(fence, child("m1", machine))
-    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    mine = await owners(storage, tmp_path)
     claimant = Claimant(mine, storage.leases, Reaping(), HERE)
     if refused:
         with pytest.raises(SurvivorsElsewhere, match="cannot be seen from here"):
@@ -151,9 +156,8 @@ async def test_children_that_cannot_be_seen_are_a_reason_to_refuse(
 
 async def test_a_parked_task_is_free_although_its_owner_lives(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
-    one = await anyio.to_thread.run_sync(owner, tmp_path)
-    two = await anyio.to_thread.run_sync(owner, tmp_path)
-    await storage.leases.park(await make_task(storage, one.id))
+    one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
+    await storage.leases.park(await make_task(storage, one.me))
     assert (await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")).token == 2
     with pytest.raises(NotFound):
         await Claimant(two, storage.leases, Reaping(), HERE).take("nope")
@@ -165,16 +169,16 @@ import sys
 from pathlib import Path
 import anyio
 from coterie.engine.channels import SurvivorReaper
-from coterie.engine.lease import Owner
-from coterie.engine.lease import Claimant
+from coterie.engine.lease import Claimant, FlockOwners
 from coterie.errors import TaskBusy
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 
 async def main(folder):
     storage = await SqliteStorage.open(folder / "c.db")
-    owner = Owner(folder / "owners", "h")
-    claimant = Claimant(owner, storage.leases, SurvivorReaper(), Machine.here())
+    owners = FlockOwners(folder / "owners", "h")
+    await owners.begin()
+    claimant = Claimant(owners, storage.leases, SurvivorReaper(), Machine.here())
     print("ready", flush=True)
     for task in sys.stdin:
         try:
@@ -242,7 +246,7 @@ def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
 
     async def tries() -> int:
         storage = await SqliteStorage.open(tmp_path / "c.db")
-        mine = await anyio.to_thread.run_sync(owner, tmp_path)
+        mine = await owners(storage, tmp_path)
         claimant = Claimant(mine, storage.leases, Reaping(), HERE)
         refused = 0
         for _ in range(20):

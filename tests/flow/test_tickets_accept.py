@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from coterie.app.project import App
@@ -69,6 +71,30 @@ async def test_the_branch_moves_forward_and_it_is_on_record(project: Path) -> No
         with pytest.raises(NotAccepted, match="k3f9 was accepted already"):
             await app.accept(TASK)
     assert [trace for trace in traces if trace.exists()] == []
+
+
+async def test_two_pages_of_one_server_take_it_once(project: Path) -> None:
+    """One process owns the task for both: what git has on record decides."""
+    begun = head(project)
+    await carried_out(project)
+    said: list[str] = []
+    async with App.open(project) as app:
+
+        async def accept() -> None:
+            try:
+                said.append((await app.accept(TASK)).commit)
+            except NotAccepted as refused:
+                said.append(refused.problem)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(accept)
+            group.start_soon(accept)
+        commit = head(project)
+        said.remove(commit)
+        lost = f"accepted already, as {commit[:7]}|another terminal is accepting"
+        assert [bool(re.search(lost, one)) for one in said] == [True], said
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
+    assert git(project, "diff", "--name-only", begun, "HEAD") == ""
 
 
 async def test_what_is_not_finished_is_not_accepted(project: Path) -> None:

@@ -251,4 +251,4 @@ async def _create(on: Stage, who: Team, config: SchedulerConfig, caps: Caps) -> 
         scheduler=config,
     )
     opening = Message(TASK, 1, "you", "Add coupons", created.at)
-    assert await on.storage.create(created, on.owner.id, opening) is not None
+    assert await on.storage.create(created, on.owners.me, opening) is not None

@@ -1,6 +1,6 @@
 """An agent that looks for other processes' keys in every way it knows; run by path, not imported.
 
-Prints one JSON object: by the name of each way, the keys that it found.
+Prints its reply as a result: a JSON object with, by the name of each way, the keys that it found.
 """
 
 import glob
@@ -88,9 +88,8 @@ def main() -> None:
     }
     own = sys.argv[1].encode()
     found = {name: sorted(set(KEY.findall(way())) - {own}) for name, way in ways.items()}
-    sys.stdout.write(
-        json.dumps({name: [key.decode() for key in keys] for name, keys in found.items()})
-    )
+    text = json.dumps({name: [key.decode() for key in keys] for name, keys in found.items()})
+    sys.stdout.write(json.dumps({"type": "result", "text": text}) + "\n")
 
 
 main()

@@ -22,9 +22,15 @@ USERS, VICTIMS, OWN = "canary-user-0a1b2c3d", "canary-victim-0a1b2c3d", "canary-
 def spied(cli: Cli) -> Cli:
     """A member that waits, with a key, and one that looks for keys; the user has one too."""
     registry = cli.house.coterie_home / "agents" / "config.json"
+    # Silence ends neither turn: on a busy machine looking takes long.
+    ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     agents = {
-        "victim": {"command": "sleep", "baseArgs": ["600"]},
-        "spy": {"command": sys.executable, "baseArgs": ["-I", str(SPY), OWN]},
+        "victim": {"command": "sleep", "baseArgs": ["600"], "capabilities": ends},
+        "spy": {
+            "command": sys.executable,
+            "baseArgs": ["-I", str(SPY), OWN],
+            "capabilities": ends,
+        },
     }
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     for name, key in (("victim", VICTIMS), ("spy", OWN)):
@@ -39,12 +45,13 @@ def keys_found(cli: Cli, keeper: str) -> dict[str, set[str]]:
     """What the spy finds, by the way it tries, while the victim takes its turn."""
     assert cli("config", "set", "keeper", keeper).code == 0
     team = cli.house.coterie_home / "spy.json"
-    with cli.start("chat", "-t", str(team.with_name("victim.json")), "wait") as victim:
+    with cli.launch("chat", "-t", str(team.with_name("victim.json")), "wait") as victim:
         try:
             while not any(VICTIMS.encode() in processes.environ(p) for p in processes.snapshot()):
                 assert victim.poll() is None
-            with cli.start("chat", "--json", "-t", str(team), "look around") as spy:
-                lines = [json.loads(line) for line in spy.out]
+            with cli.launch("chat", "--json", "-t", str(team), "look around") as spy:
+                assert spy.stdout is not None
+                lines = [json.loads(line) for line in spy.stdout]
         finally:
             victim.terminate()
     [said] = [line["text"] for line in lines if line["type"] == "message"]

@@ -38,6 +38,7 @@ def test_nothing_said_is_the_default(house: House) -> None:
         ("defaultTeam", None, "default"),
         ("notify", None, "default"),
         ("notifyAfter", "1m", "default"),
+        ("store", None, "default"),
     ]
     assert all(one.description for one in found.list())
 
@@ -104,7 +105,7 @@ def test_an_unknown_key(house: House) -> None:
             act()
         assert str(caught.value) == (
             'No setting "keper". There are: keeper, contextMessageCount, contextCharacters, '
-            "quietAfter, defaultTeam, notify, notifyAfter. Did you mean keeper?"
+            "quietAfter, defaultTeam, notify, notifyAfter, store. Did you mean keeper?"
         )
 
 

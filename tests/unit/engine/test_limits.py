@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from coterie.engine.lease import FlockOwners
 from coterie.engine.limits import RateLimiter
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant
@@ -47,9 +50,8 @@ async def task_run(recorder: Recorder, storage: SqliteStorage) -> TaskRun:
     )
     channels = ScriptedChannels(lambda member, prompt: "")
     assert await storage.create(created, "me", None) == Fence("k3f9", 1)
-    return TaskRun(
-        created, Fence("k3f9", 1), storage, channels, recorder, None, Journal("k3f9", ()), []
-    )
+    run = created, Fence("k3f9", 1), storage, channels, recorder, None, Journal("k3f9", ()), []
+    return TaskRun(*run, owners=FlockOwners(Path("owners"), "here"))
 
 
 async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:

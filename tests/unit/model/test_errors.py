@@ -15,6 +15,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
         "envelope_forged",
         "git_failed",
         "invalid_time",
+        "lease_expired",
         "lease_lost",
         "not_accepted",
         "not_found",

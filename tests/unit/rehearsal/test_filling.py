@@ -16,7 +16,7 @@ from coterie.model.team import Member
 from coterie.rehearsal import model_api as api
 from coterie.rehearsal.filling import Filling
 from coterie.rehearsal.model_api import CompletionRequest, ModelReply, TextMessage, ToolResult
-from coterie.rehearsal.prompt_facts import PromptFacts
+from coterie.rehearsal.prompt_facts import PromptFacts, clarifying_question
 from coterie.rehearsal.shape import shape_in
 from coterie.rehearsal.simulation import Simulation
 from coterie.workflows import tickets
@@ -216,3 +216,49 @@ async def test_a_job_is_done_and_a_talk_is_had(workflow: str, message: str, writ
 def test_answers_are_json() -> None:
     schema = TypeAdapter(dict[str, int]).json_schema()
     assert Filling(schema, PromptFacts.of("x")).value() == {}
+
+
+@pytest.mark.parametrize(
+    ("goal", "is_unclear"),
+    [
+        ("Coupons", True),
+        ("  add\n coupons! ", True),
+        ("Should the cart take coupons?", True),
+        ("購物車要有優惠券嗎？", True),
+        ("優惠券", True),
+        ("", True),
+        ("Fix cart.py", False),
+        ("Add coupons now", False),
+        ("為購物車加入優惠券", False),
+        ("Coupons\n\nThe cart takes them.", False),
+    ],
+)
+def test_a_goal_of_a_word_or_two_or_a_question_is_unclear(goal: str, is_unclear: bool) -> None:
+    assert bool(clarifying_question(goal)) is is_unclear
+
+
+async def test_a_question_is_put_where_there_is_room_for_it_and_once() -> None:
+    question = clarifying_question("Coupons")
+    model = Simulation(question)
+
+    async def clarify(**facts: str) -> Any:
+        prompt = Template((PROMPTS / "clarify.md").read_text())
+        text = prompt.safe_substitute({**FACTS, "goal": "Coupons", **facts})
+        reply = await model.answer(asked_for(text))
+        assert isinstance(reply, ModelReply)
+        return block(reply)
+
+    assert await clarify(answers="(nothing)") == {
+        "questions": [question],
+        "status": "open",
+        "intent_summary": "Coupons",
+    }
+    assert await clarify(answers=f"- {question} in cart.py") == {
+        "questions": [],
+        "status": "clear",
+        "intent_summary": "Coupons: in cart.py",
+    }
+    propose = Template((PROMPTS / "propose.md").read_text()).safe_substitute(FACTS)
+    reply = await model.answer(asked_for(propose))
+    assert isinstance(reply, ModelReply)
+    assert block(reply)["open_questions"] == []

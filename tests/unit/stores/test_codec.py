@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from coterie.model.task import title_of
-from coterie.stores.sqlite.codec import Codec, chained, json_of, mended
+from coterie.stores.codec import Codec, chained, json_of, mended
 
 texts = st.text(st.characters(exclude_categories=()))
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import coterie.stores.sqlite
-from coterie.stores.sqlite.codec import SQL, execute
 from coterie.stores.sqlite.database import open_database
+from coterie.stores.sqlite.transactions import SQL, execute
 
 PACKAGE = Path(coterie.stores.sqlite.__file__).parent
-SOURCE = "\n".join(file.read_text() for file in PACKAGE.glob("*.py"))
+SOURCE = "\n".join(
+    file.read_text() for folder in (PACKAGE, PACKAGE.parent) for file in folder.glob("*.py")
+)
 
 
 @pytest.fixture

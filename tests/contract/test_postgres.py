@@ -1,0 +1,395 @@
+"""What is PostgreSQL's own: its schema, lost connections, notifications, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from coterie.errors import LeaseLost, StorageDamaged, StorageError, StorageReadOnly, UsageError
+from coterie.model import journal
+from coterie.model.journal import Fence
+from coterie.stores.postgres import PostgresStorage, schema, sql_text
+from coterie.stores.postgres.place import Place
+from coterie.stores.sqlite import SqliteStorage
+from coterie.stores.sqlite import schema as sqlite_schema
+from coterie.testing.contracts.samples import TASK, answered, asked, created, message, started
+from coterie.testing.postgres import Databases
+
+sys.path.insert(0, str(Path(__file__).parent))
+import anyio.lowlevel
+from cutting_proxy import Cut, CuttingProxy
+
+PACKAGE = Path(schema.__file__).parent
+SOURCE = "\n".join(
+    file.read_text() for folder in (PACKAGE, PACKAGE.parent) for file in folder.glob("*.py")
+)
+
+
+@pytest.fixture
+def url(postgres: Databases) -> Iterator[str]:
+    """A database with the schema."""
+    name = f"test_{secrets.token_hex(8)}"
+    yield postgres.create(name, postgres.prepare("stores", schema.init))
+    postgres.drop(name)
+
+
+@pytest.fixture
+async def storage(url: str) -> AsyncGenerator[PostgresStorage]:
+    storage = await PostgresStorage.open(url, patience=5)
+    yield storage
+    await storage.close()
+
+
+@pytest.fixture
+async def fence(storage: PostgresStorage) -> Fence:
+    return await _begun(storage)
+
+
+async def _begun(storage: PostgresStorage) -> Fence:
+    fence = await storage.create(created(), "me", None)
+    assert fence is not None
+    await storage.commit(fence, started())
+    return fence
+
+
+@pytest.fixture
+def proxy(url: str, tmp_path: Path) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(url, tmp_path)
+    with proxy.running():
+        yield proxy
+
+
+def execute(url: str, *statements: str) -> None:
+    """As somebody else does who has the rights."""
+    with Place.of(url).connect() as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+# -- the schema ----------------------------------------------------------------------------------
+
+
+async def test_both_databases_have_the_same_columns(url: str, tmp_path: Path) -> None:
+    theirs: dict[str, set[str]] = {}
+    with Place.of(url).connect() as connection:
+        query = "SELECT table_name, column_name FROM information_schema.columns"
+        for table, column in connection.execute(f"{query} WHERE table_schema = 'coterie'"):
+            theirs.setdefault(table, set()).add(column)
+    await (await SqliteStorage.open(tmp_path / "coterie.db")).close()
+    file = sqlite3.connect(tmp_path / "coterie.db")
+    kinds = (
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 's%\\_'"
+    )
+    for (table,) in file.execute(kinds).fetchall():
+        if not table.startswith("sqlite_"):
+            rows = file.execute(f"PRAGMA table_xinfo({table})").fetchall()
+            assert theirs.get(table) == {row[1] for row in rows}, table
+    file.close()
+
+
+def test_both_databases_have_migrations_of_the_same_numbers() -> None:
+    ours = [number for number, _ in sqlite_schema.migrations()]
+    assert [number for number, _ in schema.migrations()] == ours[9:], "the first ten are one here"
+
+
+def test_every_statement_is_sound_and_used(url: str) -> None:
+    with Place.of(url).connect() as connection:
+        for name, text in sql_text.SQL.items():
+            assert name.startswith("all_") or f'"{name}"' in SOURCE, name
+            if name != "answer":
+                nothing = re.sub(r"\?|(?<!:):\w+", "NULL", text)
+                connection.execute(f"EXPLAIN {nothing}".encode())
+
+
+REFUSED = [
+    ("DROP SCHEMA coterie CASCADE", "has no Coterie store", "coterie store init"),
+    ("DROP TABLE schema_version", "is not Coterie's", "Use another database"),
+    ("UPDATE schema_version SET number = 9", "of an older Coterie (9", "coterie store upgrade"),
+    ("UPDATE schema_version SET number = 99", "a newer Coterie (99", "pip install --upgrade"),
+]
+
+
+@pytest.mark.parametrize(("change", "problem", "advice"), REFUSED)
+async def test_a_schema_that_is_not_ours_is_refused_with_what_to_type(
+    url: str, change: str, problem: str, advice: str
+) -> None:
+    execute(url, change)
+    with pytest.raises(StorageError) as told:
+        await PostgresStorage.open(url)
+    assert problem in str(told.value)
+    assert (told.value.advice or "").startswith(advice)
+
+
+def test_the_schema_is_made_once_and_upgraded_by_command_alone(database: str) -> None:
+    with pytest.raises(StorageError, match="has no Coterie store"):
+        schema.upgrade(database)
+    assert [schema.init(database), schema.init(database)] == [True, False]
+    latest = schema.latest()
+    assert schema.check(database) == latest
+    assert schema.upgrade(database) == (latest, latest)
+
+
+def test_nobody_who_has_no_such_store_imports_its_packages() -> None:
+    program = "import sys, coterie.app.project, coterie.cli.main; print('psycopg' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert ran.stdout == b"False\n"
+
+
+# -- where it is ---------------------------------------------------------------------------------
+
+URLS = [
+    ("postgresql://ann:secret@db.example/x?sslmode=prefer", "may go unencrypted to another host"),
+    ("mysql://ann:secret@db/x", "is no URL of a PostgreSQL database"),
+    ("postgresql://ann:secret@db/x?nonsense=1", "is no URL of a database"),
+]
+
+
+@pytest.mark.parametrize(("url", "problem"), URLS)
+def test_a_url_that_will_not_do_is_refused_and_no_password_is_shown(url: str, problem: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Place.of(url)
+    assert problem in str(told.value)
+    assert "secret" not in f"{told.value} {told.value.advice}"
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("postgresql://ann@db.example/x", "require"),
+        ("postgresql://ann@db.example/x?sslmode=disable", "disable"),
+        ("postgresql://ann@db.example/x?sslmode=verify-full", "verify-full"),
+        ("postgresql://ann@localhost/x", None),
+        ("postgresql:///x?host=/run/postgresql", None),
+    ],
+)
+def test_to_another_host_it_is_encrypted_unless_the_url_says_otherwise(
+    url: str, mode: str | None
+) -> None:
+    given = conninfo_to_dict(Place.of(url).conninfo)
+    assert given.get("sslmode") == mode
+
+
+async def test_a_database_that_is_not_there_is_told_in_one_sentence(postgres: Databases) -> None:
+    with pytest.raises(StorageError, match="There is no database nowhere") as told:
+        await PostgresStorage.open(postgres.url("nowhere"))
+    assert "\n" not in str(told.value)
+
+
+async def test_a_pooler_between_is_refused(proxy: CuttingProxy) -> None:
+    proxy.shift = 1
+    with pytest.raises(StorageError, match="PgBouncer"):
+        await PostgresStorage.open(proxy.url)
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(database: str) -> None:
+    name = database.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(database.replace(name, "postgres"), autocommit=True) as server:
+        server.execute(f"DROP DATABASE {name}".encode())
+        made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"
+        server.execute(made.encode())
+    with pytest.raises(StorageError, match="encoded as LATIN1"):
+        schema.init(database)
+
+
+def test_a_commit_is_on_disk_whatever_the_servers_default_is(url: str) -> None:
+    name = url.partition("?")[0].rpartition("/")[2]
+    execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    with schema.opened(Place.of(url), "writer", is_new=True).connection as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+# -- texts and chains ------------------------------------------------------------------------------
+
+
+async def test_hostile_texts_come_back_as_they_were(storage: PostgresStorage, fence: Fence) -> None:
+    some = random.Random(7)
+    odd = [
+        "\0",
+        "\ue000",
+        "\ue0000",
+        "\\",
+        "'",
+        '"',
+        "?",
+        ":a",
+        "%s",
+        "$1",
+        "$$",
+        ";",
+        "--",
+        "\U0001f600",
+    ]
+    texts = ["".join(some.choices(odd, k=some.randrange(1, 12))) for _ in range(500)]
+    said = [message(place)._replace(text=text) for place, text in enumerate(texts, 1)]
+    await storage.commit(fence, *map(journal.AppendMessage, said))
+    assert await storage.conversation.messages(TASK) == said
+
+
+async def test_a_chain_that_was_tampered_with_is_told(
+    url: str, storage: PostgresStorage, fence: Fence
+) -> None:
+    with pytest.raises(psycopg.Error, match="never changed"):
+        execute(url, "DELETE FROM events")
+    assert await storage.problems() == []
+    change = "UPDATE events SET at = '2020' WHERE sequence = 2"
+    execute(url, "ALTER TABLE events DISABLE TRIGGER ALL", change)
+    assert await storage.problems() == ["events: row 2 is not the one that was written"]
+
+
+async def test_a_database_that_may_not_be_written_is_told(
+    url: str, storage: PostgresStorage, fence: Fence
+) -> None:
+    name = url.partition("?")[0].rpartition("/")[2]
+    execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(StorageReadOnly):
+        await PostgresStorage.open(url)
+
+
+# -- connections that are lost ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_commit_whose_answer_was_lost_is_kept_once(proxy: CuttingProxy, cut: Cut) -> None:
+    storage = await PostgresStorage.open(proxy.url, patience=5)
+    fence = await _begun(storage)
+    for number in range(1, 6):
+        proxy.next_cut = cut
+        await storage.commit(fence, journal.AppendMessage(message(number)))
+        proxy.next_cut = cut
+        assert await storage.inbox.allocate() == f"q{number}", "its answer is known as well"
+    assert proxy.cuts == 10
+    assert [one.seq for one in await storage.conversation.messages(TASK)] == [1, 2, 3, 4, 5]
+    assert await storage.problems() == []
+    proxy.next_cut = cut
+    await storage.close()
+
+
+async def test_a_commit_that_is_still_under_way_where_it_was_cut_off_is_kept_once(
+    url: str, proxy: CuttingProxy
+) -> None:
+    storage = await PostgresStorage.open(proxy.url, patience=5)
+    fence = await _begun(storage)
+    with Place.of(url).connect() as holder:
+        holder.execute("SELECT FROM head FOR UPDATE")
+        async with anyio.create_task_group() as group:
+            first = journal.AppendMessage(message(1))
+            group.start_soon(partial(storage.commit, fence, first))
+            await _until_waiting(url, 1)
+            proxy.cut_all()
+            group.start_soon(partial(storage.commit, fence, journal.AppendMessage(message(2))))
+            await _until_waiting(url, 2)
+            holder.rollback()
+    assert [one.seq for one in await storage.conversation.messages(TASK)] == [1, 2]
+    await storage.close()
+
+
+async def _until_waiting(url: str, number: int) -> None:
+    """Until so many processes of the server wait for a lock."""
+    query = """SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()"""
+
+    def look() -> None:
+        with Place.of(url).connect(autocommit=True) as connection:
+            for _ in range(1000):
+                found = connection.execute(query).fetchone()
+                if found is not None and found[0] == number:
+                    return
+        raise AssertionError("nobody waits")
+
+    await anyio.to_thread.run_sync(look)
+
+
+async def test_who_waits_looks_again_after_a_connection_was_lost(
+    proxy: CuttingProxy, url: str
+) -> None:
+    storage, other = (
+        await PostgresStorage.open(proxy.url, patience=5),
+        await PostgresStorage.open(url),
+    )
+    fence = await _begun(storage)
+    await storage.commit(fence, asked("q1"))
+    seen = await storage.changed(0)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(storage.changed, seen)
+            await anyio.lowlevel.checkpoint()
+            proxy.cut_all()
+            assert await other.inbox.respond(answered("q1"))
+    assert await storage.inbox.questions() == []
+    await storage.close()
+    await other.close()
+
+
+async def test_what_is_notified_while_a_commit_is_under_way_is_heard(
+    url: str, storage: PostgresStorage, fence: Fence
+) -> None:
+    other = await PostgresStorage.open(url)
+    seen = await storage.changed(0)
+    with Place.of(url).connect() as holder:
+        holder.execute("SELECT FROM head FOR UPDATE")
+        async with anyio.create_task_group() as group:
+            first = journal.AppendMessage(message(1))
+            group.start_soon(partial(storage.commit, fence, first))
+            await _until_waiting(url, 1)
+            await other.inbox.request(TASK, "say", "max", "hello")
+            holder.rollback()
+    with anyio.fail_after(10):
+        await storage.changed(seen)
+    await other.close()
+
+
+async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Path) -> None:
+    proxy = CuttingProxy(url, tmp_path)
+    with proxy.running():
+        storage = await PostgresStorage.open(proxy.url, patience=0.1)
+        fence = await _begun(storage)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="No PostgreSQL answers"):
+            await storage.commit(fence, journal.AppendMessage(message(1)))
+    with pytest.raises(StorageError, match="No PostgreSQL answers"):
+        await storage.events.tasks()
+    await storage.close()
+
+
+async def test_a_server_that_forgot_commits_is_not_written_to(
+    proxy: CuttingProxy, url: str
+) -> None:
+    storage = await PostgresStorage.open(proxy.url, patience=5)
+    fence = await _begun(storage)
+    execute(url, "UPDATE writers SET batch = batch - 1")
+    proxy.cut_all()
+    with pytest.raises(StorageDamaged, match="History is lost"):
+        await storage.commit(fence, journal.AppendMessage(message(1)))
+    await storage.close()
+
+
+# -- fences --------------------------------------------------------------------------------------
+
+
+async def test_a_claim_waits_for_a_commit_that_is_under_way(
+    url: str, storage: PostgresStorage, fence: Fence
+) -> None:
+    claiming = await PostgresStorage.open(url)
+    with Place.of(url).connect() as under_way:
+        under_way.execute("SELECT hold(%s, %s)", [TASK, 1])
+        async with anyio.create_task_group() as group:
+            group.start_soon(claiming.leases.claim, TASK, "other", 1)
+            await _until_waiting(url, 1)
+            under_way.commit()
+    assert (await claiming.leases.all())[0].token == 2
+    with pytest.raises(LeaseLost):
+        await storage.commit(fence, journal.AppendMessage(message(1)))
+    await claiming.close()

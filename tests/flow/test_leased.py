@@ -1,0 +1,223 @@
+"""Owners by a lease: what proves a death, what is said of it when, and what a run does after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.engine.lease import Claimant
+from coterie.engine.leased import LeasedOwners
+from coterie.errors import LeaseExpired, SurvivorsElsewhere
+from coterie.model import instant
+from coterie.model.conversation import Prompt
+from coterie.model.journal import ChildLease, Fence, Lease
+from coterie.model.lease_clock import LeaseTimes
+from coterie.model.machine import OwnerRow
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.process.processes import Machine
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.contracts.owners import MarksReaper
+from coterie.testing.owner_rows import SqliteOwnerRows
+from coterie.testing.scripted import TASK, Played, ScriptedChannels, stage, team
+from tests.flow.test_takeover import make_task
+
+LONG = LeaseTimes(ttl=600.0, beat=10.0, soft=1.0, look=0.05)
+HERE, THERE = Machine("here", "boot", "ns"), Machine("there", "other", "ns")
+
+
+@asynccontextmanager
+async def owners_in(
+    folder: Path, machine: Machine = HERE, times: LeaseTimes = LONG
+) -> AsyncIterator[tuple[LeasedOwners, SqliteStorage, MarksReaper]]:
+    """A process that is an owner on a machine."""
+    storage, reaper = await SqliteStorage.open(folder / "coterie.db"), MarksReaper()
+    rows, locks = SqliteOwnerRows(folder / "owners.db"), folder / machine.host
+    made = LeasedOwners(rows, storage.leases, reaper, machine, locks, machine.host, times=times)
+    await made.begin()
+    yield made, storage, reaper
+    await made.end()
+    await storage.close()
+
+
+def killed(owners: LeasedOwners) -> str:
+    """Lose the lock as by `kill -9`; the owner that died."""
+    owner = owners._owner
+    assert owner is not None
+    os.close(owner._fd)
+    owners._owner = None
+    return owner.id
+
+
+def child(mark: str, machine: Machine) -> ChildLease:
+    place = (machine.boot_id, machine.pid_namespace, machine.host)
+    return ChildLease(TASK, "ada", "echo", mark, *place, instant.now())
+
+
+async def is_dead(owners: LeasedOwners, owner: str) -> bool:
+    async with owners.proof(owner) as dead:
+        return dead
+
+
+async def test_an_owner_that_nobody_knows_is_not_dead(tmp_path: Path) -> None:
+    async with owners_in(tmp_path) as (mine, _, _):
+        assert not await is_dead(mine, "nobody")
+        assert await mine.living("nobody") is None
+
+
+class Watching(MarksReaper):
+    """Notes whether the owner was said to be dead when its survivors were ended."""
+
+    def __init__(self, rows: SqliteOwnerRows, left: Sequence[int]) -> None:
+        super().__init__()
+        self.rows, self.left, self.dead = rows, left, list[bool]()
+
+    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+        await super().end(children)
+        living = {row.id for row in await self.rows.living()}
+        self.dead += [child.mark not in living for child in children]
+        return self.left
+
+
+@pytest.mark.parametrize("left", [(), (77,)])
+async def test_survivors_are_ended_before_their_owner_is_said_dead(
+    tmp_path: Path, left: Sequence[int]
+) -> None:
+    async with owners_in(tmp_path) as (gone, _, _), owners_in(tmp_path) as (mine, storage, _):
+        owner = killed(gone)
+        reaper = Watching(SqliteOwnerRows(tmp_path / "owners.db"), left)
+        mine.reaper = reaper
+        fence = await make_task(storage, owner, TASK)
+        await storage.leases.record_child(fence, child(owner, HERE))  # marked by its owner's id
+        assert await is_dead(mine, owner) is not bool(left)
+        row = await mine.rows.get(owner)
+        assert row is not None
+        assert (reaper.asked, reaper.dead, row.dead) == ([owner], [False], not left)
+        assert (mine.folder / owner).exists() is bool(left)
+
+
+async def test_the_lock_of_another_machine_or_container_proves_nothing(tmp_path: Path) -> None:
+    other = replace(HERE, pid_namespace="container")
+    async with (
+        owners_in(tmp_path, THERE) as (gone, _, _),
+        owners_in(tmp_path, other) as (contained, _, _),
+        owners_in(tmp_path) as (mine, storage, reaper),
+    ):
+        far, near = killed(gone), killed(contained)
+        fence = await make_task(storage, near, TASK)
+        await storage.leases.record_child(fence, child("m1", other))
+        assert [await is_dead(mine, far), await is_dead(mine, near)] == [False, False]
+        assert reaper.asked == []
+
+
+async def test_who_is_declared_dead_stops_and_begins_anew(tmp_path: Path) -> None:
+    async with owners_in(tmp_path) as (mine, _, _):
+        first = mine.me
+        assert await mine.rows.declare_dead(first, None)
+
+        async def live() -> None:
+            with anyio.fail_after(30):
+                async with mine.kept():
+                    await anyio.sleep_forever()
+
+        with pytest.raises(LeaseExpired):
+            await live()
+        assert mine.deadline is not None
+        assert mine.deadline.passed()
+        with pytest.raises(LeaseExpired):
+            await is_dead(mine, "whoever")
+        await mine.end()
+        assert await mine.begin() != first
+
+
+async def test_an_error_within_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
+    async with owners_in(tmp_path) as (mine, _, _):
+        with pytest.raises(KeyError, match="mine"):
+            async with mine.kept():
+                raise KeyError("mine")
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_told_once(
+    tmp_path: Path, fenced: bool
+) -> None:
+    told: list[str] = []
+    async with owners_in(tmp_path) as (mine, _, _):
+        # It lives long itself: only its patience with others is short.
+        impatient = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
+        mine._silent.times = impatient
+
+        async def fence(row: OwnerRow) -> bool:
+            told.append(f"fence {row.machine}")
+            return fenced
+
+        async def on_death(owner: str) -> None:
+            told.append(owner)
+
+        mine.fence, mine.on_death = fence, on_death
+        row = OwnerRow("silent", "there", 3, False, instant.now(), "")
+        await mine.rows.add(row)
+        with anyio.fail_after(30):
+            async with mine.kept():
+                while len(told) < 2:  # noqa: ASYNC110
+                    await anyio.sleep(0.02)
+                assert await is_dead(mine, "silent") is fenced
+        assert told[:2] == (["fence there", "silent"] if fenced else ["fence there"] * 2)
+        assert told.count("silent") == fenced
+
+
+@pytest.mark.parametrize("is_dead_there", [True, False])
+async def test_processes_elsewhere_are_gone_with_a_dead_owner_and_not_with_a_living_one(
+    tmp_path: Path, is_dead_there: bool
+) -> None:
+    async with (
+        owners_in(tmp_path, THERE) as (gone, _, _),
+        owners_in(tmp_path) as (mine, storage, _),
+    ):
+        fence = await make_task(storage, gone.me, TASK)
+        await storage.leases.record_child(fence, child("m1", THERE))
+        await storage.leases.park(fence)
+        claimant = Claimant(mine, storage.leases, MarksReaper(), HERE)
+        if is_dead_there:
+            assert await mine.rows.declare_dead(gone.me, None)
+            assert await claimant.take(TASK) == Fence(TASK, 2)
+            assert await storage.leases.children(TASK) == []
+        else:
+            with pytest.raises(SurvivorsElsewhere):
+                await claimant.take(TASK)
+            assert await storage.leases.get(TASK) == Lease(TASK, gone.me, 1, "parked")
+
+
+async def test_of_a_turn_that_the_lease_ended_nothing_is_recorded(tmp_path: Path) -> None:
+    """Its agent did not fail: it is not tried again here, nobody is asked, and it is not parked."""
+    async with owners_in(tmp_path) as (mine, storage, _):
+        tried: list[int] = []
+
+        def script(member: Member, prompt: Prompt) -> Played:
+            tried.append(prompt.tries)
+            assert mine.deadline is not None
+            mine.deadline.miss()
+            return [TurnFailed("exit", "killed by signal 15")]
+
+        async with stage(tmp_path, storage, owners=mine) as it:
+            await it.start(team("ada"))
+            with pytest.raises(LeaseExpired):
+                await it.run(ScriptedChannels(script))
+            history = await storage.history(TASK)
+            assert (tried, [turn.outcome for turn in history.turns]) == ([1], [None])
+            assert await storage.leases.get(TASK) == Lease(TASK, mine.me, 1, "running")
+            assert [event.type for event in history.events] == ["TaskCreated", "TaskStarted"]
+            assert await storage.inbox.questions() == []
+    async with (
+        owners_in(tmp_path, THERE) as (other, storage, _),
+        stage(tmp_path, storage, owners=other) as it,
+    ):
+        assert (await it.run(ScriptedChannels(lambda member, prompt: "done"))).task == TASK
+        outcomes = [turn.outcome for turn in (await storage.history(TASK)).turns]
+        assert outcomes[:2] == ["unknown", "completed"]

@@ -1,0 +1,71 @@
+"""A repository that a member makes inside the work: told, kept, never run, never half taken in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.model.about import FailedPhaseStep
+from coterie.model.team import Member
+from tests.flow.pipeline_stage import CODE, GRAPHS, by, folder_of, pipeline
+from tests.flow.ticket_stage import git, repository
+
+WHO = ("-c", "user.name=a", "-c", "user.email=a@b")
+
+
+def made(folder: Path, *, has_commit: bool) -> Path:
+    """A repository within, with a hook and a setting that would run something."""
+    within = folder / "lib" / "within"
+    within.mkdir(parents=True)
+    git(within, "init", "-q")
+    (within / "a.py").write_text("kept = 1\n")
+    if has_commit:
+        git(within, "add", ".")
+        git(within, *WHO, "commit", "-qm", "within")
+    ran = f"touch {folder.parents[4] / 'ran'}"
+    hook = within / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{ran}\n")
+    hook.chmod(0o755)
+    git(within, "config", "core.fsmonitor", ran)
+    return within
+
+
+@pytest.mark.parametrize("has_commit", [True, False], ids=["commit", "unborn"])
+async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit: bool) -> None:
+    project = repository(memory_path)
+    told: list[str] = []
+
+    def codes(member: Member, text: str) -> object:
+        told.append(text)
+        if len(told) == 1:
+            made(folder_of(member), has_commit=has_commit)
+        return CODE(member, text)
+
+    async with pipeline(project, graph=GRAPHS["small"]) as built:
+        assert (await built.run(by(Make_the_change_now=codes))).reason == "question"
+        asked = (await built.asked()).about
+        problem = "lib/within is a repository of its own, which a commit does not hold"
+        assert isinstance(asked, FailedPhaseStep)
+        assert (asked.step, asked.reason) == ("codegen", problem)
+        assert [f"Your work cannot be committed: {problem}." in one for one in told] == [
+            False,
+            True,
+        ]
+        work = project / ".coterie" / "worktrees" / "k3f9" / "work"
+        within = work / "lib" / "within"
+        assert (within / "a.py").read_text() == "kept = 1\n", "nothing of it is lost"
+        aside = (within / ".git").rename(memory_path.parent / "aside.git")
+        await built.answer("again")
+        # What is planned is cart.py alone: the rest needs a word, and is shown.
+        await built.run(by())
+        assert await built.answer("allow") == "unplanned_files"
+        await built.run(by())
+        await built.answer("accept", "Coupons")
+        assert (await built.run(by())).reason == "accepted"
+    assert git(project, "show", "HEAD:lib/within/a.py") == "kept = 1\n"
+    ran = memory_path.parent / "ran"
+    assert not ran.exists()
+    git(project, f"--git-dir={aside}", f"--work-tree={project}", "status")
+    assert ran.exists(), "as a control: git of the user's own does obey it"
