@@ -16,8 +16,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
 # By these tests alone, nine branches in ten of src/coterie/agents must be taken.
 CONTRACTS := tests/contract
-# The slowest first, so that none of them is left over at the end; tests/shape is a check.
-OTHERS := tests/live tests/web tests/flow tests/cli tests/hostile tests/docs tests/unit
+# The slowest first, handed out file by file in this order, so that none of them is left over at the
+# end and what a file shares is made once; tests/shape is a check.
+OTHERS := tests/web/browser tests/live tests/flow tests/cli tests/hostile tests/docs $(wildcard tests/web/test_*.py) tests/unit
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -62,9 +63,9 @@ test: $(DEV) compiled page ## every test
 	@scripts/real-clis >/dev/null
 	$(SAY) "testing"
 ifeq ($(strip $(ARGS)),)
-	@$(PYTEST) -n $(WORKERS) --dist worksteal $(CONTRACTS) --cov=coterie.agents --cov-branch \
-	    --cov-report=term --cov-fail-under=90
-	@$(PYTEST) -n $(WORKERS) --dist worksteal $(OTHERS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(CONTRACTS) --cov=coterie.agents \
+	    --cov-config=tests/contract/coverage.ini --cov-report=term --cov-fail-under=90
+	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(OTHERS)
 else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
@@ -74,6 +75,12 @@ endif
 environment: $(DEV) compiled
 test-environment: $(VENV)/.test compiled
 
+# Every worker of pytest collects every test; the first to do so compiles them, better one than all,
+# and what pytest rewrites of its plugins.
+.PHONY: collected
+collected: $(DEV) compiled
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTEST) -q --collect-only -p no:cacheprovider $(CONTRACTS) $(OTHERS) >/dev/null
+
 pythons: ## unit and contract tests on every other Python of this machine
 	@scripts/other-pythons $(ARGS)
 
@@ -81,8 +88,8 @@ bench: $(DEV) compiled page ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) compiled page ## kill -9 at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets, 100 of pipelines, 70 with several terminals at once, 20 of the server with pages left open; 20,000 looks in hostile folders
-	$(SAY) "killing 690 times (ARGS='--only tickets' for those alone)"
+chaos: $(DEV) compiled page ## kill -9 at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets, 100 of pipelines, 70 with several terminals at once, 20 of the server with pages left open, 50 hits on the PostgreSQL of a chat; 20,000 looks in hostile folders
+	$(SAY) "killing 740 times (ARGS='--only tickets' for those alone)"
 	@$(BIN)/python -m bench.chaos $(ARGS)
 
 coverage: $(DEV) compiled ## lines no test reaches

@@ -49,6 +49,19 @@ def chat_turns(report: Report) -> None:
     report.line("characters sent per turn, last over second", sent[-1] / sent[1], 1, "x")
 
 
+def postgres(report: Report) -> None:
+    """PostgreSQL in place of SQLite."""
+    from bench.postgres import compared
+
+    found = compared(60 if report.short else 300, 60)
+    sys.stdout.write("PostgreSQL in place of SQLite, medians of one interleaved run\n")
+    sys.stdout.write(
+        f"  a chat turn: SQLite {found.sqlite:.0f} us, PostgreSQL {found.postgres:.0f} us of CPU\n"
+    )
+    report.line("CPU of a chat turn over SQLite's", found.postgres / found.sqlite, 1.5, "x")
+    report.line("an answer reaches a waiter elsewhere, p95", found.late_p95, 20, "ms")
+
+
 def tickets(report: Report) -> None:
     """Sessions with tickets."""
     from bench.tickets import FEW, MANY, compared, grown
@@ -149,9 +162,11 @@ def page(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         late, opened, size = figures(Path(folder), seconds, messages)
     sys.stdout.write(
-        f"  {late.shown} of {late.expected} seen, median {late.median:.0f} ms, "
+        f"  {late.shown:,} of {late.expected:,} seen, median {late.median:.0f} ms, "
         f"worst {late.worst:.0f} ms\n"
     )
+    report.line("events that a tab did not show", late.expected - late.shown, 0)
+    report.line("tabs that have lost the end of the talk", late.behind, 0)
     report.line("commit to DOM, 95 of 100", late.p95, 100, "ms")
     sys.stdout.write(
         f"  {messages:,} messages: opened in {opened.opened:.0f} ms, "
@@ -177,7 +192,7 @@ def server(report: Report) -> None:
     report.line("CPU of a turn over the command's", turn.server / turn.command, 1.3, "x")
 
 
-PARTS = (chat_turns, tickets, tool_calls, commands, search, walk, real_clis, server, page)
+PARTS = (chat_turns, postgres, tickets, tool_calls, commands, search, walk, real_clis, server, page)
 
 
 def main() -> int:

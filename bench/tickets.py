@@ -53,7 +53,7 @@ async def _carried_out(folder: Path, tickets: int) -> float:
     async with stage(home, workflow=Tickets()) as it:
         created = _created()
         opening = Message(TASK, 1, "you", TEXT, created.at)
-        assert await it.storage.create(created, it.owner.id, opening) is not None
+        assert await it.storage.create(created, it.owners.me, opening) is not None
         services = replace(
             it.engine.services, session_files=EnvelopeFiles(home, it.storage.tickets, TASK)
         )

@@ -3,6 +3,7 @@
 Chats are killed when nothing else happens to them, between interrupts and words, and when several
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
 for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
+A chat on PostgreSQL is cut off, and its server restarted and crashed.
 
 Looks are random command lines that pass unasked, run in hostile folders under strace.
 Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
@@ -21,6 +22,7 @@ import anyio
 from bench.chaos.budgets import BudgetChaos
 from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
+from bench.chaos.cuts import CutChaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
 from bench.chaos.looks import LookFuzzer
 from bench.chaos.pipelines import PipelineChaos
@@ -36,6 +38,7 @@ KILLS = {
     "pipelines": 100,
     "budgets": 40,
     "pages": 20,
+    "cuts": 50,
     "looks": 20_000,
 }
 """By what is killed: how often, where nothing else is said; of looks, how many there are."""
@@ -53,6 +56,7 @@ def main() -> int:
         "pipelines": pipelines,
         "budgets": budgets,
         "pages": pages,
+        "cuts": cuts,
         "looks": looks,
     }
     wanted = [options.only] if options.only else list(parts)
@@ -158,6 +162,14 @@ def pages(options: argparse.Namespace, kills: int) -> bool:
         tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
+
+
+def cuts(options: argparse.Namespace, hits: int) -> bool:
+    """A chat on PostgreSQL that is cut off, restarted and crashed; whether nothing went wrong."""
+    chaos = CutChaos(options.turns * hits, seed=options.seed)
+    tally = chaos.run(hits, lambda now: _tell(sum(now.hits.values()), hits, f"{now.hits}"))
+    sys.stdout.write(f"\n{asdict(tally)}\n")
+    return not tally.wrong and tally.turns == options.turns * hits
 
 
 def looks(options: argparse.Namespace, cases: int) -> bool:

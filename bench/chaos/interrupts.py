@@ -11,7 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,7 @@ class _Chat:
         self._random = chance
         self._outcome = outcome
         self._words: list[str] = []
+        self._said = 0
         self._kills = 0
 
     async def to_its_end(self, parent: Parent, kills: int) -> None:
@@ -169,12 +170,14 @@ class _Chat:
 
     async def _say(self, app: App, task: str) -> None:
         """Words that are known again; those that were refused were never given."""
-        text = f"word {(len(self._words) + 1) * 1000}"
-        self._words.append(text)
-        try:
-            await app.say(task, text)
-        except (AnswerRefused, UsageError):  # answered meanwhile, or ended
-            self._words.remove(text)
+        self._said += 1
+        text = f"word {self._said * 1000}"
+        with anyio.CancelScope(shield=True):  # cut off, nobody would know whether it was given
+            try:
+                await app.say(task, text)
+            except (AnswerRefused, UsageError):  # answered meanwhile, or ended
+                return
+            self._words.append(text)
 
     async def count(self) -> None:
         """Hold what is on record against what was done."""
@@ -184,7 +187,9 @@ class _Chat:
             turns = await app.storage.journal.turns(task.id)
             unheard = [request.text for request in await app.storage.inbox.requests(task.id)]
             damage = await app.storage.problems()
-        marks = (self._project / "executions").read_text().split()[::2]
+        marks: list[str] = []
+        with suppress(FileNotFoundError):  # every turn was broken off before its agent had begun
+            marks = (self._project / "executions").read_text().split()[::2]
         outcome, executions = self._outcome, marks.count("begin")
         outcome.chats += 1
         outcome.words += len(self._words)

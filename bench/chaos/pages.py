@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
 
@@ -170,7 +171,7 @@ class _Tabs:
 
     def is_over(self) -> bool:
         """Whether the task has ended, as far as the server can be asked."""
-        with contextlib.suppress(URLError, OSError):
+        with contextlib.suppress(URLError, OSError, HTTPException):
             return self._server.call("GET", self._place)["status"] == "completed"
         return False
 

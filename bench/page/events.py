@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Page, Response
+from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 
 from bench.page.browser import PATIENCE, chromium
 from bench.page.machine import ROOT, Machine, Server
-from bench.page.screens import ROWS
+from bench.page.screens import ROWS, TO_END, connection
 
 TASK = "k3f9"
 PER_SECOND = 50
@@ -49,6 +49,8 @@ class Delays:
     shown: int
     """Of each tab and event, how many were seen."""
     expected: int
+    behind: int
+    """Tabs that no longer follow the end of the talk."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class LongTalk:
 
 
 def talk(machine: Machine, root: Path, turns: int, per_second: int) -> subprocess.Popen[str]:
-    """A chat in the project, held by another process."""
+    """A chat in the project, held by another process; it begins when it reads a line."""
     words = [
         sys.executable,
         "-m",
@@ -75,27 +77,45 @@ def talk(machine: Machine, root: Path, turns: int, per_second: int) -> subproces
         str(turns),
         str(per_second),
     ]
-    return subprocess.Popen(words, cwd=ROOT, env=machine.env, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=machine.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_task(server: Server, root: Path) -> None:
+    """Until the server knows of the task that another process has begun."""
+    while not any(one["project"] == server.project(root) for one in server.call("GET", "/tasks")):
+        time.sleep(0.05)
+
+
+def committed(held: subprocess.Popen[str]) -> list[float]:
+    """Have it begin, and wait for its end: when each event was committed."""
+    said, _ = held.communicate("\n")
+    assert held.returncode == 0
+    return json.loads(said)
 
 
 def delays(browser: Browser, server: Server, root: Path, machine: Machine, seconds: int) -> Delays:
-    """Fifty events a second, with five tabs open."""
-    turns = seconds * PER_SECOND
+    """Fifty events a second, with five tabs open; they begin when all tabs are there."""
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     context.add_init_script(_SEEN)
     _signed_in(context, server)
+    turns = seconds * PER_SECOND
     held = talk(machine, root, turns, PER_SECOND)
-    while not any(one["project"] == server.project(root) for one in server.call("GET", "/tasks")):
-        time.sleep(0.05)
+    wait_for_task(server, root)
     tabs = [_tab(context, server, root) for _ in range(TABS)]
-    committed: list[float] = json.loads(held.communicate()[0])
-    late = [delay for tab in tabs for delay in _delays(tab, committed)]
+    kept = committed(held)
+    ranked = sorted(delay for tab in tabs for delay in _delays(tab, kept))
+    behind = sum(tab.locator(TO_END).count() for tab in tabs)
     context.close()
-    # What was said before all tabs were open is not counted.
-    ranked = sorted(late)
     at = ranked[int(len(ranked) * 0.95)]
-    return Delays(statistics.median(ranked), at, ranked[-1], len(ranked), TABS * turns)
+    return Delays(statistics.median(ranked), at, ranked[-1], len(ranked), TABS * turns, behind)
 
 
 def _signed_in(context: BrowserContext, server: Server) -> None:
@@ -109,19 +129,14 @@ def _tab(context: BrowserContext, server: Server, root: Path) -> Page:
     page = context.new_page()
     page.goto(server.place(root, "t", TASK))
     page.locator(ROWS).first.wait_for()
-    page.evaluate("window.ready = Date.now()")
+    expect(connection(page)).to_have_text("Live")
     return page
 
 
-def _delays(tab: Page, committed: list[float]) -> list[float]:
-    tab.get_by_text(f"event {len(committed)}", exact=True).last.wait_for()
+def _delays(tab: Page, kept: list[float]) -> list[float]:
+    tab.get_by_text(f"event {len(kept)}", exact=True).last.wait_for()
     seen: dict[str, float] = tab.evaluate("window.seen")
-    ready: float = tab.evaluate("window.ready")
-    return [
-        seen[str(number)] - at
-        for number, at in enumerate(committed, 1)
-        if at > ready and str(number) in seen
-    ]
+    return [seen[str(number)] - at for number, at in enumerate(kept, 1) if str(number) in seen]
 
 
 def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> LongTalk:
@@ -175,7 +190,7 @@ def figures(folder: Path, seconds: int, messages: int) -> tuple[Delays, LongTalk
     roots = [machine.project(name) for name in ("busy", "long")]
     for root in roots:
         machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
-    assert talk(machine, roots[1], messages, 0).wait() == 0
+    committed(talk(machine, roots[1], messages, 0))
     with Server(machine, roots[0]) as server, chromium() as browser:
         size = first_screen(browser, server)
         opened = long_talk(browser, server, roots[1], messages)

@@ -8,6 +8,8 @@ from typing import TypeAlias
 from playwright.sync_api import Locator, Page
 
 ROWS = "[data-row]"
+TO_END = ".jump"
+"""Shown while a long list does not follow its end."""
 CARDS = "article[data-question]"
 Row: TypeAlias = tuple[int, str]
 

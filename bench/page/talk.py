@@ -3,7 +3,8 @@
     python -m bench.page.talk FOLDER TURNS PER_SECOND
 
 Members answer `event N`, so many times a second (0: as fast as they can), by the real engine on the
-project's own store.  Printed at the end: when each was committed, in milliseconds since 1970.
+project's own store, from when a line is read: whoever follows the task can be ready by then.
+Printed at the end: when each was committed, in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from coterie.model.conversation import Prompt
 from coterie.model.record import MessageRecord, Record
@@ -48,6 +50,7 @@ async def talk(folder: Path, turns: int, per_second: float) -> list[float]:
     async with stage(folder) as it:
         it.recorder = clock = _Clock()
         await it.start(team("ann", "bob"), "hello", Caps(max_turns=turns, max_rounds=None))
+        await anyio.to_thread.run_sync(sys.stdin.readline)
         await it.run(ScriptedChannels(answer))
     return clock.committed
 

@@ -202,6 +202,14 @@ class LeaseLost(CoterieError):
     text: ClassVar[str] = "{task} was taken over by another process; this one stops."
 
 
+class LeaseExpired(CoterieError):
+    """This process could not renew its lease in time, or was declared dead by another: its agents
+    were ended, and nothing more of their turns is recorded."""
+
+    text: ClassVar[str] = "The store was out of reach for too long: the agents here were ended."
+    advice: str | None = "Whoever runs the task next goes on from what is recorded: coterie tasks"
+
+
 @dataclass(eq=False)
 class TaskBusy(CoterieError):
     """A living process owns the task."""

@@ -29,6 +29,9 @@ _TROUBLE = re.compile(
     r"|blockers?|concerns?|warnings?|findings?|failures?|missing",
     re.IGNORECASE,
 )
+_QUESTIONS = re.compile(r"(?:open_?)?questions?", re.IGNORECASE)
+_STILL_OPEN = re.compile(r"open|unclear", re.IGNORECASE)
+"""How an answer says that a question goes with it."""
 _MAIN_TROUBLE = re.compile(r"issues?|errors?|problems?|blockers?|failures?", re.IGNORECASE)
 _FILES = re.compile(r".*(?:file|output|path|artifact|resource|uri|changed)s?", re.IGNORECASE)
 _AFTER = re.compile(r"dependenc(?:y|ies)|depends_?on|after|requires|blocked_?by", re.IGNORECASE)
@@ -99,6 +102,10 @@ class Filling:
     def _choice(self, choices: list[object], shape: Json) -> object:
         if "default" in shape and shape["default"] in choices:
             return shape["default"]
+        if self.facts.question:
+            for one in choices:
+                if _STILL_OPEN.fullmatch(str(one)):
+                    return one
         wanted, other = (_BAD, _GOOD) if self.facts.trouble else (_GOOD, _BAD)
 
         def rank(one: object) -> int:
@@ -116,14 +123,18 @@ class Filling:
         made: Json = {}
         for name, given in fields.items():
             wanted = name in required or (
-                not _LEFT_OUT.fullmatch(name)
-                and (name in shown or _FILES.fullmatch(name) or _WORTH_IT.fullmatch(name))
+                not _LEFT_OUT.fullmatch(name) and (name in shown or self._is_of_use(name))
             )
             if wanted:
                 value = self._value(given, name, part, depth + 1)
                 if name in required or value not in ({}, None, ""):
                     made[name] = value
         return made
+
+    def _is_of_use(self, name: str) -> bool:
+        """Whether something is said in a field that may be left out."""
+        asks = self.facts.question and _QUESTIONS.fullmatch(name)
+        return bool(asks or _FILES.fullmatch(name) or _WORTH_IT.fullmatch(name))
 
     def _list(self, shape: Json, name: str, part: Part | None, depth: int) -> list[object]:
         each = self._resolved(mapping(shape.get("items")))
@@ -150,6 +161,8 @@ class Filling:
     def _lines(self, name: str, part: Part | None) -> list[object]:
         """What a list of texts says."""
         facts = self.facts
+        if _QUESTIONS.fullmatch(name) and part is None:
+            return [facts.question] if facts.question else []
         if _TROUBLE.fullmatch(name):
             return [facts.trouble] if facts.trouble and _MAIN_TROUBLE.fullmatch(name) else []
         if _AFTER.fullmatch(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 _GOAL = re.compile(
@@ -25,7 +25,14 @@ _PEOPLE = re.compile(
 _PERSON = re.compile(r"^[ \t]*[-*] (?P<id>[A-Za-z0-9][\w.#-]*)[ \t]*(?::|$)", re.MULTILINE)
 _TICKET = re.compile(r"\bticket (?P<id>[A-Za-z]+\d+)\b", re.IGNORECASE)
 _WISH = re.compile(r"\bsays: (?P<wish>[^\n]+)")
-_MOST_FILES, _MOST_PARTS, _SLUG = 4, 4, 28
+_WANTED = re.compile(r"^[^\n:]*\buser wants\b[^\n:]*:[ \t]*(?P<goal>\S[^\n]*)", re.MULTILINE)
+"""How a prompt tells what came of questions to the user."""
+_WORD = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W_]+"
+)
+"""A word; in a script that is written without spaces, two characters."""
+_CLEAR = 3
+_MOST_FILES, _MOST_PARTS, _SLUG, _QUOTED = 4, 4, 28, 60
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class PromptFacts:
     """What somebody wants changed of an earlier answer."""
     trouble: str = ""
     """Why what is asked for could not be done."""
+    question: str = ""
+    """What only the user can say, so that they are asked."""
 
     @classmethod
     def of(cls, prompt: str) -> PromptFacts:
@@ -68,6 +77,17 @@ class PromptFacts:
             ticket=ticket["id"] if ticket else "",
             wish=wish["wish"].strip() if wish else "",
         )
+
+    def asking(self, question: str, prompt: str) -> PromptFacts:
+        """The same, with a question that the prompt does not answer yet; else with its answer."""
+        wanted = _WANTED.search(prompt)
+        if wanted:
+            return replace(self, goal=wanted["goal"].strip())
+        answer = re.search(rf"{re.escape(question)}(?: Answer:)? (?P<said>\S[^\n]*)", prompt)
+        if answer:
+            return replace(self, goal=f"{self.goal}: {answer['said'].strip()}")
+        # Once there are tickets, what was unclear has been asked.
+        return self if self.ticket else replace(self, question=question)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -94,6 +114,19 @@ class PromptFacts:
             used.add(file)
             parts.append(Part(name, text, file))
         return (*parts, Part(*last, f"{folder}/{last[0]}.md", tuple(names)))
+
+
+def clarifying_question(goal: str) -> str:
+    """What is asked about a goal that a stand-in calls unclear; empty where it is clear.
+
+    It is unclear where it ends with a question mark, or has one or two words and names no file.
+    """
+    is_question = goal.rstrip().endswith(("?", "\uff1f"))
+    if not is_question and (files_in(goal) or len(_WORD.findall(goal)) >= _CLEAR):
+        return ""
+    said = " ".join(goal.split())
+    short = said if len(said) <= _QUOTED else f"{said[: _QUOTED - 1]}…"
+    return f"What should be different once “{short}” is done, and in which files?"
 
 
 def _goal(prompt: str) -> str:

@@ -68,14 +68,18 @@ _READERS: Mapping[api.Client, tuple[str, str]] = {
 class Simulation:
     """A responder that knows nothing, says so, and does what it is asked for all the same."""
 
+    def __init__(self, question: str = "") -> None:
+        self._question = question
+        """What it asks the user before it plans, where a prompt leaves room for questions."""
+
     async def answer(self, asked: CompletionRequest) -> api.Answer:
         """The JSON object that is asked for, a step of the work, or two sentences as the role."""
         message = newest_message(asked)
         if asked.schema:
-            return _filled(asked, Filling(asked.schema, PromptFacts.of(message)), message)
+            return _filled(asked, Filling(asked.schema, self._facts(message)), message)
         shape, said = shape_in(message)
         if shape is not None:
-            return _filled(asked, Filling(shape, PromptFacts.of(said)), said)
+            return _filled(asked, Filling(shape, self._facts(said)), said)
         if is_job(asked, message):
             return _do(asked, PromptFacts.of(message))
         if asked.results:
@@ -83,6 +87,10 @@ class Simulation:
         if call := _reading(asked, message):
             return reply(f"I look at {_named(message)} first.", [call])
         return reply(_as_role(asked, message))
+
+    def _facts(self, prompt: str) -> PromptFacts:
+        facts = PromptFacts.of(prompt)
+        return facts.asking(self._question, prompt) if self._question else facts
 
 
 def _filled(asked: CompletionRequest, filling: Filling, said: str) -> api.Answer:

@@ -7,6 +7,7 @@ one job.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -22,7 +23,7 @@ from coterie.model.conversation import (
     summary_of,
 )
 from coterie.model.interaction import Answer, Ask, Option
-from coterie.model.task import Ended, Stopped, TaskCreated
+from coterie.model.task import BY_PERSON, Ended, Stopped, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
@@ -75,7 +76,7 @@ class _Talk:
     def _ended(self) -> Ended | None:
         newest = self._newest
         if newest is not None and newest.done and self._is_human(newest.member):
-            return self._end("ended")
+            return self._end(BY_PERSON)
         if self._caps.max_turns is not None and self._turns >= self._caps.max_turns:
             return self._end("max_turns")
         return None
@@ -185,7 +186,7 @@ class Solo:
             if word is None:
                 return Ended("done", summary)
             if word.done:
-                return Ended("ended", summary, failed=reply.cut)
+                return Ended(BY_PERSON, summary, failed=reply.cut)
             number += 1
             reply = await _reply(context, number, member)
         return Ended("skipped", f"{member.id} could not do it", failed=True)
@@ -233,7 +234,7 @@ async def turn_or_skip(
             ),
             STOP,
         )
-        question = failed_turn(speaker, outcome, number, options)
+        question = replace(failed_turn(speaker, outcome, number, options), if_ended="skip")
         answer = await answer_or_stop(context, step_name.failed_turn(number, tries + 1), question)
         choice = answer.response.selected_option_id or ""
         if choice == "skip":

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted
 from coterie.workspace.git import CHECKOUT, FileDiffStat, Git, diff_trees
-from coterie.workspace.ticket_worktrees import TicketWorktrees
+from coterie.workspace.ticket_worktrees import Merge, TicketWorktrees
 
 _REFS = "refs/coterie"
+_SHORT = 7
 _IN_THE_MIDDLE = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -41,7 +42,7 @@ class Acceptance:
         """The user's branch before and after the work was taken in; None where it never was."""
         before, after = self._ref("before"), self._ref("accepted")
         taking = self._ref("taking")
-        if before and taking and after is None and self._contains(self.head(), taking):
+        if before and taking and after is None and self.contains(self.head(), taking):
             self._set("accepted", taking)  # cut after the branch had moved
             after = taking
         return (before, after) if before and after else None
@@ -88,7 +89,7 @@ class Acceptance:
 
     def merged_with(self, head: str, work: str, message: str) -> str:
         """The work on top of a branch that went on: a commit that no branch has yet."""
-        if self._contains(work, head):
+        if self.contains(work, head):
             return work
         made = self.worktrees.merge_commits(head, work, message)
         if made.conflicts:
@@ -101,14 +102,24 @@ class Acceptance:
         return made.commit
 
     def take(self, commit: str) -> None:
-        """Move the user's branch and tree on to a commit that contains it, and remember that."""
-        before = self.head()
-        self._check_clean(before, commit)
-        self._set("before", before)
-        self._set("taking", commit)
-        self._forward(commit)
-        self._set("accepted", commit)
-        self._drop("taking")
+        """Move the user's branch and tree on to a commit that contains it, and remember that; once,
+        however many try it at the same moment."""
+        with self.worktrees.alone():
+            self.check_not_accepted()
+            before = self.head()
+            self._check_clean(before, commit)
+            self._set("before", before)
+            self._set("taking", commit)
+            self._forward(commit)
+            self._set("accepted", commit)
+            self._drop("taking")
+
+    def check_not_accepted(self) -> None:
+        """Raise NotAccepted where the work was taken in already."""
+        taken = self.accepted
+        if taken is not None:
+            said = f"{self.task} was accepted already, as {taken[1][:_SHORT]}"
+            raise NotAccepted(self.task, said, f"coterie diff {self.task}")
 
     def _check_clean(self, before: str, after: str) -> None:
         """Raise NotAccepted where files that would change hold work that is not committed."""
@@ -140,13 +151,31 @@ class Acceptance:
         Work of others since stays; the files in which it cannot be told apart are named instead.
         """
         head = self.head()
-        # Git merges from where two commits part: with these made for it, that is `after`.
-        start = self._alone(after)
-        ours, theirs = self._alone(head, start), self._alone(before, start)
-        made = self.worktrees.merge_commits(ours, theirs, message)
+        made = self._merged_from(after, head, before)
         if made.conflicts:
             return "", made.conflicts
         return self.worktrees.commit_tree(made.tree, (head,), message), ()
+
+    def moved_onto(self, head: str, work: str, message: str, *, marked: bool = False) -> str:
+        """The work as if it had begun at another commit: a commit that has both as parents.
+
+        Only what the work changed is brought along: what the user has taken out of their branch
+        since does not come back with it.  What conflicts is refused, or `marked` in the files.
+        """
+        made = self._merged_from(self.worktrees.base, head, work)
+        if made.conflicts and not marked:
+            files = ", ".join(made.conflicts)
+            by_hand = f"git merge {self.worktrees.branch}"
+            said = f"it conflicts with your branch in {files}: settle it by hand with {by_hand}"
+            raise NotAccepted(self.task, said, by_hand)
+        return self.worktrees.commit_tree(made.tree, (work, head), message)
+
+    def _merged_from(self, start: str, ours: str, theirs: str) -> Merge:
+        """What became of a commit in two others, put together."""
+        # Git merges from where two commits part: with these made for it, that is `start`.
+        begin = self._alone(start)
+        sides = self._alone(ours, begin), self._alone(theirs, begin)
+        return self.worktrees.merge_commits(*sides, "For a merge")
 
     def take_back(self, commit: str) -> None:
         """Move the user's branch and tree on to a commit that undoes the work."""
@@ -173,7 +202,7 @@ class Acceptance:
         tree = self.git.run("rev-parse", f"{commit}^{{tree}}").strip()
         return self.worktrees.commit_tree(tree, parents, "For a merge")
 
-    def _contains(self, commit: str, other: str) -> bool:
+    def contains(self, commit: str, other: str) -> bool:
         return self.git.run("merge-base", other, commit, accept=(0, 1)).strip() == other
 
     def _name(self, what: str) -> str:
@@ -187,3 +216,9 @@ class Acceptance:
 
     def _drop(self, what: str) -> None:
         self.git.run("update-ref", "-d", self._name(what))
+
+
+def held_elsewhere(task: str, pid: int | None) -> NotAccepted:
+    """Another terminal is at it at this moment, so this one leaves it alone."""
+    said = f"another terminal is accepting or reverting {task} (pid {pid or 'unknown'})"
+    return NotAccepted(task, said, f"coterie show {task}")

@@ -178,7 +178,11 @@ class Git:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             self.run("read-tree", head or "--empty", env=index)
             self._refuse_repositories(index)  # `add` would start another git in each
-            self.run("add", "--all", "--", ".", _UNFINISHED_FILES, env=index, patience=CHECKOUT)
+            try:
+                self.run("add", "--all", "--", ".", _UNFINISHED_FILES, env=index, patience=CHECKOUT)
+            except GitFailed:
+                self._refuse_new_repositories(index)  # one without a commit cannot be added at all
+                raise
             self._refuse_repositories(index)
             tree = self.run("write-tree", env=index).strip()
         if head and tree == before:
@@ -211,11 +215,22 @@ class Git:
             if not facts.startswith("160000 "):
                 continue
             if os.path.lexists(self.folder / name / ".git"):
-                problem = f"{name} is a repository of its own, which a commit does not hold"
-                raise self._failed("add", problem, None)
+                raise self._repository_within(name)
             if _holds_something(self.folder / name):
                 problem = f"{name} is a submodule, and a commit holds none of its files"
                 raise self._failed("add", f"{problem}: run it in the submodule", None)
+
+    def _refuse_new_repositories(self, index: Mapping[str, str]) -> None:
+        """The same of those that the index does not know: git lists them as folders."""
+        words = ("ls-files", "--others", "--exclude-standard", "-z")
+        for name in self.run(*words, env=index).split("\0"):
+            if name.endswith("/"):
+                raise self._repository_within(name[:-1])
+
+    def _repository_within(self, name: str) -> GitFailed:
+        return self._failed(
+            "add", f"{name} is a repository of its own, which a commit does not hold", None
+        )
 
     def _place(self, command: str) -> Worktree:
         """Which repository this is."""

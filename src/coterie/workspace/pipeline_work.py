@@ -20,6 +20,8 @@ from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_work
 from coterie.workspace.worktree import HEADS, Worktree
 
 _DROPPED = "refs/coterie/dropped"
+_ONTO = "refs/coterie/onto"
+"""Under this: the commit of the user's branch that the work was brought on to."""
 _SHORT = 7
 _OPERATIONS: dict[str, FileOperation] = {"A": "create", "D": "delete"}
 
@@ -52,7 +54,7 @@ def open_work(root: Path, session: str, base: str, reverts: int | None = None) -
     number = reverts_of(root, session) if reverts is None else reverts
     found = open_ticket_worktrees(root, session, base, branch_name(number))
     assert found is not None, "it began at a commit"
-    return PipelineWork(found)
+    return PipelineWork(found).current()
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,15 @@ class PipelineWork:
     def base(self) -> str:
         """The commit that the change begins with."""
         return self.worktrees.base
+
+    @property
+    def _onto(self) -> str:
+        return f"{_ONTO}/{self.worktrees.session}/{self._name}"
+
+    def current(self) -> PipelineWork:
+        """The same, since it was last brought on to the user's branch."""
+        base = self.worktrees.git.commit(self._onto)
+        return PipelineWork(replace(self.worktrees, base=base)) if base else self
 
     def open(self) -> Path:
         """The folder that is worked in."""
@@ -150,8 +161,11 @@ class PipelineWork:
             said = (
                 f"{branch} moved since the work began ({self.base[:_SHORT]}, now {head[:_SHORT]})"
             )
-            raise NotAccepted(task, said, f"git reset or git rebase, then coterie resume {task}")
-        now = self._folder_tree()
+            raise NotAccepted(task, said, f"coterie accept {task} --recheck")
+        self._check_folder(tree)
+
+    def _check_folder(self, tree: str) -> None:
+        task, now = self.worktrees.session, self._folder_tree()
         if now != tree:
             said = f"the work moved since the gates ran ({tree[:_SHORT]}, now {now[:_SHORT]})"
             raise NotAccepted(task, said, f"coterie resume {task}, and have it tested again")
@@ -177,6 +191,35 @@ class PipelineWork:
         commit = self.worktrees.commit_tree(tree, (self.base,), message)
         self.acceptance.take(commit)
         return commit
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the user's branch has moved since the work began, so that it would be refused."""
+        return self.worktrees.git.head() not in (None, self.base)
+
+    def bring_onto_branch(self, tree: str, *, marked: bool = False) -> None:
+        """Bring the work on to the user's branch as it is now; `tree` is what it was before.
+
+        Raises NotAccepted, and then nothing was changed; what conflicts is no reason where it may
+        be `marked` in the files.  Cut anywhere, it can be done again.
+        """
+        acceptance, task = self.acceptance, self.worktrees.session
+        acceptance.check_place()
+        branch, head = acceptance.branch(), acceptance.head()
+        if self._tree_of(head) == tree:
+            raise NotAccepted(task, f"{branch} has all of it already", f"coterie diff {task}")
+        self.open()
+        if not acceptance.contains(self.tip, head):
+            self._check_folder(tree)
+            said = f"Bring it on to {branch}"
+            made = acceptance.moved_onto(head, self.tip, said, marked=marked)
+            self.worktrees.move_to(self._name, made)
+        self.restore()
+        self.worktrees.git.run("update-ref", self._onto, head)
+
+    def unresolved(self) -> tuple[str, ...]:
+        """The files that hold both sides of a conflict between its marks."""
+        return self.worktrees.unresolved(self._name, [one.path for one in self.changed()])
 
     def clear(self) -> None:
         """Remove the folder of the work, which is in the user's branch or under a ref."""

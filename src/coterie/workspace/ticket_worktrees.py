@@ -106,12 +106,15 @@ class TicketWorktrees:
         if self.git.run("merge-base", tip, head).strip() == head:
             return ()
         tree, conflicts = self._merged_tree(tip, head)
-        made = self.commit_tree(tree, (tip, head), f"Bring {ticket} up to date")
+        self.move_to(ticket, self.commit_tree(tree, (tip, head), f"Bring {ticket} up to date"))
+        return conflicts
+
+    def move_to(self, ticket: str, made: str) -> None:
+        """Move the ticket's branch and files on to a commit that holds its work."""
         with self._alone_in(ticket) as git:
             # The files first: a branch ahead of them would say that the ticket takes it all back.
             git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
             git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
-        return conflicts
 
     def restore(self, ticket: str) -> None:
         """Put the worktree's files back to what was last committed; what git ignores stays."""
@@ -132,9 +135,10 @@ class TicketWorktrees:
             if made:
                 git.run("rm", "--quiet", "--", *made)
 
-    def unresolved(self, ticket: str) -> tuple[str, ...]:
-        """The files of the ticket that hold both sides of a conflict between its marks."""
-        changed = self.changed(ticket)
+    def unresolved(self, ticket: str, changed: Sequence[str] | None = None) -> tuple[str, ...]:
+        """The files that the ticket changed, else these, that hold both sides of a conflict between
+        its marks."""
+        changed = self.changed(ticket) if changed is None else changed
         # More names than these make too long a command: then all files are looked at.
         named = [f":(literal){name}" for name in changed] if len(changed) <= 500 else []
         both = set(changed)
@@ -150,10 +154,11 @@ class TicketWorktrees:
         return self.merge_commits(self.head(), self._tip(ticket), message)
 
     def merge_commits(self, ours: str, theirs: str, message: str) -> Merge:
-        """Two commits merged; no branch moves."""
+        """Two commits merged; no branch moves.  Where they conflict there is no commit, and the
+        tree has both versions between conflict marks."""
         tree, conflicts = self._merged_tree(ours, theirs)
         if conflicts:
-            return Merge(conflicts=conflicts)
+            return Merge(tree=tree, conflicts=conflicts)
         return Merge(self.commit_tree(tree, (ours, theirs), message), tree)
 
     def check_out(self, commit: str) -> Path:
@@ -166,7 +171,7 @@ class TicketWorktrees:
 
     def land(self, commit: str) -> None:
         """Approve a merge: the branch moves to it, if it still is where the merge began."""
-        with self._alone() as git:
+        with self.alone() as git:
             if self.head() == commit:
                 return  # a run before this one was cut right here
             ref = f"{HEADS}{self.branch}"
@@ -177,7 +182,7 @@ class TicketWorktrees:
 
     def landed(self, ticket: str) -> str | None:
         """The merge of the ticket's work as it is now, if it is on the branch already."""
-        with self._alone() as git:
+        with self.alone() as git:
             onward = f"{self.base}..{self.head()}"
             log = git.run("log", "--first-parent", "--merges", "--format=%H %P", onward)
         tip = self._tip(ticket)
@@ -214,7 +219,7 @@ class TicketWorktrees:
         real_folder(self.root / ".coterie", "worktrees", self.session, make=True)
 
     @contextmanager
-    def _alone(self) -> Generator[Git]:
+    def alone(self) -> Generator[Git]:
         """Git under the session's lock: another may have outlived the run that started it."""
         self._make()
         with locked(self.folder) as lock:
@@ -224,7 +229,7 @@ class TicketWorktrees:
     def _alone_in(self, name: str) -> Generator[Git]:
         """The same in one of the worktrees."""
         path = self.folder / name
-        with self._alone() as git:
+        with self.alone() as git:
             found = Worktree.at(path)
             if found is None or found.common != git.common_dir:
                 raise GitFailed("worktree", str(path), "this worktree was taken away or changed")

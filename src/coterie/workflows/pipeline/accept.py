@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from coterie.errors import NotAccepted
 from coterie.model.about import ChangeAcceptance
 from coterie.model.code_change import CodePatch
@@ -10,10 +12,13 @@ from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage,
 from coterie.model.test_files import is_test
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.codegen import size_text
+from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
 ACCEPT, OVERRIDE, REVERT, CODEGEN = "accept", "override", "revert", "codegen"
+RECHECK = "recheck"
+_TESTS = "tests"
 _TITLE = 72
 
 
@@ -25,7 +30,11 @@ class AcceptStep(PipelineStepRun):
         choice = message.choice if message else ""
         if choice in (REVERT, CODEGEN):
             said = message.content if message else ""
+            if choice == CODEGEN:
+                said = "\n".join(filter(None, (said, await self._handed_over())))
             return StepResult(patch=StatePatch(status="idle", reason=said), actions=(choice,))
+        if message is not None and choice == RECHECK:
+            return await self._recheck(state, message)
         tree = await self.git(lambda work: work.tree)
         failed = await self._failed(state, tree)
         if message is not None and choice in (ACCEPT, OVERRIDE) and self.number > 1:
@@ -40,6 +49,65 @@ class AcceptStep(PipelineStepRun):
         said = message.content if message and message.sender == "user" else ""
         patch = asked.patch.model_copy(update={"message": said})
         return asked.model_copy(update={"patch": patch})
+
+    async def _recheck(self, state: PipelineState, message: StepMessage) -> StepResult:
+        """Bring the change on to the user's branch as it is now, test that, and commit it if it
+        passes: the user's yes is to this."""
+        text = message.content or state.meta.message or self._title()
+
+        async def before() -> object:
+            tree = await self.git(lambda work: work.tree)
+            gates = state.meta.gates
+            return {"tree": tree, "held": [g for g in gates if await self._holds(state, g, tree)]}
+
+        # Known before anything moves: which gates the same change has passed.
+        step = self.services.context.step
+        known = cast("dict[str, Any]", await step(f"{self.name}/before", [], before))
+        try:
+            await step(f"{self.name}/onto", [], lambda: self._onto(known["tree"]))
+        except NotAccepted as refused:
+            failed = await self._failed(state, known["tree"])
+            return await self._asked(state, known["tree"], failed, refused.problem)
+        self.services.work = await self.git(PipelineWork.current)
+        tree = await self.git(lambda work: work.tree)
+        patch = StatePatch(tree=tree, trees=dict.fromkeys(known["held"], tree), message=text)
+        if any(one.gate == _TESTS for one in self.services.settings.graph.phases.values()):
+            tested = await RunTestsStep(self.services, f"{self.name}/again").tested(
+                state, debrief=False
+            )
+            kept = {"gate": tested.patch.gate, "artifacts": tested.patch.artifacts}
+            patch = patch.model_copy(update=kept)
+        after = state.after("accept", patch)
+        failed = await self._failed(after, tree)
+        found = await (
+            self._asked(after, tree, failed) if failed else self._take(after, text, tree)
+        )
+        own = {"status": found.patch.status, "reason": found.patch.reason}
+        last = {"commit": found.patch.commit, "tree": found.patch.tree or tree}
+        return found.model_copy(update={"patch": patch.model_copy(update={**own, **last})})
+
+    async def _handed_over(self) -> str:
+        """The coder goes on with the change on the user's branch as it is now: what is to be
+        settled there, in words."""
+
+        async def onto() -> object:
+            if not await self.git(lambda work: work.is_behind):
+                return []
+            try:
+                tree = await self.git(lambda work: work.tree)
+                await self.git(lambda work: work.bring_onto_branch(tree, marked=True))
+            except NotAccepted:  # nothing was changed: then it goes on where it was
+                return []
+            return list(await self.git(lambda work: work.current().unresolved()))
+
+        found = await self.services.context.step(f"{self.name}/handed-over", [], onto)
+        self.services.work = await self.git(PipelineWork.current)
+        files = ", ".join(cast("list[str]", found))
+        return f"Both versions stand between conflict marks in: {files}" if files else ""
+
+    async def _onto(self, tree: str) -> object:
+        await self.git(lambda work: work.bring_onto_branch(tree))
+        return tree
 
     def _given(self, state: PipelineState, message: StepMessage | None) -> str | None:
         """The message with which the user has said yes before the gates were looked at."""
@@ -61,12 +129,15 @@ class AcceptStep(PipelineStepRun):
             commit = str(await self.services.context.step(f"{self.name}/commit", [], take))
         except NotAccepted as refused:
             now = await self.git(lambda work: work.tree)
-            return await self._asked(state, now, await self._failed(state, now), refused.problem)
+            failed = await self._failed(state, now)
+            asked = await self._asked(state, now, failed, refused.problem)
+            patch = asked.patch.model_copy(update={"message": text})
+            return asked.model_copy(update={"patch": patch})
         await self.git(PipelineWork.clear)
         why = "the user committed it all the same"
         overrides = {**state.meta.overrides, **dict.fromkeys(over, why)}
         told = [f"over {gate}: {why}" for gate, why in overrides.items()]
-        patch = StatePatch(commit=commit, overrides=overrides)
+        patch = StatePatch(commit=commit, message=text, overrides=overrides)
         return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *told))
 
     async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
@@ -97,15 +168,12 @@ class AcceptStep(PipelineStepRun):
         patch = await self.read(state, "code.patch", CodePatch)
         size = patch.summary if patch else None
         summary = size_text(size) if size else ""
-        accept = Option(id=ACCEPT, label="commit it", style="primary", detail="with what you say")
-        if failed:
-            accept = Option(id=OVERRIDE, label="commit it all the same", style="danger")
         question = Ask(
             COTERIE,
             "Composite",
             ChangeAcceptance(summary=summary, tree=tree, failed=failed, problem=problem),
             options=(
-                accept,
+                *_ways_on(failed, is_behind=await self.git(lambda work: work.is_behind)),
                 Option(id=CODEGEN, label="send it back", detail="with what you say"),
                 Option(id=REVERT, label="take the work back"),
                 STOP,
@@ -121,3 +189,18 @@ class AcceptStep(PipelineStepRun):
             questions=(question,),
             actions=("ask_user",),
         )
+
+
+def _ways_on(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]:
+    """By which answers a change may be committed."""
+    passes = "committed if that passes"
+    if is_behind:
+        told = f"your branch has moved: tested on it as it is now, and {passes}"
+        return [Option(id=RECHECK, label="test it again", style="primary", detail=told)]
+    if not failed:
+        told = "with what you say"
+        return [Option(id=ACCEPT, label="commit it", style="primary", detail=told)]
+    over = Option(id=OVERRIDE, label="commit it all the same", style="danger")
+    # What failed may have been the machine's fault, or be mended outside of the change.
+    again = Option(id=RECHECK, label="test it again", detail=f"as it is, and {passes}")
+    return [over, again] if _TESTS in failed else [over]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Any, ClassVar, cast
 
+from coterie.errors import GitFailed
 from coterie.model.about import OutsideEdits, UnplannedFiles
 from coterie.model.code_change import (
     CodegenIr,
@@ -39,26 +40,49 @@ def size_text(size: DiffSummary) -> str:
     return f"{files}, +{size.additions} -{size.deletions}"
 
 
+def _to_mend(problem: str) -> list[str]:
+    if not problem:
+        return []
+    told = "Take it out of the folder, or make it part of the project."
+    return [f"Your work cannot be committed: {problem}. {told}"]
+
+
 class ChangeStep(PipelineStepRun):
     """What steps share in which a member changes files of the worktree."""
 
     changes_files: ClassVar[bool] = True
 
-    async def change(self, role: str, facts: dict[str, object], goal: str) -> None:
-        """The member's turn on the change, and its work committed, whatever it reports.
+    async def change(self, role: str, facts: dict[str, object], goal: str) -> str:
+        """The member's turn on the change, and its work committed, whatever it reports; why that
+        cannot be done, where the member was told so and did not mend it.
 
         Where the user's own files changed meanwhile, only they know who did that.
         """
+        findings, problem = cast("list[str]", facts["findings"]), ""
         for tries in count(1):
             name = self.name if tries == 1 else f"{self.name}/again/{tries}"
             before = await self._users_tree(f"{name}/before")
             run = PipelineStepRun(self.services, name)
-            await run.need(role, Report, facts)
-            await self.git(lambda work: work.commit(f"{role}: {goal}"))
+            await run.need(role, Report, {**facts, "findings": [*findings, *_to_mend(problem)]})
+            last, problem = problem, await self._committed(name, f"{role}: {goal}")
             after = await self._users_tree(f"{name}/after")
             strays = ProjectWatch().changes(before, after)
-            if not strays or await self._was_the_user(f"{name}/outside", role, strays):
-                return
+            is_fine = not strays or await self._was_the_user(f"{name}/outside", role, strays)
+            if is_fine and (not problem or last):
+                return problem
+        raise AssertionError("counting never ends")
+
+    async def _committed(self, name: str, message: str) -> str:
+        """Why the work cannot be committed, such as a repository within it; empty where it is."""
+
+        async def commit() -> object:
+            try:
+                await self.git(lambda work: work.commit(message))
+            except GitFailed as failed:
+                return failed.said
+            return ""
+
+        return str(await self.services.context.step(f"{name}/committed", [], commit))
 
     async def _users_tree(self, name: str) -> ProjectState | None:
         """How the user's own tree stands; kept, so that a kill does not hide a change."""
@@ -156,7 +180,9 @@ class CodegenStep(ChangeStep):
         elif choice != ALLOW:
             intent = await self._intent(state, message, plan_files)
             made = await self._written(intent, plan_files)
-            await self._change(state, message, intent)
+            if problem := await self._change(state, message, intent):
+                patch = StatePatch(status="failed", reason=problem, artifacts=made)
+                return StepResult(patch=patch)
         changed = await self.changed()
         # A project that uses OpenSpec has the plan in its work: that alone is no change.
         specs = {file for name, file in state.files.items() if name.startswith("openspec.")}
@@ -229,13 +255,13 @@ class CodegenStep(ChangeStep):
 
     async def _change(
         self, state: PipelineState, message: StepMessage | None, intent: CodegenPlan
-    ) -> None:
+    ) -> str:
         facts: dict[str, object] = {
             "intent": [f"{one.operation} {one.path}: {one.intent}" for one in intent.files],
             "files": [one.path for one in intent.files],
             "findings": await self._findings(state, message),
         }
-        await self.change("codegen", facts, intent.summary)
+        return await self.change("codegen", facts, intent.summary)
 
     async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
         """What the last round must be mended for."""
@@ -274,7 +300,8 @@ class WriteTestsStep(ChangeStep):
             )
         elif choice != ALLOW:
             files = [one.path for one in before.files]
-            await self._write([tests.strategy, *wanted], files, message)
+            if problem := await self._write([tests.strategy, *wanted], files, message):
+                return StepResult(patch=StatePatch(status="failed", reason=problem))
             if outside := await self._beside_tests(before.tree):
                 return self.unplanned("test_codegen", outside, state)
         _, files = await self.patch(planned)
@@ -284,7 +311,7 @@ class WriteTestsStep(ChangeStep):
 
     async def _write(
         self, tests: list[str], changed: list[str], message: StepMessage | None
-    ) -> None:
+    ) -> str:
         known = await self.git(PipelineWork.files)
         facts: dict[str, object] = {
             "tests": tests,
@@ -292,7 +319,7 @@ class WriteTestsStep(ChangeStep):
             "files": suggested_tests(changed, known),
             "findings": [message.content] if message and message.content else [],
         }
-        await self.change("test_codegen", facts, "tests")
+        return await self.change("test_codegen", facts, "tests")
 
     async def _beside_tests(self, tree: str) -> list[str]:
         """Files that are no tests and differ from what was reviewed: those need a word."""

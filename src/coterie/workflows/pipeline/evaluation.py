@@ -26,6 +26,10 @@ class RunTestsStep(PipelineStepRun):
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """The report, and the decision of the gate `tests`."""
+        return await self.tested(state)
+
+    async def tested(self, state: PipelineState, *, debrief: bool = True) -> StepResult:
+        """The same; what failed is looked into by a member only where it is asked for."""
         tree = await self.git(lambda work: work.tree)
         commands, refused = await self._commands()
         runs = [await self._run(number, one) for number, one in enumerate(commands, 1)]
@@ -35,9 +39,8 @@ class RunTestsStep(PipelineStepRun):
             reasons = ["there is no test command: write .coterie/eval.conf, or give --eval"]
         gate = GateDecision(gate="tests", passed=not reasons, reasons=tuple(reasons), tree=tree)
         failed = any(not one.passed for one in runs)
-        report = EvalReport(
-            gate=gate, runs=tuple(runs), debrief=await self._debrief(runs) if failed else None
-        )
+        why = await self._debrief(runs) if failed and debrief else None
+        report = EvalReport(gate=gate, runs=tuple(runs), debrief=why)
         files = await self.write("test.report", report)
         patch = StatePatch(
             artifacts=files,

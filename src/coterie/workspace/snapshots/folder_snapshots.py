@@ -35,6 +35,8 @@ class TaskDiff:
     """When all of it was reverted."""
     problem: str | None = None
     """Why some or all of its files could not be stored."""
+    accepted: str | None = None
+    """The commit that took it into the user's branch."""
 
 
 class FolderSnapshots(TurnSnapshots):
