@@ -30,6 +30,7 @@ from tests.conftest import House, ours
 from tests.unit.process.children import AGENT
 
 ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"], "persistent": True}
+ENDLESS = 10**6  # turns: what is told from outside may arrive many turns later
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ async def test_one_that_runs_ends_when_its_turn_is_over(project: Path) -> None:
     async with open_project(project) as opened, open_project(project) as other:
         team = await opened.team(agents="a=scripted,b=scripted")
         for caller in (opened, other):
-            task = await opened.start(team, "!turn", Caps(max_rounds=None))
+            task = await opened.start(team, "!turn", Caps(max_turns=ENDLESS, max_rounds=None))
             result: Record | None = None
             async for result in opened.stream(task):
                 if isinstance(result, MessageRecord) and result.member == "b":
