@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import psycopg
 import pytest
 
+from coterie.stores.postgres.schema import latest
 from coterie.testing.postgres import Databases
 from tests.cli.command import Cli, Inside, Ran
 from tests.cli.crew import git
@@ -21,6 +22,7 @@ from tests.conftest import TEST_SERVER, ours
 
 PASSWORD = "se/c:r@t?"
 IN_URL = "se%2Fc%3Ar%40t%3F"
+LATEST = latest()
 
 
 def execute(url: str, *statements: str) -> None:
@@ -42,13 +44,15 @@ def test_a_store_is_made_shown_and_made_only_once(inside: Inside, database: str)
     assert made.out.splitlines()[:3] == [
         f"Made the store in {database}",
         "  project   project (not in git)",
-        "  schema    10",
+        f"  schema    {LATEST}",
     ]
     (again,) = inside("store", "init", database, "--json").of("store")
     assert (again["made"], again["tasks"], again["encrypted"]) == (False, 0, False)
     (shown,) = inside("store", "show", database, "--json").of("store")
     assert shown["project"] == {"name": "project", "root_commit": ""}
-    assert inside("store", "upgrade", database).out == "The store is up to date: schema 10.\n"
+    assert (
+        inside("store", "upgrade", database).out == f"The store is up to date: schema {LATEST}.\n"
+    )
     assert list(inside.house.project.iterdir()) == []  # nothing is kept here of it
 
 
@@ -70,13 +74,16 @@ def test_its_verbs_are_completed(bare: Cli) -> None:
 def test_an_older_store_is_upgraded_by_a_command_alone(inside: Inside, database: str) -> None:
     table = "CREATE TABLE coterie.schema_version (number INTEGER PRIMARY KEY, at TIMESTAMPTZ"
     execute(database, "CREATE SCHEMA coterie", f"{table} NOT NULL DEFAULT now())")
-    said = "The store is of an older Coterie (0, this one needs 10) (URL)."
+    said = f"The store is of an older Coterie (0, this one needs {LATEST}) (URL)."
     for verb in ("show", "init"):
         ran = inside("store", verb, database)
         assert refused(ran, database) == (1, said, "coterie store upgrade URL")
-    assert inside("store", "upgrade", database).out == "Upgraded the store from schema 0 to 10.\n"
+    assert (
+        inside("store", "upgrade", database).out
+        == f"Upgraded the store from schema 0 to {LATEST}.\n"
+    )
     (upgraded,) = inside("store", "upgrade", database, "--json").of("upgrade")
-    assert (upgraded["before"], upgraded["after"]) == (10, 10)
+    assert (upgraded["before"], upgraded["after"]) == (LATEST, LATEST)
 
 
 def test_the_store_may_stand_in_the_environment_or_the_user_s_settings(
@@ -256,7 +263,7 @@ def test_a_schema_that_is_none_newer_or_foreign(inside: Inside, database: str) -
     inside("store", "init", database)
     execute(database, "INSERT INTO coterie.schema_version (number) VALUES (9999)")
     for verb in ("init", "upgrade", "show"):
-        said = "The store was made by a newer Coterie (9999, this one knows 10) (URL)."
+        said = f"The store was made by a newer Coterie (9999, this one knows {LATEST}) (URL)."
         way = "pip install --upgrade 'coterie[postgres]'"
         assert refused(inside("store", verb, database), database) == (1, said, way)
 
@@ -343,7 +350,7 @@ def test_the_doctor_says_what_is_wrong_with_a_store(bare: Cli, database: str) ->
 
     ok, detail, hint = check()
     assert (ok, detail.startswith("PostgreSQL 1"), hint) == (True, True, "")
-    assert detail.endswith(", schema 10, 0 tasks")
+    assert detail.endswith(f", schema {LATEST}, 0 tasks")
     name = urlsplit(database).path[1:]
     execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
     assert check()[::2] == (False, "set synchronous_commit = on there")

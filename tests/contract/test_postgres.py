@@ -117,8 +117,16 @@ def test_every_statement_is_sound_and_used(url: str) -> None:
 REFUSED = [
     ("DROP SCHEMA coterie CASCADE", "has no Coterie store", "coterie store init"),
     ("DROP TABLE schema_version", "is not Coterie's", "Use another database"),
-    ("UPDATE schema_version SET number = 9", "of an older Coterie (9", "coterie store upgrade"),
-    ("UPDATE schema_version SET number = 99", "a newer Coterie (99", "pip install --upgrade"),
+    (
+        "DELETE FROM schema_version WHERE number > 10",
+        "of an older Coterie (10",
+        "coterie store upgrade",
+    ),
+    (
+        "INSERT INTO schema_version (number) VALUES (99)",
+        "a newer Coterie (99",
+        "pip install --upgrade",
+    ),
 ]
 
 

@@ -67,6 +67,8 @@ class Turn:
     """The failure's message."""
     usage: str | None = None
     """What it cost, as JSON, as far as the agent told."""
+    machine: str | None = None
+    """Where it was taken, in a store of several machines."""
 
     @property
     def used(self) -> Usage | None:
@@ -134,8 +136,7 @@ class TaskHistory:
     turns: list[Turn]
     requests: list[Request]
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
-    """By id: how the tickets stand that are carried out as part of the task; what was said and
-    done in them is in here too."""
+    """By id: the tickets that are part of the task; what was said and done in them is in here."""
     seen: int = field(default=0, compare=False)
     """For `Storage.changed`: what came later is not in here."""
 
@@ -151,8 +152,7 @@ class AppendEvent(NamedTuple):
     step: str | None = None
     """For a question: the step that asks it."""
     once: str | None = None
-    """For a question of which only one may be open in the project: what all of its kind have in
-    common.  IllegalWrite where one is."""
+    """What all questions have in common of which one may be open; IllegalWrite where one is."""
     incident: str | None = None
     """What the user is to be told of elsewhere, once: the question, or the task that ended."""
 
@@ -203,6 +203,7 @@ class OpenTurn(NamedTuple):
     token: int
     opened_at: str
     thread: str | None = None
+    machine: str | None = None
 
 
 class SpendTurn(NamedTuple):
@@ -315,8 +316,7 @@ class WorkflowChanged(Exception):
 class Journal:
     """The recorded steps of one task, handed out as the workflow comes to them again."""
 
-    def __init__(self, task_id: str, steps: Sequence[Step]) -> None:
-        """`steps` in the order in which they were opened."""
+    def __init__(self, task_id: str, steps: Sequence[Step]) -> None:  # in the order of opening
         self.task_id = task_id
         self._steps, self._kept = _after_decisions(steps)
         self.superseded: tuple[str, ...] = tuple(

@@ -1,0 +1,59 @@
+ALTER TABLE turns ADD COLUMN machine string;
+
+-- Tasks that are to be run by whichever machine can.  Whether somebody runs one is told by its
+-- lease alone.  The queue holds a job for it while nobody does; it may lose that or have it twice.
+
+CREATE TABLE offers (
+    task_id string PRIMARY KEY,
+    pool string NOT NULL,                  -- seat: runs agents; session: waits for others
+    needs string NOT NULL,                 -- JSON: what a machine must have or allow, in order
+    machine string,                        -- which alone may take it; NULL: any
+    state string NOT NULL,                 -- open: to be run; held: not before an answer or a word
+    due TIMESTAMPTZ,                       -- not before
+    woken BIGINT NOT NULL DEFAULT 0,       -- how often something has happened that is to be looked at
+    token BIGINT NOT NULL DEFAULT 0,       -- of the lease, when the job was queued
+    job BIGINT,                            -- the queue's; NULL: none
+    refused string NOT NULL DEFAULT '{}'   -- JSON: why machines do not take it, by their names
+);
+
+CREATE INDEX offers_open ON offers (task_id) WHERE state = 'open';
+
+-- An answer or a word to a task, or to one below it, opens its offer again.  Whatever state it is
+-- in: the row is waited for, so that it cannot be held at the same moment for want of an answer.
+
+CREATE FUNCTION wake_offer(task string) RETURNS void LANGUAGE sql AS $$
+    UPDATE offers SET woken = woken + 1, state = 'open', due = NULL
+    WHERE task_id = task OR task_id = split_part(task, '/', 1)
+$$;
+
+CREATE FUNCTION wake_offer_answered() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM wake_offer(NEW.task_id);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER answers_wake_offers AFTER UPDATE OF state ON questions
+FOR EACH ROW WHEN (OLD.state = 'open' AND NEW.state <> 'open')
+EXECUTE FUNCTION wake_offer_answered();
+
+CREATE TRIGGER words_wake_offers AFTER INSERT ON requests
+FOR EACH ROW WHEN (NEW.kind IN ('say', 'end'))
+EXECUTE FUNCTION wake_offer_answered();
+
+-- Nobody is to run what has ended.
+
+CREATE FUNCTION drop_offer() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM offers WHERE task_id = NEW.id;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER ended_tasks_are_not_offered AFTER UPDATE OF status ON tasks
+FOR EACH ROW WHEN (NEW.status IN ('completed', 'failed', 'canceled'))
+EXECUTE FUNCTION drop_offer();
+
+-- Which migrations of the queue, in the schema `dispatch`, were run.
+
+CREATE TABLE queue_migrations (
+    name string PRIMARY KEY
+);
