@@ -117,6 +117,10 @@ class StorageError(CoterieError):
         return self.path
 
 
+class ForeignStore(StorageError):
+    """The store holds the tasks of another project."""
+
+
 class StorageLocked(StorageError):
     """Another process held the database for longer than we wait."""
 

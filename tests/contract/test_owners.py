@@ -58,6 +58,7 @@ class LeasedSuite(OwnersContract):
         owners = await self.open(tmp_path, storage, "one")
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(owners.kept())
+            await owners.begin()
             yield owners
         await owners.end()
 
@@ -66,6 +67,7 @@ class LeasedSuite(OwnersContract):
         owners = await self.open(tmp_path, storage, "two")
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(owners.kept())
+            await owners.begin()
             yield owners
         await owners.end()
 

@@ -116,6 +116,7 @@ async def work(
         owners = await anyio.to_thread.run_sync(owners_of, folder, name, ttl, storage, here)
         try:
             async with owners.kept():
+                await owners.begin()
                 await run_once(owners, storage, folder)
         except (LeaseExpired, StorageError) as over:
             say(over.code)

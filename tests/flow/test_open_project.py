@@ -297,7 +297,7 @@ LONG = "printf('%0400d', n)"
 OTHERS = {
     "messages": f"'zz', n, 'ada', {LONG}, '', 1, NULL, 0, 0",
     "steps": f"'zz', n, 'turn', '', {LONG}, '', n",
-    "turns": f"'zz', n, 1, 'ada', 1, {LONG}, NULL, '', '', '', n, NULL",
+    "turns": f"'zz', n, 1, 'ada', 1, {LONG}, NULL, '', '', '', n, NULL, NULL",
     "audit": f"n, 'zz', 'ToolCallRequested', n, 'x', 'ada', {LONG}, NULL, NULL, 0, 0, x''",
     "envelopes": f"'zz', n, {LONG}",
     "events": f"n + 1000, 'zz', 'TaskStarted', '', {LONG}, x''",

@@ -13,8 +13,8 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
-from coterie.app.project import App
-from coterie.app.run import Chat, Rehearsal, StartRequest, unbegun_calls
+from coterie.app.project import App, unbegun_calls
+from coterie.app.run import Chat, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, find_project, make_project
 from coterie.engine import steering

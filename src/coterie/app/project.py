@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self
 import anyio.to_thread
 
 from coterie.app import run
-from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
-from coterie.app.sessions import Sessions, checks_of, kept_settings, with_session
+from coterie.app.sessions import kept_settings, with_session
+from coterie.app.work_use_cases import WorkUseCases
 from coterie.config.allowed import allow, allowed_team, powers_of, without_secrets
-from coterie.config.project import Project, make_project
+from coterie.config.project import Project, make_project, may_name_store
 from coterie.config.teams import Power, learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
@@ -38,21 +38,24 @@ from coterie.model.record import (
 from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated, new_task_id
 from coterie.model.team import Team, base_of, member_folder
-from coterie.model.ticket import SchedulerConfig, TicketView
+from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
-from coterie.workspace.snapshots.folder_snapshots import TaskDiff
-from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
-    from coterie.app.pipelines import Pipelines
-    from coterie.model.envelope import Envelope
-    from coterie.model.envelope_fault import EnvelopeCheck
+    from coterie.app.store import SharedStore
+
+
+def unbegun_calls(entries: list[str]) -> list[str]:
+    """The calls in a thread of the built-in agent that it had yet to make."""
+    from coterie.agents.builtin.thread import unbegun
+
+    return unbegun(entries) if entries else []
 
 
 @dataclass
-class App:
+class App(WorkUseCases):
     """One project, open.  Every method may raise a CoterieError, and nothing else on purpose."""
 
     root: Path
@@ -62,6 +65,8 @@ class App:
     owners: Owners
     home: Path | None = None
     stand_in: str | None = None
+    shared: SharedStore | None = None
+    """The store that several machines share; None: the project's own folder keeps its tasks."""
     _is_owner: bool = False
 
     @classmethod
@@ -72,23 +77,35 @@ class App:
         home: Path | None = None,
         stand_in: str | None = None,
         storage: Storage | None = None,
+        machine: str | None = None,
     ) -> AsyncGenerator[Self]:
-        """Open the project's database (made if absent), or `storage`, until the block ends.
+        """Open the project's store until the block ends: `storage`, the one that several machines
+        share, or its own database (made if absent).
 
         `home` takes the place of the user's `~/.coterie`: its registry and settings count.
         `stand_in` is the address of a model to rehearse against, instead of one of our own.
+        `machine` is what this machine is called in a shared store.
+        Raises LeaseExpired where a shared store was out of reach for too long.
         """
-        project = Project(root, home)
-        await anyio.to_thread.run_sync(make_project, project)
+        project, in_thread = Project(root, home), anyio.to_thread.run_sync
+        await in_thread(make_project, project)
+        here = await in_thread(Machine.here)
+        shared: SharedStore | None = None
+        if storage is None and may_name_store(home):
+            from coterie.app.store import open_shared
+
+            shared = await open_shared(project, here, machine)
+            storage = shared.storage if shared else None
         storage = storage or await SqliteStorage.open(project.database)
-        machine = await anyio.to_thread.run_sync(Machine.here)
-        owners = FlockOwners(project.folder / "owners", machine.host, storage.leases)
-        app = cls(root, storage, machine, ChannelPool(), owners, home, stand_in)
-        try:
-            yield app
-        finally:
-            with anyio.CancelScope(shield=True):
-                await app._close()
+        folder = project.folder / "owners"
+        owners = shared.owners if shared else FlockOwners(folder, here.host, storage.leases)
+        app = cls(root, storage, here, ChannelPool(), owners, home, stand_in, shared)
+        async with shared.owners.kept() if shared else nullcontext():
+            try:
+                yield app
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await app._close()
 
     async def _close(self) -> None:
         clean = False
@@ -101,6 +118,8 @@ class App:
             finally:
                 if self._is_owner:
                     await self.owners.end(clean=clean)
+                if self.shared is not None:
+                    await self.shared.close()
 
     async def create(self, start: run.StartRequest) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
@@ -108,7 +127,7 @@ class App:
         A session with tickets keeps the project's `scheduler_config.json` as it is now.
         """
         version = (await run.load_workflow(start.workflow)).version
-        owner = await self._own()
+        owner = await self.own()
         rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
         team_file = str(start.team_file) if start.team_file else None
         by = await self._redactor(start.team, team_file)
@@ -138,6 +157,7 @@ class App:
                 pipeline=pipeline,
                 rehearsal=start.rehearsal is not False,
                 script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
+                root=str(self.root) if self.shared else None,
             )
             opening = opening_message(created)
             if await self.storage.create(created, owner, opening) is not None:
@@ -169,12 +189,17 @@ class App:
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
                 notifies=members.settings.notify is not None,
-                unbegun=run.unbegun_calls,
+                unbegun=unbegun_calls,
             )
+            if self.shared is not None:
+                from coterie.app.hand_out import with_offers
+
+                services = with_offers(services, self.shared)
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
             async with run.notifying(created, members, observer) as watched:
-                engine = replace(engine, services=services)
+                here = self._members.as_run_here if self.shared else None
+                engine = replace(engine, services=services, as_run_here=here)
                 result = await engine.run(task_id, members.channels, watched, patience)
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow in (run.TICKETS, run.PIPELINE)
@@ -270,33 +295,16 @@ class App:
         """What turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)
 
-    async def diff(self, task_id: str) -> TaskDiff:
-        """What a task changed so far; of a session, what was approved."""
-        return await self.changes.diff(task_id)
-
-    async def tickets(self, task_id: str) -> list[TicketView]:
-        """A session's tickets as they stand, in the order in which they were made."""
-        return await self.sessions.tickets(task_id)
-
-    async def envelopes(self, task_id: str) -> list[Envelope]:
-        """All that was said about a session's tickets, in order."""
-        return await self.sessions.envelopes(task_id)
-
-    async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
-        """Whether every envelope of a session is what was written; files are written anew."""
-        return await self.sessions.check_envelopes(task_id)
-
-    async def branch(self, task_id: str) -> str:
-        """The branch of a session's approved work; empty where it has none."""
-        return await self.sessions.branch(task_id)
-
     async def interrupt(self, task_id: str) -> None:
         """Break off the turn that runs now."""
         await self.storage.inbox.request(task_id, "interrupt", YOU, "")
 
     async def stop(self, task_id: str) -> bool:
         """Park a task and wait until its owner let go; False when nobody ran it."""
-        return await steering.stop(self._look, task_id)
+        stopped = await steering.stop(self._look, task_id)
+        if self.shared is not None:
+            await self.shared.dispatch.hold(task_id)
+        return stopped
 
     async def stop_member(self, task_id: str, member: str) -> bool:
         """End one member's agent, and wait until it is gone; False when nobody ran the task.
@@ -306,35 +314,7 @@ class App:
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
         await self.sessions.complete_files(task_id)
-        await steering.cancel(self._look, await self.claimant(), task_id, run.unbegun_calls)
-
-    async def revert(
-        self, task_id: str, *, undo: bool = False, dry_run: bool = False
-    ) -> RevertResult:
-        """Take back what a task changed, what others did since left alone.
-
-        `undo` takes the last revert back instead.  Raises TaskBusy while the task runs.
-        Of a session that was accepted, a commit takes the work back out of the branch; one that
-        was not is only marked: nobody's files were changed.
-        """
-        changes = self._changes_of((await self._look.state(task_id)).created)
-        return await changes.revert(task_id, await self.claimant(), undo=undo, dry_run=dry_run)
-
-    async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
-        """Bring a session's approved work into the branch that the user has checked out.
-
-        Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
-        moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
-        """
-        claimant, created = await self.claimant(), (await self._look.state(task_id)).created
-        members = await self._unchecked(created)
-        checks = checks_of(self.root, created, members.redactor())
-        changes = self._changes_of(created)
-        return await changes.accept(task_id, claimant, checks, recheck=recheck)
-
-    async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
-        """Have a ticket that failed tried again; raises UsageError where it cannot be."""
-        return await self.sessions.reset(task_id, ticket_id, author)
+        await steering.cancel(self._look, await self.claimant(), task_id, unbegun_calls)
 
     def members(self, team: Team) -> run.Members:
         """The members of a team, ready to be spoken to.  Blocks."""
@@ -363,36 +343,19 @@ class App:
         )
 
     @property
-    def sessions(self) -> Sessions:
-        return Sessions(self._look)
-
-    @property
-    def changes(self) -> Changes:
-        return Changes(self.sessions)
-
-    @property
-    def pipelines(self) -> Pipelines:
-        from coterie.app.pipelines import Pipelines
-
-        return Pipelines(self.sessions)
-
-    def _changes_of(self, created: TaskCreated) -> Changes:
-        return self.pipelines if created.workflow == run.PIPELINE else self.changes
-
-    @property
     def _project(self) -> Project:
         return Project(self.root, self.home)
 
-    async def _own(self) -> str:
+    async def own(self) -> str:
         """The id of this process as an owner, which it is when it first runs something."""
         self._is_owner = True
         return await self.owners.begin()
 
     async def claimant(self) -> Claimant:
-        await self._own()
+        await self.own()
         return Claimant(self.owners, self.storage.leases, SurvivorReaper(), self.machine)
 
     @property
     def _members(self) -> run.MemberFactory:
         shared = (self.root, self.home, self.storage, self.machine, self.pool)
-        return run.MemberFactory(*shared, self.owners)
+        return run.MemberFactory(*shared, self.owners, self.shared is not None)

@@ -48,8 +48,11 @@ def project_around(directory: Path | None) -> Project | None:
 
 
 def has_history(project: Project) -> bool:
-    """Whether something was done here; also where the database is gone that our logs know of."""
-    if project.database.exists():
+    """Whether something was done here, or may have been on another machine; also where the database
+    is gone that our logs know of."""
+    if project.database.exists() or settings.named_store():
+        return True
+    if project.exists and settings.store_url(None, project.home):
         return True
     try:
         return (project.folder / "logs" / "head.json").stat().st_size > 0

@@ -36,13 +36,13 @@ from coterie.process.child import KeeperName
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.pipeline import Pipeline
-from coterie.workflows.tickets import Tickets
+from coterie.workflows.tickets import Tickets, TicketTurn
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS, PIPELINE = "tickets", "pipeline"
 """The workflows whose tasks are sessions with tickets, or go through phases to one commit."""
-WITHOUT_CHECKS = frozenset({"chat", "solo"})
+WITHOUT_CHECKS = frozenset({"chat", "solo", TicketTurn.name})
 """Workflows that run no command of their own."""
 Rehearsal = bool | Path | Literal["demo"]
 """Whether models are stood in for; a path is the file of the replies, `demo` the demo's model."""
@@ -76,13 +76,26 @@ class MemberFactory:
     pool: ChannelPool
     owners: Owners | None = None
     """Whose processes they will be; None: nothing is started."""
+    is_shared: bool = False
+    """Whether tasks may have been made on another machine."""
+
+    def as_run_here(self, created: TaskCreated) -> TaskCreated:
+        """A task with the team that it may have here; raises NotTrusted.  Reads files."""
+        if not self.is_shared:
+            return created
+        from coterie.app.elsewhere import as_run_here
+
+        return as_run_here(created, Project(self.root, self.home), self._load)
 
     def of_task(self, created: TaskCreated, rehearsal: str | None = None) -> Members:
         """The members of a task, with all that was not kept with it.  Reads files.
 
         Raises NotTrusted where they would be started with something that nobody allowed.
         """
-        members = self.of(created.team, created.team_file, rehearsal, created.workflow)
+        here = self.as_run_here(created)
+        members = self.of(here.team, here.team_file, rehearsal, here.workflow)
+        if here is not created:
+            return members
         is_of_earlier_release = created.allowed is None
         if not (is_of_earlier_release and self._file_asks_for_all(created, members.team)):
             require_allowed(created, members.team, self.home)
@@ -353,13 +366,6 @@ async def notifying(
         yield watched
 
 
-def unbegun_calls(entries: list[str]) -> list[str]:
-    """The calls in a thread of the built-in agent that it had yet to make."""
-    from coterie.agents.builtin.thread import unbegun
-
-    return unbegun(entries) if entries else []
-
-
 class Workflows(dict[str, Workflow]):
     """Workflows by name; one of another package is loaded when it is first asked for."""
 
@@ -389,6 +395,5 @@ async def load_workflow(name: str) -> Workflow:
     return WORKFLOWS.get(name) or await anyio.to_thread.run_sync(WORKFLOWS.check, name)
 
 
-WORKFLOWS = Workflows(
-    {workflow.name: workflow for workflow in (Chat(), Solo(), Tickets(), Pipeline())}
-)
+_OURS = (Chat(), Solo(), Tickets(), Pipeline(), TicketTurn())
+WORKFLOWS = Workflows({workflow.name: workflow for workflow in _OURS})

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from coterie.config import settings
-from coterie.config.project import Project
-from coterie.errors import UsageError
+from coterie.config.project import Project, coterie_home, give_store
+from coterie.engine.channels import SurvivorReaper
+from coterie.errors import ForeignStore, UsageError
+from coterie.model.lease_clock import LeaseTimes
+from coterie.ports import Blobs, Dispatch, Storage
+from coterie.process.processes import Machine
 from coterie.workspace.git import Git
 from coterie.workspace.worktree import top_of
 
 if TYPE_CHECKING:
+    from coterie.engine.leased import LeasedOwners
     from coterie.stores.postgres.schema import StoreFacts, StoreProject
 
 _NAME_ONE = """\
@@ -28,10 +38,16 @@ def store_url(given: str | None) -> str:
     return url
 
 
-def init_store(url: str, project: Project) -> tuple[bool, StoreFacts]:
-    """Make a store for this project; whether it was made now, and what is known of it.  Blocks."""
+def init_store(url: str, project: Project, lease: str | None = None) -> tuple[bool, StoreFacts]:
+    """Make a store for this project; whether it was made now, and what is known of it.  Blocks.
+
+    `lease` is for how long a machine that is silent keeps its tasks, such as `60s`.
+    """
     schema, whose = _schema(), identity(project)
-    return schema.init(url, whose), schema.describe(url, whose)
+    ttl = LeaseTimes.ttl if lease is None else settings.milliseconds(lease) / 1000
+    if ttl < SHORTEST_LEASE:
+        raise UsageError(f"A lease of {lease} is too short: {SHORTEST_LEASE:.0f}s is the least.")
+    return schema.init(url, whose, ttl), schema.describe(url, whose)
 
 
 def upgrade_store(url: str) -> tuple[int, int]:
@@ -42,6 +58,104 @@ def upgrade_store(url: str) -> tuple[int, int]:
 def describe_store(url: str, project: Project) -> StoreFacts:
     """What is known of a store; raises StorageError where this project cannot use it.  Blocks."""
     return _schema().describe(url, identity(project))
+
+
+SHORTEST_LEASE = 5.0
+"""A renewal takes its time where a machine is busy, in seconds."""
+
+
+@dataclass(frozen=True)
+class SharedStore:
+    """A store that several machines share, open."""
+
+    url: str
+    storage: Storage
+    owners: LeasedOwners
+    dispatch: Dispatch
+    blobs: Blobs
+
+    @property
+    def machine(self) -> str:
+        """What this machine is called in it."""
+        return self.owners.name
+
+    async def close(self) -> None:
+        """Let go of the connections of owners and queue; the storage is closed by its user."""
+        self.owners.rows.close()
+        await self.dispatch.close()
+
+
+def use_store(url: str) -> None:
+    """Name the store for the rest of this process."""
+    give_store(url)
+
+
+def require_store(project: Project) -> None:
+    """Raise StorageError where a store was named for this command, and is not the project's.
+
+    Blocks.
+    """
+    url = settings.named_store()
+    if url is not None:
+        _schema().check(url, identity(project))
+
+
+def version() -> str:
+    """Of Coterie, as it is installed here."""
+    return importlib.metadata.version("coterie")
+
+
+def machine_name(home: Path | None = None) -> str:
+    """What this machine is called in a store."""
+    return settings.load_settings(None, home).values.machine or platform.node() or "unnamed"
+
+
+async def open_shared(
+    project: Project, machine: Machine, name: str | None = None
+) -> SharedStore | None:
+    """Open the store that is named; None where none is, or one of another project for all.
+
+    Raises StorageError where it cannot be used.
+    """
+    from coterie.app.takeover import fencing
+    from coterie.engine.leased import LeasedOwners
+
+    in_thread = anyio.to_thread.run_sync
+    url = await in_thread(settings.store_url, None, project.home)
+    if url is None:
+        return None
+    schema = _schema()
+    from coterie.stores.postgres.blobs import PostgresBlobs
+    from coterie.stores.postgres.dispatch import PostgresDispatch
+    from coterie.stores.postgres.owners import PostgresOwnerRows
+    from coterie.stores.postgres.place import Place
+    from coterie.stores.postgres.storage import PostgresStorage
+
+    try:
+        ttl = await in_thread(lambda: schema.check(url, identity(project)))
+    except ForeignStore:
+        return None
+    name = name or await in_thread(machine_name, project.home)
+    place = Place.of(url)
+    dispatch = PostgresDispatch(place)
+    storage = await PostgresStorage.open(url)
+
+    async def give_back(owner: str) -> None:
+        await dispatch.sweep()
+
+    owners = LeasedOwners(
+        PostgresOwnerRows(place),
+        storage.leases,
+        SurvivorReaper(),
+        machine,
+        (project.home or coterie_home()) / "owners",
+        name,
+        times=LeaseTimes.of(ttl),
+        version=version(),
+        fence=fencing(project.home),
+        on_death=give_back,
+    )
+    return SharedStore(url, storage, owners, dispatch, PostgresBlobs(place))
 
 
 def identity(project: Project) -> StoreProject:

@@ -1,8 +1,8 @@
 """The command line: its verbs, the options that all of them take, and where a run of it is.
 
-Verbs are named in a table and imported when they are used, so that `coterie --help` costs nothing
-but this file.  What was asked for goes to stdout, what goes along with it to stderr; with `--json`
-stdout holds nothing but objects, one a line, numbered through the whole run.
+Verbs are named in a table (`verbs.py`) and imported when they are used, so that `coterie --help`
+costs nothing but this file.  What was asked for goes to stdout, what goes along with it to stderr;
+with `--json` stdout holds nothing but objects, one a line, numbered through the whole run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +23,7 @@ from click.shell_completion import CompletionItem
 from coterie import __version__
 from coterie.app import terminal
 from coterie.cli.text import Paint, write, write_data
+from coterie.cli.verbs import ALIASES, UNLISTED, VERBS, Verb
 from coterie.model.visible import printable
 
 if TYPE_CHECKING:
@@ -32,60 +33,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Verb(NamedTuple):
-    """One word after `coterie`."""
-
-    target: str
-    """`module:attribute` of its click command, below `coterie.cli`."""
-    help: str
-    group: str
-
-
-VERBS: dict[str, Verb] = {
-    "demo": Verb("demo:demo", "a team at work, in seconds: no login, no tokens", "Start"),
-    "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
-    "init": Verb("setup:init", "find your agents, write a first team", "Start"),
-    "chat": Verb("work:chat", "talk with a team", "Work"),
-    "run": Verb("work:run", "goal to tickets to checked work", "Work"),
-    "build": Verb("build:build", "goal to a tested commit", "Work"),
-    "do": Verb("work:do", "one agent, one job", "Work"),
-    "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
-    "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
-    "say": Verb("inbox:say", "a word to a running task", "Answer"),
-    "tasks": Verb("tasks:tasks", "every task of this project", "Look"),
-    "show": Verb("show:show", "all about one task, question or ticket", "Look"),
-    "log": Verb("tasks:log", "what happened, in order", "Look"),
-    "attach": Verb("attach:attach", "the live screen of a task that runs elsewhere", "Look"),
-    "diff": Verb("diff:diff", "what a task changed in your files", "Look"),
-    "cost": Verb("audit:cost", "tokens and money, by task, member or day", "Look"),
-    "audit": Verb("audit:audit", "every tool call, and whether the record is whole", "Look"),
-    "export": Verb("export:export", "a task as JSON lines, with its artifacts", "Look"),
-    "ps": Verb("ps:ps", "who does what now, in every project", "Look"),
-    "stop": Verb("ps:stop", "park a task, one member, or everything", "Steer"),
-    "resume": Verb("tasks:resume", "go on with a parked or killed task", "Steer"),
-    "cancel": Verb("tasks:cancel", "end a task for good", "Steer"),
-    "accept": Verb("tasks:accept", "take a session's work into your branch", "Steer"),
-    "revert": Verb("diff:revert", "take back what a task changed", "Steer"),
-    "clean": Verb("clean:clean", "remove what ended tasks left behind", "Steer"),
-    "team": Verb("team:team", "list, make, check and show teams", "Set up"),
-    "agents": Verb("setup:agents", "the registry: which programs can be members", "Set up"),
-    "config": Verb("config:config", "settings", "Set up"),
-    "serve": Verb("serve:serve", "your team in a browser, and an HTTP API", "Set up"),
-    "completion": Verb("overview:completion", "tab completion for your shell", "Set up"),
-}
-
-ALIASES = {"logs": "log"}
-
-UNLISTED: dict[str, Verb] = {
-    "help": Verb("overview:help_", "this help", ""),
-    "tickets": Verb("show:tickets", "the tickets of a session, and resetting one", "More"),
-    "graph": Verb("graph_command:graph_", "what waits for what; a pipeline's phases", "More"),
-    "project": Verb("project:project", "whose .coterie this is; take over, set aside", "More"),
-    "store": Verb("store:store", "the database that several machines share", "More"),
-    "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
-}
 
 
 def find(name: str) -> Verb | None:
@@ -100,6 +47,7 @@ class Call:
         self.json = False
         self.debug = False
         self.directory: Path | None = None
+        self.store: str | None = None
         self._seq = 0
 
     @functools.cached_property
@@ -194,6 +142,8 @@ def here(call: Call) -> Project:
         _ = project.folder
     except NotOurs as why:
         _loaded("project:settle")(call, project, why)
+    if call.store:
+        _loaded("store:require")(project)
     return project
 
 
@@ -250,6 +200,8 @@ def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
 def _set(context: click.Context, parameter: click.Parameter, value: object) -> None:
     if parameter.name and value:
         setattr(context.ensure_object(Call), parameter.name, value)
+    if parameter.name == "store" and value:
+        _loaded("store:use")(value)
 
 
 _option = functools.partial(click.option, expose_value=False, callback=_set)
@@ -258,12 +210,13 @@ _OPTIONS = (
     _option("--debug", is_flag=True, help="Show stack traces."),
     _option("--json", is_flag=True, is_eager=True, help="One JSON object a line."),
     _option("-C", "directory", type=_FOLDER, metavar="DIR", help="The project's folder."),
+    _option("--store", metavar="URL", help="The database that machines share (COTERIE_STORE)."),
 )
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _with_options(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command `--json`, `--debug` and `-C`, wherever on the line they stand."""
+    """Give a command `--json`, `--debug`, `-C` and `--store`, wherever on the line they stand."""
     for option in _OPTIONS:
         function = option(function)
     return function

@@ -66,11 +66,13 @@ def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None
 
 @command("doctor", "coterie doctor --probe")
 @click.option("--probe", is_flag=True, help="Run each CLI on a stand-in model; no tokens.")
-@click.option("--store", metavar="URL", help="Look at this store as well, in PostgreSQL.")
 @pass_call
-def doctor(call: Call, *, probe: bool, store: str | None) -> None:
-    """What is installed and what will work; changes nothing."""
-    found = Doctor(call.directory, store)
+def doctor(call: Call, *, probe: bool) -> None:
+    """What is installed and what will work; changes nothing.
+
+    With a store, by --store or COTERIE_STORE, also whether that can be used from here.
+    """
+    found = Doctor(call.directory, call.store)
     show_notices(call, found.notices)
     for agent in found.agents:
         call.record("agent", asdict(agent))

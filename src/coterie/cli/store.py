@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from coterie.app.store import StoreFacts
 
 
+use = stores.use_store
+require = stores.require_store
+
+
 @group("store", "coterie store init postgresql://user@host/database")
 @click.pass_context
 def store(context: click.Context) -> None:
@@ -28,10 +32,11 @@ def store(context: click.Context) -> None:
 
 @command("init", "coterie store init postgresql://user@host/database", store)
 @click.argument("url", required=False)
+@click.option("--lease", metavar="TIME", help="How long a silent machine keeps its tasks: 60s.")
 @pass_call
-def init(call: Call, url: str | None) -> None:
+def init(call: Call, url: str | None, lease: str | None) -> None:
     """Make the store of this project in a database that is there; one that is made stays."""
-    made, facts = stores.init_store(stores.store_url(url), here(call))
+    made, facts = stores.init_store(stores.store_url(url), here(call), lease)
     call.record("store", {**asdict(facts), "made": made})
     call.line(f"Made the store in {facts.url}" if made else f"The store is there: {facts.url}")
     call.lines(_rows(facts))
@@ -66,6 +71,7 @@ def _rows(facts: StoreFacts) -> list[str]:
         f"  project   {facts.project}",
         f"  schema    {facts.schema}",
         f"  server    PostgreSQL {facts.server}, {seen}",
+        f"  lease     a silent machine keeps its tasks for {facts.lease_seconds:g} s",
         f"  holds     {facts.tasks} tasks, {facts.machines} machines, {_size(facts.bytes)}",
     ]
 

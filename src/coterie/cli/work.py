@@ -51,6 +51,9 @@ REHEARSAL = (
         "--rehearse", is_flag=True, help="Real CLIs on a stand-in for the model: no tokens."
     ),
     click.option("--script", metavar="FILE", help="Rehearse with the replies of this file."),
+    click.option(
+        "--detach", is_flag=True, help="Only offer it to the machines that share a store."
+    ),
 )
 
 Decorator = Callable[[Callable[P, None]], Callable[P, None]]
@@ -212,7 +215,12 @@ def carry_out(
     if more["dry_run"]:
         return _dry_run(call, choose, make, more)
     rehearsal = _rehearsal(call, more)
-    return _begin(call, make(_prepared(call, choose, rehearsal), rehearsal), more["wait"])
+    start = make(_prepared(call, choose, rehearsal), rehearsal)
+    if more.get("detach"):
+        from coterie.cli.worker import offer_new
+
+        return offer_new(call, start)
+    return _begin(call, start, more["wait"])
 
 
 def _dry_run(

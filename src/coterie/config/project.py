@@ -29,35 +29,17 @@ from coterie.config.identity import (
     write_known,
 )
 from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
+from coterie.model.flags import words
 from coterie.model.workspace import shown
 from coterie.workspace.beneath import write_file
 
 _PASSED = frozenset(
-    {
-        "COLORTERM",
-        "LANG",
-        "LANGUAGE",
-        "LOGNAME",
-        "PATH",
-        "SHELL",
-        "TERM",
-        "TZ",
-        "USER",
+    words(
+        "COLORTERM LANG LANGUAGE LOGNAME PATH SHELL TERM TZ USER "
         # Behind a company's proxy nothing works without these.
-        "ALL_PROXY",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "all_proxy",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "CURL_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "REQUESTS_CA_BUNDLE",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-    }
+        "ALL_PROXY HTTP_PROXY HTTPS_PROXY NO_PROXY all_proxy http_proxy https_proxy no_proxy "
+        "CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE"
+    )
 )
 
 
@@ -102,6 +84,23 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+STORE = "COTERIE_STORE"
+"""The variable that names a store; no member sees it, for it may hold a password."""
+
+
+SETTINGS_FILE = "settings.json"
+
+
+def may_name_store(home: Path | None) -> bool:
+    """Whether a store could be named at all; most users have neither."""
+    return STORE in os.environ or ((home or coterie_home()) / SETTINGS_FILE).exists()
+
+
+def give_store(url: str) -> None:
+    """Name the store for the rest of this process."""
+    os.environ[STORE] = url
+
+
 def search_path() -> str:
     """Where programs are looked for."""
     return os.environ.get("PATH", os.defpath)
@@ -110,26 +109,10 @@ def search_path() -> str:
 ELSEWHERE = "cd into a project, or name one: -C DIR"
 
 _NETWORK = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "fuse.ceph-fuse",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "glusterfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "smb3",
-        "smbfs",
-    }
+    words(
+        "9p afs beegfs ceph cifs fuse.ceph-fuse fuse.gcsfuse fuse.glusterfs "
+        "fuse.rclone fuse.s3fs fuse.sshfs glusterfs lustre ncpfs nfs nfs4 smb3 smbfs"
+    )
 )
 
 

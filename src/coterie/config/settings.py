@@ -25,12 +25,19 @@ from coterie.config.mistakes import (
     sentence,
     validated,
 )
-from coterie.config.project import Project, coterie_home, environment, expanded
+from coterie.config.project import (
+    SETTINGS_FILE,
+    STORE,
+    Project,
+    coterie_home,
+    environment,
+    expanded,
+)
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
 
-FILE_NAME = "settings.json"
+FILE_NAME = SETTINGS_FILE
 Origin = Literal["default", "user", "project"]
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
@@ -77,6 +84,22 @@ class Settings(BaseModel):
         description="The database that your machines share: postgresql://user@host/database, "
         "without a password. COTERIE_STORE counts for more. Yours alone (--user).",
     )
+    machine: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
+        default=None,
+        description="What this machine is called in a store; by default its host name. "
+        "Yours alone (--user).",
+    )
+    takeover: Literal["auto", "ask"] = Field(
+        default="auto",
+        description="Whether the tasks of a machine that is silent for too long are taken over: "
+        "by themselves, or only when you said that it is gone (coterie machines gone NAME). "
+        "Yours alone (--user).",
+    )
+    fence: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None,
+        description="A command that makes sure that a silent machine is dead before its tasks are "
+        "taken over, with {machine} for its name; it must end with 0. Yours alone (--user).",
+    )
 
     @field_validator("store")
     @classmethod
@@ -110,7 +133,7 @@ class Settings(BaseModel):
         return milliseconds(self.quiet_after)
 
 
-USERS_OWN = frozenset({"notify", "notifyAfter", "store"})
+USERS_OWN = frozenset({"notify", "notifyAfter", "store", "machine", "takeover", "fence"})
 """Keys of the user's own file: what comes with a project must neither run nor send anything."""
 
 
@@ -200,7 +223,12 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
 
 def store_url(given: str | None, home: Path | None = None) -> str | None:
     """The store that is meant: as it was given, by COTERIE_STORE, or in the user's settings."""
-    return given or environment().get("COTERIE_STORE") or load_settings(None, home).values.store
+    return given or named_store() or load_settings(None, home).values.store
+
+
+def named_store() -> str | None:
+    """The store that was named for this very command."""
+    return environment().get(STORE) or None
 
 
 def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> object:

@@ -19,11 +19,11 @@ from coterie.model.conversation import Brief, Message
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import AppendMessage, CloseStep, OpenStep, Step, TakeRequest, Write
 from coterie.model.record import MessageRecord, Record
-from coterie.model.task import Stop, ticket_task
+from coterie.model.task import Stop, TaskCreated, ticket_task
 from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket
 from coterie.model.update import PendingCall, TurnFailed, Usage, sum_of
-from coterie.ports import Parked
+from coterie.ports import HandedOut, Parked, RunChild, Sharing
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
@@ -32,8 +32,16 @@ if TYPE_CHECKING:
 class TaskContext:
     """What a workflow sees of the engine; implements `ports.Context`."""
 
-    def __init__(self, run: TaskRun, questions: Questions, turns: TurnRunner, root: Path) -> None:
+    def __init__(
+        self,
+        run: TaskRun,
+        questions: Questions,
+        turns: TurnRunner,
+        root: Path,
+        run_child: RunChild,
+    ) -> None:
         self.root: Path = root
+        self._run_child = run_child
         self._run = run
         self._questions = questions
         self._turns = turns
@@ -99,6 +107,22 @@ class TaskContext:
         await self._run.commit(OpenStep(done), *written, after=wake)
         self._run.note_children(written)
         return now
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """What the task sends to other machines."""
+        blobs = self._run.services.blobs
+        if blobs is None:
+            return None
+        from coterie.engine.handing_out import TaskSharing
+
+        return TaskSharing(blobs, self._run.fence, self._run.task.session_id)
+
+    async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
+        """Have a part done as a task of its own, once."""
+        from coterie.engine.handing_out import hand_out
+
+        return await hand_out(self._run, self._run_child, name, part)
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether something may be done on a member's behalf."""

@@ -61,6 +61,7 @@ class LeasedOwners:
     _page: DeadlinePage | None = None
     _silent: SilentOwners = field(init=False)
     _beginning: anyio.Lock = field(default_factory=anyio.Lock)
+    _begun: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
         self._silent = SilentOwners(self.times)
@@ -96,27 +97,30 @@ class LeasedOwners:
                     raise
                 page.begin(sent + self.times.ttl)
                 self._owner, self._page = owner, page
+                self._begun.set()
         return self._owner.id
 
     @asynccontextmanager
     async def kept(self) -> AsyncGenerator[None]:
-        """Be an owner while the block runs, and look after the others.
+        """Stay an owner, once we are one, while the block runs, and look after the others.
 
         When the lease is over the block is cancelled, and LeaseExpired raised once it has ended.
         """
-        await self.begin()
         expired = finished = False
 
-        async def renew(scope: anyio.CancelScope) -> None:
+        async def keep(scope: anyio.CancelScope) -> None:
             nonlocal expired
+            await self._begun.wait()
+            group.start_soon(self._look)
+            page = self._page
             await self._renew()
-            expired = True
-            scope.cancel()
+            if self._page is page:  # else we have ended it ourselves
+                expired = True
+                scope.cancel()
 
         with plain_errors():
             async with anyio.create_task_group() as group:
-                group.start_soon(renew, group.cancel_scope)
-                group.start_soon(self._look)
+                group.start_soon(keep, group.cancel_scope)
                 yield
                 finished = True
                 group.cancel_scope.cancel()
@@ -201,7 +205,7 @@ class LeasedOwners:
         rows, received = await self._asked(self.rows.living()), now()
         self._silent.forget({row.id for row in rows})
         for row in rows:
-            if row.id != self.me:
+            if self._owner is not None and row.id != self.me:
                 await self._proven(row, received)
 
     async def _proven(self, row: OwnerRow, received: float) -> bool:

@@ -6,17 +6,20 @@ of one that never ran.  Our record is the better one, so the agent is told what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Literal
 
-from coterie.engine.questions import close_question
-from coterie.model import instant
-from coterie.model.interaction import Response
-from coterie.model.journal import AppendAudit, Step, Turn
+from coterie.engine.questions import Questions, close_question
+from coterie.model import instant, step_name
+from coterie.model.about import WorkflowChange
+from coterie.model.interaction import Ask, Option, Response
+from coterie.model.journal import AppendAudit, AppendEvent, Step, Turn, WorkflowChanged, Write
 from coterie.model.step_name import PermissionKey, StepName, parse
+from coterie.model.task import ENDED, Status, Stopped, TaskCanceled
 from coterie.model.tool_call import AuditEntry, not_run
-from coterie.ports import Storage
+from coterie.ports import Parked, Storage
 
 Fate = Literal["ran", "not run", "unknown"]
 
@@ -203,3 +206,37 @@ def _what(entry: AuditEntry) -> str:
         if key in given:
             return str(given[key])[:200]
     return str(next(iter(given.values()), ""))[:200]
+
+
+PARENT_ENDED = "session_ended"
+"""Why a ticket was canceled that was not over when its session was."""
+
+
+def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:
+    """The end of the tickets that are not over when their session ends."""
+    return [
+        AppendEvent(TaskCanceled(task_id=child, at=at, reason=PARENT_ENDED))
+        for child, status in children.items()
+        if status not in ENDED
+    ]
+
+
+async def settle_change(change: WorkflowChanged, questions: Questions) -> None:
+    """Ask what to do about a workflow that changed under a task; the journal keeps the answer."""
+    question = Ask(
+        author="coterie",
+        kind="Select",
+        about=WorkflowChange(step=change.step, difference=change.difference),
+        options=(
+            Option(id="keep", label="keep the recorded result and go on", style="primary"),
+            Option(id="fork", label="set aside what was recorded from here and do it anew"),
+            Option(id="stop", label="stop, keep everything as it is", default=True),
+        ),
+    )
+    for number in count(1):
+        name = step_name.workflow_changed(change.step, change.digest, number)
+        answer = await questions.ask(name, question)
+        if answer.response.selected_option_id != "stop":
+            return
+        if answer.fresh:
+            raise Parked(Stopped("workflow_changed"))

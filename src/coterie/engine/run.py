@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import cast
 
 import anyio
+import anyio.to_thread
 
 from coterie.engine.context import TaskContext
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import Questions
-from coterie.engine.resuming import CANCELED, calls_not_run
-from coterie.engine.subtask import RunChild
-from coterie.engine.task_run import RedactingObserver, RunServices, TaskRun, cancel_children
+from coterie.engine.resuming import CANCELED, calls_not_run, cancel_children, settle_change
+from coterie.engine.task_run import (
+    RedactingObserver,
+    RunServices,
+    TaskRun,
+)
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name
-from coterie.model.about import WorkflowChange
 from coterie.model.conversation import Message
-from coterie.model.interaction import Ask, Option
 from coterie.model.journal import (
     AppendAudit,
     AppendEvent,
@@ -53,7 +54,7 @@ from coterie.model.task import (
     fold,
 )
 from coterie.model.update import Usage, sum_of
-from coterie.ports import Channels, Observer, Parked, Storage, Workflow
+from coterie.ports import Channels, Observer, Parked, RunChild, Storage, Workflow
 
 _STALE: tuple[RequestKind, ...] = ("stop", "interrupt")
 """Requests that mean nothing to a later run."""
@@ -68,6 +69,8 @@ class Engine:
     claimant: Claimant
     root: Path = Path()
     services: RunServices = RunServices()
+    as_run_here: Callable[[TaskCreated], TaskCreated] | None = None
+    """Where tasks may be of another machine: a task with what holds on this one.  Reads files."""
 
     async def run(
         self,
@@ -100,6 +103,9 @@ class Engine:
             return _result(state, 0)
         if _is_to_end(history.requests):
             return _result(await self._end_held(fence), 0)
+        if self.as_run_here is not None:
+            here = await anyio.to_thread.run_sync(self.as_run_here, state.created)
+            state = replace(state, created=here)
         channels = channels_for(fence, state.created)
         run = TaskRun(
             state.created,
@@ -292,7 +298,7 @@ class _Run:
                     self._run.journal.check_all_used()
                     self._ended = ended
                 except WorkflowChanged as change:
-                    await _settle(change, questions)
+                    await settle_change(change, questions)
                     history = await self._storage.history(self._state.id)
                 finally:
                     self._taken = context.turns
@@ -310,7 +316,8 @@ class _Run:
         self._run.load(history)
         questions = Questions(self._run)
         self._turns = TurnRunner(self._run, questions, history.turns, self._run_child)
-        context = TaskContext(self._run, questions, self._turns, self._engine.root)
+        root, run_child = self._engine.root, self._run_child
+        context = TaskContext(self._run, questions, self._turns, root, run_child)
         return context, questions
 
     async def _listen(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
@@ -355,27 +362,6 @@ def plain_errors() -> Generator[None]:
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         raise error from None
-
-
-async def _settle(change: WorkflowChanged, questions: Questions) -> None:
-    """Ask what to do about a workflow that changed under a task; the journal keeps the answer."""
-    question = Ask(
-        author="coterie",
-        kind="Select",
-        about=WorkflowChange(step=change.step, difference=change.difference),
-        options=(
-            Option(id="keep", label="keep the recorded result and go on", style="primary"),
-            Option(id="fork", label="set aside what was recorded from here and do it anew"),
-            Option(id="stop", label="stop, keep everything as it is", default=True),
-        ),
-    )
-    for number in count(1):
-        name = step_name.workflow_changed(change.step, change.digest, number)
-        answer = await questions.ask(name, question)
-        if answer.response.selected_option_id != "stop":
-            return
-        if answer.fresh:
-            raise Parked(Stopped("workflow_changed"))
 
 
 def _result(

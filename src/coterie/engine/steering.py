@@ -15,8 +15,12 @@ import anyio.to_thread
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import is_turn_in, people_of, respond
 from coterie.engine.reader import TaskReader
-from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
-from coterie.engine.task_run import cancel_children
+from coterie.engine.resuming import (
+    CANCELED,
+    ENDED_BEFORE,
+    calls_not_run,
+    cancel_children,
+)
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.conversation import END, YOU, summary_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions
@@ -13,14 +12,10 @@ from coterie.model.about import Subtask
 from coterie.model.conversation import Message
 from coterie.model.interaction import REJECT, Ask, Option, Response
 from coterie.model.journal import CloseStep, OpenStep
-from coterie.model.record import ResultRecord
 from coterie.model.task import Caps, Stopped, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import Delegated
-from coterie.ports import Parked
-
-RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
-"""Carries a child task out, from where it is; made first where it is new."""
+from coterie.ports import Parked, RunChild
 
 
 class Subtasks:

@@ -37,9 +37,7 @@ from coterie.model.record import (
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import (
-    ENDED,
     Status,
-    TaskCanceled,
     TaskCreated,
     TaskStarted,
     ticket_task,
@@ -47,11 +45,18 @@ from coterie.model.task import (
 )
 from coterie.model.team import Member, base_of
 from coterie.model.update import Usage, WaitsFor
-from coterie.ports import Channels, Checks, Observer, Owners, SessionFiles, Snapshots, Storage
+from coterie.ports import (
+    Blobs,
+    Channels,
+    Checks,
+    HandOut,
+    Observer,
+    Owners,
+    SessionFiles,
+    Snapshots,
+    Storage,
+)
 from coterie.ports.machines import require_lease
-
-PARENT_ENDED = "session_ended"
-"""Why a ticket was canceled that was not over when its session was."""
 
 
 def _thread(write: AppendThread, by: Redactor) -> Write:
@@ -171,6 +176,10 @@ class RunServices:
     """Names in a repository that agents take settings from: no edit there goes unasked."""
     notifies: bool = False
     """Whether the user is told elsewhere of questions, and of the end of a task."""
+    blobs: Blobs | None = None
+    """Where what goes to other machines is kept; None: there are none."""
+    hand_out: HandOut | None = None
+    """Has a child task run by whichever machine can; None: it is run here."""
     unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
     """From the entries of a thread of our own agent: the calls that it had yet to make."""
 
@@ -214,15 +223,6 @@ class MemberStops:
     def _of(self, seat: str) -> list[int]:
         named = (seat, base_of(seat))
         return [request for request, whom in self._requests.items() if whom in named]
-
-
-def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:
-    """The end of the tickets that are not over when their session ends."""
-    return [
-        AppendEvent(TaskCanceled(task_id=child, at=at, reason=PARENT_ENDED))
-        for child, status in children.items()
-        if status not in ENDED
-    ]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from coterie.engine.attempt import Attempt, TurnClock
 from coterie.engine.permission import PermissionGate
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
-from coterie.engine.subtask import RunChild, Subtasks
+from coterie.engine.subtask import Subtasks
 from coterie.engine.task_run import TaskRun
 from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
@@ -40,7 +40,7 @@ from coterie.model.task import RateLimited
 from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
-from coterie.ports import Channel, Parked
+from coterie.ports import Channel, Parked, RunChild
 
 if TYPE_CHECKING:
     from coterie.engine.budgets import Budgets

@@ -30,6 +30,11 @@ class LeaseTimes:
     look: float = 1.0
     """How often others are looked at."""
 
+    @classmethod
+    def of(cls, ttl: float) -> LeaseTimes:
+        """In the proportions of the defaults; a kill takes its moment however short the rest is."""
+        return cls(ttl, ttl / 12, ttl / 6, max(1.0, ttl / 12), min(1.0, ttl / 12))
+
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.ttl - self.soft < self.ttl or min(self.margin, self.look) <= 0:
             raise ValueError(f"an owner could not live by {self}")

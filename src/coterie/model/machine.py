@@ -1,8 +1,22 @@
-"""What is known of the machines and processes that run tasks."""
+"""What is known of the machines and processes that run tasks, and of the tasks on offer to them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+Pool = Literal["seat", "session"]
+"""`seat`: a task that runs agents.  `session`: one that waits for tasks of its own; were it to take
+a seat, all seats could wait for what nobody has a seat to run."""
+
+FULL = "allow full"
+"""What a machine must allow, where a member may do everything unasked."""
+_MOST_TOGETHER = 4
+"""How many different things a task may need at once."""
 
 
 @dataclass(frozen=True)
@@ -27,3 +41,76 @@ class OwnerFacts:
 
     pid: int | None = None
     host: str | None = None
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """A machine that runs `coterie worker`, as it described itself: for people."""
+
+    name: str
+    agents: tuple[str, ...]
+    seats: int
+    root_commit: str
+    version: str
+    seen: str
+
+
+@dataclass(frozen=True)
+class MachineView:
+    """A machine as it is shown."""
+
+    name: str
+    state: Literal["alive", "silent", "dead"]
+    """`silent`: it has given no beat for longer than it keeps its tasks, and nobody has declared it
+    dead."""
+    agents: tuple[str, ...] = ()
+    seats: int = 0
+    running: tuple[str, ...] = ()
+    """The tasks that it runs."""
+    version: str = ""
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A task that any machine may run which has what it needs."""
+
+    task_id: str
+    pool: Pool = "seat"
+    needs: tuple[str, ...] = ()
+    """Names of agents, and FULL."""
+    machine: str | None = None
+    """Which alone may take it."""
+    woken: int = 0
+    """How often something has happened to it that is to be looked at."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By machine: why it did not take it."""
+
+    @property
+    def queue(self) -> str:
+        """Where it is queued, so that only those who can take it are asked."""
+        return queue_of(self.pool, self.needs, self.machine)
+
+
+@dataclass(frozen=True)
+class SentRef:
+    """A branch of a session as it was last sent, for whichever machine goes on with it."""
+
+    name: str
+    """A ticket, or what all that is approved is called."""
+    commit: str
+    digest: str | None = None
+    """Of the bundle that holds it; None: every clone has it, or can fetch it."""
+
+
+def queue_of(pool: Pool, needs: Iterable[str], machine: str | None = None) -> str:
+    """The queue of all that needs the same; a name in PostgreSQL is no longer than 63 bytes."""
+    meant = json.dumps([machine] if machine else [None, *sorted(needs)])
+    return f"{pool}-{hashlib.blake2b(meant.encode(), digest_size=8).hexdigest()}"
+
+
+def queues_of(pool: Pool, offers: Iterable[str], machine: str) -> list[str]:
+    """The queues that a machine serves: its own, and those of all that it can run."""
+    has = sorted(set(offers))
+    together = {part for count in range(_MOST_TOGETHER + 1) for part in combinations(has, count)}
+    return [queue_of(pool, (), machine), *sorted(queue_of(pool, part) for part in together)]

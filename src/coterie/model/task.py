@@ -19,6 +19,8 @@ ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})
 TICKET = "ticket"
 """The workflow of a task that is a ticket: carried out as part of its parent, which holds the
 lease and the journal."""
+TICKET_TURN = "ticket-turn"
+"""The workflow of a worker's turn on a ticket that any machine may take."""
 DEMO: Literal["demo"] = "demo"
 """In place of a script: the model of `coterie demo`, which ships with Coterie."""
 
@@ -116,6 +118,11 @@ class TaskCreated(_Event):
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None
     """The file a stand-in's replies come from, or `DEMO`; None: it makes them up."""
+    turn: Mapping[str, object] | None = None
+    """For the turn of a ticket that any machine may take: its `HandedOutTurn`."""
+    root: str | None = None
+    """The project's folder where the task was made, in a store that several machines share: paths
+    below it are meant below the project wherever it is run."""
 
 
 _TITLE = 80

@@ -1,15 +1,26 @@
 """Every seam of Coterie, as a Protocol with its promise."""
 
 from coterie.ports.agents import Adapter, Channel, ChildLog, LeasedChildLog, StderrLog
-from coterie.ports.machines import Deadline, OwnerRows, Owners, require_lease
+from coterie.ports.machines import (
+    Blobs,
+    Deadline,
+    Dispatch,
+    OwnerRows,
+    Owners,
+    Sharing,
+    require_lease,
+)
 from coterie.ports.running import (
     AttendedObserver,
     Channels,
     Checks,
     Context,
+    HandedOut,
+    HandOut,
     Observer,
     Parked,
     Reaper,
+    RunChild,
     SessionFiles,
     Snapshots,
     Workflow,
@@ -31,6 +42,7 @@ __all__ = [
     "Adapter",
     "AttendedObserver",
     "AuditLog",
+    "Blobs",
     "Channel",
     "Channels",
     "Checks",
@@ -38,7 +50,10 @@ __all__ = [
     "Context",
     "ConversationStore",
     "Deadline",
+    "Dispatch",
     "EventStore",
+    "HandOut",
+    "HandedOut",
     "InboxStore",
     "JournalStore",
     "LeaseStore",
@@ -49,7 +64,9 @@ __all__ = [
     "Owners",
     "Parked",
     "Reaper",
+    "RunChild",
     "SessionFiles",
+    "Sharing",
     "Snapshots",
     "StderrLog",
     "Storage",

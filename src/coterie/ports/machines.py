@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from coterie.errors import LeaseExpired
 
 if TYPE_CHECKING:
-    from coterie.model.machine import OwnerFacts, OwnerRow
+    from coterie.model.journal import Fence
+    from coterie.model.machine import (
+        MachineRow,
+        MachineView,
+        Offer,
+        OwnerFacts,
+        OwnerRow,
+        Pool,
+        SentRef,
+    )
 
 
 class Deadline(Protocol):
@@ -61,6 +71,10 @@ class OwnerRows(Protocol):
     async def declare_dead(self, owner: str, beat: int | None) -> bool:
         """Say that an owner is dead, if its beat is still this one (None: whatever it is); whether
         it was alive until then.  From then on it cannot be renewed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of its connections."""
         ...
 
 
@@ -116,4 +130,121 @@ class Owners(Protocol):
 
         `clean`: all that it started is proven gone.
         """
+        ...
+
+
+class Dispatch(Protocol):
+    """Which tasks are on offer to machines, and the queue that hands them out.
+
+    An offer is a hint, and may be handed out twice or late: who runs a task is decided by its lease
+    alone.  Raises StorageError where the store cannot be reached.
+    """
+
+    async def offer(self, offer: Offer, at: str | None = None) -> None:
+        """Have a task run by whichever machine can, not before `at`.
+
+        Nothing but `at` changes where it is on offer already.
+        """
+        ...
+
+    async def get(self, task_id: str) -> Offer | None:
+        """The offer of a task, in whatever state."""
+        ...
+
+    async def hold(self, task_id: str) -> None:
+        """Have nobody take it before something happens that is to be looked at."""
+        ...
+
+    async def take(self, task_id: str, owner: str) -> Offer | None:
+        """Have an offer in hand; None where it is none, or in another's."""
+        ...
+
+    async def put_back(self, offer: Offer, owner: str, *, held: bool = False) -> None:
+        """Let go of an offer in hand; `held`: not to be taken before something happens, unless it
+        has happened since it was taken."""
+        ...
+
+    async def put_off(self, offer: Offer, owner: str, at: str | None = None) -> None:
+        """The same, but nobody is to take it before `at`, or for a few seconds."""
+        ...
+
+    async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
+        """The same for what a machine cannot run: others may."""
+        ...
+
+    async def sweep(self) -> bool:
+        """Queue what is to be run and is not queued, such as what a dead owner had in hand; whether
+        anything is on offer that may be taken now or later."""
+        ...
+
+    async def serve(
+        self,
+        pool: Pool,
+        queues: Sequence[str],
+        seats: int,
+        run: Callable[[str], Awaitable[None]],
+        *,
+        until_empty: bool = False,
+    ) -> None:
+        """Call `run` with each task that the queues hand out, `seats` at a time, until it is
+        cancelled or nothing is left.
+
+        What it called is not ended with it: that is the caller's.
+        """
+        ...
+
+    async def announce(self, machine: MachineRow) -> None:
+        """Say what a machine is and has, for people."""
+        ...
+
+    async def machines(self) -> list[MachineView]:
+        """Every machine that was announced."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what calls have opened."""
+        ...
+
+
+class Sharing(Protocol):
+    """What a running task sends to other machines, and gets from them; bound to its lease."""
+
+    async def put(self, data: bytes) -> str:
+        """Keep something for the task's session; its digest."""
+        ...
+
+    async def get(self, digest: str) -> bytes | None:
+        """What has this digest; None where nothing is kept."""
+        ...
+
+    async def set_ref(self, ref: SentRef) -> None:
+        """Say where a branch of the session is now; raises LeaseLost."""
+        ...
+
+    async def refs(self) -> list[SentRef]:
+        """Every branch of the session that was sent."""
+        ...
+
+
+class Blobs(Protocol):
+    """What goes from machine to machine beside rows: bundles of commits, artifacts, keys."""
+
+    async def put(self, session: str, data: bytes) -> str:
+        """Keep it for a session, once; its digest.  Raises TooLarge."""
+        ...
+
+    async def get(self, digest: str) -> bytes | None:
+        """What has this digest; None where nothing is kept."""
+        ...
+
+    async def session_key(self, session: str, made: bytes) -> bytes:
+        """What a session is signed with: what was kept first, for which `made` is a proposal."""
+        ...
+
+    async def set_ref(self, fence: Fence, session: str, ref: SentRef) -> None:
+        """Say where a branch of a session is now; raises LeaseLost where the token is old."""
+        ...
+
+    async def refs(self, session: str) -> list[SentRef]:
+        """Every branch of a session that was sent."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
@@ -10,12 +11,13 @@ from coterie.model.check import CheckOutcome
 from coterie.model.conversation import Brief, Limits, Message
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import ChildLease, Write
-from coterie.model.record import Record
-from coterie.model.task import Ended, Stop, TaskCreated
+from coterie.model.record import Record, ResultRecord
+from coterie.model.task import Ended, Status, Stop, TaskCreated
 from coterie.model.team import Member
 from coterie.model.ticket import Ticket
 from coterie.model.update import PendingCall, TurnFailed, Usage
 from coterie.ports.agents import Channel, ChildLog
+from coterie.ports.machines import Sharing
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
@@ -127,6 +129,26 @@ class Reaper(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class HandedOut:
+    """How a part of a task ended that was a task of its own."""
+
+    status: Status
+    reason: str
+    summary: str = ""
+    text: str = ""
+    """What was last said in it."""
+    steps: Mapping[str, object] = field(default_factory=dict[str, object])
+    """By name: what its steps gave."""
+
+
+RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
+"""Carries a child task out here, from where it is; made first where it is new."""
+HandOut = Callable[[TaskCreated, RunChild, float | None], Awaitable[ResultRecord]]
+"""The same by whichever machine can, `RunChild` on this one; the number is how many seconds an open
+question is waited for."""
+
+
 class Context(Protocol):
     """All that a workflow may do.  Names are stable across code changes and used once a run."""
 
@@ -175,6 +197,15 @@ class Context(Protocol):
 
         `writes` gets the instant; the same one comes back whenever the past is replayed.
         """
+        ...
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """What the task sends to other machines; None where nothing is shared with any."""
+        ...
+
+    async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
+        """Have a part of the task done as a task of its own, once, by whichever machine can."""
         ...
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:

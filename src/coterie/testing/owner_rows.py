@@ -53,6 +53,9 @@ class SqliteOwnerRows:
         death = "UPDATE owners SET dead = 1 WHERE id = ? AND NOT dead AND beat = ifnull(?, beat)"
         return await self._changed(death, owner, beat) == 1
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     async def _changed(self, statement: str, *values: object) -> int:
         return await self._asked(lambda db: db.execute(statement, values).rowcount)
 

@@ -116,6 +116,23 @@ class TicketWorktrees:
             git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
             git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
 
+    def bring_to(self, name: str, commit: str, *, files: bool = False) -> None:
+        """Have a branch of the session at a commit that was sent, unless it is further already; a
+        worktree of it is moved with it, and made if `files`."""
+        ref = f"{HEADS}{self._branch(name)}"
+        now = self.git.commit(ref)
+        if now is None or not self._is_ancestor(commit, now):
+            if name != self.approved and Worktree.at(self.folder / name) is not None:
+                self.move_to(name, commit)
+            else:
+                with self.alone() as git:
+                    git.run("update-ref", ref, commit)
+        if files:
+            self.open(name)
+
+    def _is_ancestor(self, commit: str, of: str) -> bool:
+        return self.git.run("merge-base", commit, of, accept=(0, 1)).strip() == commit
+
     def restore(self, ticket: str) -> None:
         """Put the worktree's files back to what was last committed; what git ignores stays."""
         with self._alone_in(ticket) as git:

@@ -13,6 +13,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
         "artifact_wrong",
         "config",
         "envelope_forged",
+        "foreign_store",
         "git_failed",
         "invalid_time",
         "lease_expired",

@@ -89,6 +89,13 @@ class Place:
         """A connection; raises psycopg.Error."""
         return psycopg.connect(self.conninfo, autocommit=autocommit)
 
+    def with_path(self, *schemas: str) -> str:
+        """For libpq: the same with other schemas to look for names in."""
+        options = self.setting("options").replace(
+            f"search_path={SCHEMA}", f"search_path={','.join(schemas)}"
+        )
+        return make_conninfo(self.conninfo, options=options)
+
     @property
     def quoted(self) -> str:
         """As it may stand in a command."""

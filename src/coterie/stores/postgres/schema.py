@@ -13,10 +13,12 @@ from pathlib import Path
 
 import psycopg
 
-from coterie.errors import StorageError
+from coterie.errors import ForeignStore, StorageError
+from coterie.model.lease_clock import LeaseTimes
 from coterie.stores.postgres.diagnosis import no_connection, refuse_pooling
 from coterie.stores.postgres.failures import explained
 from coterie.stores.postgres.place import SCHEMA, Place
+from coterie.stores.postgres.queue_schema import upgrade_queue
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -57,10 +59,11 @@ class StoreProject:
         return f"{self.name} ({known_by})"
 
 
-def init(url: str, project: StoreProject | None = None) -> bool:
+def init(url: str, project: StoreProject | None = None, ttl: float = LeaseTimes.ttl) -> bool:
     """Make the schema in a database that has none, for this project; True where it was made.
 
-    One that is current, and this project's, stays as it is.
+    One that is current, and this project's, stays as it is.  `ttl` is for how many seconds an owner
+    that is silent keeps its tasks.
     """
     place = Place.of(url)
     with _changing(place) as connection:
@@ -71,8 +74,9 @@ def init(url: str, project: StoreProject | None = None) -> bool:
         check_version(place, version_in(connection, place))
         if project is not None:
             if _project_in(connection) is None:
-                row = (project.name, project.root_commit)
-                connection.execute("INSERT INTO project (name, root_commit) VALUES (%s, %s)", row)
+                row = (project.name, project.root_commit, ttl)
+                text = "INSERT INTO project (name, root_commit, ttl) VALUES (%s, %s, %s)"
+                connection.execute(text, row)
             _check_project(connection, place, project)
     return made
 
@@ -88,12 +92,15 @@ def upgrade(url: str) -> tuple[int, int]:
     return before, latest()
 
 
-def check(url: str, project: StoreProject | None = None) -> int:
-    """The number of the schema; raises StorageError unless it is the one we work with, and, where
-    a project is given, that project's."""
+def check(url: str, project: StoreProject | None = None) -> float:
+    """For how many seconds a silent owner keeps its tasks; raises StorageError unless the schema is
+    the one we work with, and, where a project is given, ForeignStore unless it is that project's.
+    """
     place = Place.of(url)
     with _connected(place) as connection:
-        return _checked(connection, place, project)
+        _checked(connection, place, project)
+        found = connection.execute("SELECT ttl FROM project").fetchone()
+        return float(found[0]) if found else LeaseTimes.ttl
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,8 @@ class StoreFacts:
     encrypted: bool
     loses_commits: bool
     """The server answers before a commit is safe."""
+    lease_seconds: float
+    """For how long a machine that is silent keeps its tasks."""
 
 
 def describe(url: str, project: StoreProject | None = None) -> StoreFacts:
@@ -120,7 +129,7 @@ def describe(url: str, project: StoreProject | None = None) -> StoreFacts:
         version = _checked(connection, place, project)
         row = connection.execute(_FACTS).fetchone()
         assert row is not None
-        tasks, machines, size, server, commits = row
+        tasks, machines, size, server, commits, ttl = row
         return StoreFacts(
             url=place.shown,
             schema=version,
@@ -131,13 +140,14 @@ def describe(url: str, project: StoreProject | None = None) -> StoreFacts:
             server=server,
             encrypted=bool(connection.pgconn.ssl_in_use),
             loses_commits=commits == "off",
+            lease_seconds=ttl or LeaseTimes.ttl,
         )
 
 
 _FACTS = """
 SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM machines),
     pg_database_size(current_database()), split_part(current_setting('server_version'), ' ', 1),
-    current_setting('synchronous_commit')
+    current_setting('synchronous_commit'), (SELECT ttl FROM project)
 """
 
 
@@ -160,7 +170,7 @@ def _check_project(connection: psycopg.Connection, place: Place, project: StoreP
         way = f"coterie store init {place.quoted}"
         raise StorageError(place.shown, "The store is of no project yet", way)
     if found.root_commit != project.root_commit:
-        raise StorageError(
+        raise ForeignStore(
             place.shown,
             f"The store is another project's, {found}; this one is {project}",
             f"Make one for this: createdb NAME, then coterie store init {place.example}",
@@ -223,6 +233,7 @@ def _migrate(connection: psycopg.Connection, before: int) -> None:
         if number > before:
             connection.execute(script.read_bytes())
             connection.execute("INSERT INTO schema_version (number) VALUES (%s)", [number])
+    upgrade_queue(connection)
 
 
 def opened(place: Place, writer: str, *, is_new: bool) -> Session:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.errors import UsageError
-from coterie.model.task import Ended, TaskCreated
+from coterie.model.task import TICKET_TURN, Ended, TaskCreated
 from coterie.model.team import Team
 from coterie.ports import Context
 
@@ -21,6 +21,19 @@ class Tickets:
         from coterie.workflows.tickets.scheduler import TicketScheduler
 
         return await TicketScheduler(task, context).run()
+
+
+class TicketTurn:
+    """A worker's turn on a ticket, on whichever machine takes it."""
+
+    name: str = TICKET_TURN
+    version: int = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        """Take the turn, and send what came of it."""
+        from coterie.workflows.tickets.handed_out import take_turn
+
+        return await take_turn(task, context)
 
 
 def check_team(team: Team) -> None:

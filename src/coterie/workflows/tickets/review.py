@@ -115,6 +115,8 @@ class ReviewStage(TicketRun):
 
         async def land() -> object:
             await in_thread(worktrees.land, merge.commit)
+            if self.services.branches is not None:
+                await self.services.branches.send(worktrees.approved)
             return merge.commit
 
         if not result.failed:

@@ -57,7 +57,19 @@ class TicketScheduler:
             await tracker.adopt(plan, services.manager.id)
         self._context.caught_up()
         services.worktrees = await self._worktrees(base)
+        await self._share()
         return await self._to_the_end()
+
+    async def _share(self) -> None:
+        """Have what other machines did, and know how to send them what is done here."""
+        worktrees, sharing = self._services.worktrees, self._context.sharing
+        if worktrees is None or sharing is None:
+            return
+        from coterie.workflows.tickets.shared_branches import SharedBranches
+
+        self._services.branches = branches = SharedBranches(sharing, worktrees)
+        if not await branches.take_in_all():
+            await branches.send_base()
 
     async def _to_the_end(self) -> Ended:
         """Work until all is done and the user has confirmed the report."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -23,6 +23,9 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messeng
 from coterie.workflows.tickets.replies import AnyPayload
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees
+
+if TYPE_CHECKING:
+    from coterie.workflows.tickets.shared_branches import SharedBranches
 
 
 class WorkerPool:
@@ -135,6 +138,8 @@ class SessionServices:
         """Approved work is merged one ticket at a time, in the order in which they come."""
         self.worktrees: TicketWorktrees | None = None
         """None where there is no git: then everybody works in the project itself."""
+        self.branches: SharedBranches | None = None
+        """What of them goes to other machines; None where there are none."""
 
 
 @dataclass(frozen=True)

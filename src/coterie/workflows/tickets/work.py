@@ -149,12 +149,7 @@ class WorkStage(TicketRun):
         conflicts = await self._update()
         before = await self.git(services.project.state, None)
         text = self._prompt(worker, instruction, conflicts)
-        reply = await services.messenger.ask(
-            self.step("work"),
-            at_work,
-            # A failure blocks the ticket, which is then retried by whoever can.
-            PayloadRequest(text, ReportReply, self.id, 1, self.id, self._keep),
-        )
+        reply = await self._said(worker, at_work, text)
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
         if isinstance(reply, TurnFailed):
@@ -170,6 +165,17 @@ class WorkStage(TicketRun):
             report, {one.digest for one in registered if isinstance(one, ArtifactRef)}
         )
         return WorkResult(report, registered, strays, artifacts=artifacts)
+
+    async def _said(self, worker: Member, at_work: Member, text: str) -> ReportReply | TurnFailed:
+        """What the worker says, here or on whichever machine has its agent."""
+        services, step = self.services, self.step("work")
+        if services.branches is not None:
+            from coterie.workflows.tickets.handed_out import taken_elsewhere
+
+            return await taken_elsewhere(self, worker, at_work, text)
+        # A failure blocks the ticket, which is then retried by whoever can.
+        asked = PayloadRequest(text, ReportReply, self.id, 1, self.id, self._keep)
+        return await services.messenger.ask(step, at_work, asked)
 
     async def _registered(
         self, seat: str, worker: Member, named: Sequence[ArtifactRef]

@@ -11,7 +11,7 @@ CREATE TABLE offers (
     state string NOT NULL,                 -- open: to be run; held: not before an answer or a word
     due TIMESTAMPTZ,                       -- not before
     woken BIGINT NOT NULL DEFAULT 0,       -- how often something has happened that is to be looked at
-    token BIGINT NOT NULL DEFAULT 0,       -- of the lease, when the job was queued
+    taker string,                          -- the owner that has it in hand; NULL: nobody
     job BIGINT,                            -- the queue's; NULL: none
     refused string NOT NULL DEFAULT '{}'   -- JSON: why machines do not take it, by their names
 );
@@ -23,7 +23,7 @@ CREATE INDEX offers_open ON offers (task_id) WHERE state = 'open';
 
 CREATE FUNCTION wake_offer(task string) RETURNS void LANGUAGE sql AS $$
     UPDATE offers SET woken = woken + 1, state = 'open', due = NULL
-    WHERE task_id = task OR task_id = split_part(task, '/', 1)
+    WHERE task_id IN (task, split_part(task, '/', 1))
 $$;
 
 CREATE FUNCTION wake_offer_answered() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -45,12 +45,50 @@ EXECUTE FUNCTION wake_offer_answered();
 CREATE FUNCTION drop_offer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM offers WHERE task_id = NEW.id;
+    IF NEW.parent_id IS NOT NULL THEN
+        PERFORM wake_offer(NEW.session_id);
+    END IF;
     RETURN NULL;
 END $$;
 
 CREATE TRIGGER ended_tasks_are_not_offered AFTER UPDATE OF status ON tasks
 FOR EACH ROW WHEN (NEW.status IN ('completed', 'failed', 'canceled'))
 EXECUTE FUNCTION drop_offer();
+
+-- What goes from machine to machine beside rows: commits as bundles, artifacts, logs.  In parts, by
+-- the digest of the whole.
+
+CREATE TABLE blobs (
+    digest string NOT NULL,
+    place BIGINT NOT NULL,
+    session_id string NOT NULL,
+    data BYTEA NOT NULL,
+    PRIMARY KEY (digest, place)
+);
+
+ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX blobs_of_session ON blobs (session_id);
+
+-- The branches of a session, as they were last sent: whoever goes on with it begins there.
+
+CREATE TABLE sent_refs (
+    session_id string NOT NULL,
+    name string NOT NULL,                  -- a ticket, or that of all that is approved
+    commit string NOT NULL,
+    digest string,                         -- of the bundle that has it; NULL: every clone has it
+    PRIMARY KEY (session_id, name)
+);
+
+-- What a session's envelopes are signed with, for whoever holds its lease.
+
+CREATE TABLE session_keys (
+    session_id string PRIMARY KEY,
+    key BYTEA NOT NULL
+);
+
+-- For how long an owner that is silent keeps its tasks, in seconds: the same for all machines.
+
+ALTER TABLE project ADD COLUMN ttl DOUBLE PRECISION NOT NULL DEFAULT 60;
 
 -- Which migrations of the queue, in the schema `dispatch`, were run.
 

@@ -1,0 +1,121 @@
+"""A task that was made on another machine, as it may be run on this one.
+
+Who can write to a shared store could make up any team.  So of one that was not made here nothing
+holds that could do harm, unless a team file of this machine, trusted here, asks for it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from coterie.config.allowed import allowed_team
+from coterie.config.project import Project
+from coterie.config.team_file import LoadedTeam
+from coterie.config.teams import Power, learned_rules, powers, require_trust
+from coterie.errors import ConfigError, NotTrusted
+from coterie.model.machine import FULL, Offer, Pool
+from coterie.model.task import TaskCreated
+from coterie.model.team import Member, Permissions, Team
+
+Load = Callable[[str], LoadedTeam]
+
+
+def as_run_here(created: TaskCreated, project: Project, load: Load) -> TaskCreated:
+    """The task with its folders in this project, and no power that nobody allowed here.
+
+    Reads files.  Raises NotTrusted where it cannot be run without one.
+    """
+    was = created.allowed
+    if was is not None and was.team == _digest(created, project):
+        return created  # as this user started it on this machine
+    here = relocated(created, project.root)
+    known = _trusted_file(here, project, load)
+    rules = learned_rules(project, here.team.name)
+    team = _only_allowed(here.team, known.team if known else None, rules)
+    wanted = powers(LoadedTeam(team, known.path if known else None), project)
+    allowed = set(powers(known, project)) if known else set[Power]()
+    missing = [power for power in wanted if power not in allowed and power.kind != "allow"]
+    if missing:
+        said = "; ".join(f"{power.member} {power.what}" for power in missing)
+        way = f"Put the team's file there and look at it:  coterie team trust {here.team.name}.json"
+        raise NotTrusted(f"Team {here.team.name} is not trusted on this machine: {said}.", way)
+    file = str(known.path) if known and known.path else None
+    return here.model_copy(update={"team": team, "team_file": file})
+
+
+def _digest(created: TaskCreated, project: Project) -> str:
+    return allowed_team(created.task_id, created.team, project.home).team
+
+
+def relocated(created: TaskCreated, root: Path) -> TaskCreated:
+    """The same with every path below its own project's folder below this one."""
+    if created.root is None or Path(created.root) == root:
+        return created
+    before = Path(created.root)
+
+    def moved(path: str | None) -> str | None:
+        if path is None or not Path(path).is_relative_to(before):
+            return path
+        return str(root / Path(path).relative_to(before))
+
+    members = tuple(
+        member.model_copy(
+            update={
+                "execution_dir": moved(member.execution_dir),
+                "working_dir": moved(member.working_dir),
+                "home_dir": moved(member.home_dir),
+            }
+        )
+        for member in created.team.members
+    )
+    script = moved(created.script) if created.script else None
+    team = created.team.model_copy(update={"members": members})
+    places = {"team": team, "team_file": moved(created.team_file), "script": script}
+    return created.model_copy(update=places)
+
+
+def _trusted_file(created: TaskCreated, project: Project, load: Load) -> LoadedTeam | None:
+    """The team's file on this machine, if it may be used."""
+    own = project.teams / created.team.name / "team.json"
+    for path in (created.team_file, str(own)):
+        if path is None or not Path(path).is_file():
+            continue
+        try:
+            loaded = load(path)
+            require_trust(loaded, project, project.home)
+        except (ConfigError, NotTrusted):
+            continue
+        return loaded
+    return None
+
+
+def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]) -> Team:
+    """The team without rules that are not this machine's: what they would have allowed is asked."""
+
+    def kept(member: Member) -> Member:
+        mine = known.seated(member.id) if known else None
+        own = {*(mine.permissions.allow if mine else ()), *rules.get(member.id, ())}
+        allow = tuple(rule for rule in member.permissions.allow if rule in own)
+        changed = member.permissions.model_copy(update={"allow": allow})
+        return member.model_copy(update={"permissions": changed})
+
+    shared = team.permissions
+    if shared is not None:
+        own = known.permissions if known and known.permissions else Permissions()
+        allow = tuple(rule for rule in shared.allow if rule in own.allow)
+        shared = shared.model_copy(update={"allow": allow})
+    members = tuple(kept(member) for member in team.members)
+    return team.model_copy(update={"members": members, "permissions": shared})
+
+
+def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
+    """What a machine must have to run a task."""
+    members = created.team.ai_members
+    if created.member is not None:
+        members = [one for one in members if one.id == created.member]
+    needs = {member.agent for member in members if member.agent}
+    if any(member.permissions.mode == "full" for member in members):
+        needs.add(FULL)
+    pool: Pool = "session" if created.workflow == "tickets" else "seat"
+    return Offer(created.task_id, pool, tuple(sorted(needs)), machine)

@@ -1,0 +1,101 @@
+"""A child task on offer to machines: waited for, or run here where no machine could take it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import anyio
+
+from coterie.app.elsewhere import offer_of
+from coterie.app.store import SharedStore
+from coterie.engine.task_run import RunServices
+from coterie.errors import StorageError
+from coterie.model.conversation import YOU, opening_message
+from coterie.model.journal import Fence
+from coterie.model.machine import Offer
+from coterie.model.record import ResultRecord
+from coterie.model.task import ENDED, Stopped, TaskCreated, fold
+from coterie.ports import RunChild, Storage
+
+LOOK = 1.0
+"""How often an offer that nobody has taken is looked at, in seconds."""
+
+
+@dataclass(frozen=True)
+class ChildOffers:
+    """`ports.HandOut` to the machines that share a store."""
+
+    shared: SharedStore
+
+    @property
+    def _storage(self) -> Storage:
+        return self.shared.storage
+
+    async def __call__(
+        self, part: TaskCreated, here: RunChild, patience: float | None
+    ) -> ResultRecord:
+        """How a child task ended, or what it waits for."""
+        await self._make(part)
+        offer = offer_of(part)
+        if not await self._can_be_taken(offer):
+            return await here(part)
+        await self.shared.dispatch.offer(offer)
+        try:
+            return await self._over(part, here, offer, patience)
+        except BaseException:  # whoever runs it lets go: its session does not run
+            with anyio.CancelScope(shield=True), suppress(StorageError):
+                await self._stop(part.task_id)
+            raise
+
+    async def _make(self, part: TaskCreated) -> None:
+        if not await self._storage.events.of_task(part.task_id):
+            await self._storage.create(part, self.shared.owners.me, opening_message(part))
+        lease = await self._storage.leases.get(part.task_id)
+        if lease is not None and lease.owner == self.shared.owners.me:
+            await self._storage.leases.park(Fence(part.task_id, lease.token))
+
+    async def _can_be_taken(self, offer: Offer) -> bool:
+        """Whether a machine that lives has what it needs."""
+        agents = {need for need in offer.needs if " " not in need}
+        machines = await self.shared.dispatch.machines()
+        return any(one.state == "alive" and agents <= set(one.agents) for one in machines)
+
+    async def _over(
+        self, part: TaskCreated, here: RunChild, offer: Offer, patience: float | None
+    ) -> ResultRecord:
+        seen, waited = 0, 0.0
+        while True:
+            state = fold(await self._storage.events.of_task(part.task_id))
+            if state.status in ENDED:
+                return ResultRecord(state.id, state.status, state.reason, state.summary, 0)
+            if await self._is_run(part.task_id):
+                waited = 0.0
+            elif state.open_questions:
+                waited += LOOK
+                if patience is not None and waited > patience:
+                    stop = Stopped("question")
+                    return ResultRecord(state.id, "waiting", stop.reason, "", 0, stop=stop)
+            elif not await self._can_be_taken(offer):
+                await self.shared.dispatch.hold(part.task_id)
+                return await here(part)
+            with anyio.move_on_after(LOOK):
+                seen = await self._storage.changed(seen)
+                await anyio.sleep(0.05)  # several in a row are one
+
+    async def _is_run(self, task_id: str) -> bool:
+        lease = await self._storage.leases.get(task_id)
+        if lease is None or lease.state == "parked":
+            return False
+        return await self.shared.owners.living(lease.owner) is not None
+
+    async def _stop(self, task_id: str) -> None:
+        await self.shared.dispatch.hold(task_id)
+        lease = await self._storage.leases.get(task_id)
+        if lease is not None and lease.state != "parked":
+            await self._storage.inbox.request(task_id, "stop", YOU, "")
+
+
+def with_offers(services: RunServices, shared: SharedStore) -> RunServices:
+    """The services of a run whose parts other machines may do."""
+    return replace(services, blobs=shared.blobs, hand_out=ChildOffers(shared))

@@ -1,0 +1,55 @@
+"""The machines that share a store: who they are, and tasks that are handed to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.app.elsewhere import offer_of
+from coterie.errors import NotFound, UsageError
+from coterie.model.journal import Fence
+from coterie.model.machine import MachineView
+from coterie.model.task import ENDED
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+    from coterie.app.store import SharedStore
+
+
+def shared_store(app: App) -> SharedStore:
+    """The store that machines share; raises UsageError where there is none."""
+    if app.shared is None:
+        said = "No store is named: the tasks of this project are kept in its folder."
+        raise UsageError(said, "coterie machines --store postgresql://user@host/database")
+    return app.shared
+
+
+async def offer(app: App, task_id: str) -> None:
+    """Have a task run by whichever machine can; one that runs goes on where it is."""
+    shared, state = shared_store(app), (await app.show(task_id)).state
+    if state.status in ENDED:
+        raise UsageError(f"{task_id} is {state.status} already.", f"coterie show {task_id}")
+    lease = await app.storage.leases.get(task_id)
+    if lease is not None and lease.owner == await app.own():
+        await app.storage.leases.park(Fence(task_id, lease.token))
+    await shared.dispatch.offer(offer_of(state.created))
+
+
+async def machines(app: App) -> list[MachineView]:
+    """Every machine that was ever a worker of this project."""
+    return await shared_store(app).dispatch.machines()
+
+
+async def gone(app: App, name: str) -> int:
+    """Take a person's word that a machine is dead: its tasks may be taken over at once.
+
+    How many processes were declared dead; raises NotFound where none of it lives.
+    """
+    shared = shared_store(app)
+    rows = shared.owners.rows
+    living = [row for row in await rows.living() if row.machine == name]
+    if not living:
+        known = ", ".join(one.name for one in await shared.dispatch.machines()) or "none"
+        raise NotFound(f'No living machine "{name}". There are: {known}.', "coterie machines")
+    dead = [row for row in living if await rows.declare_dead(row.id, None)]
+    await shared.dispatch.sweep()
+    return len(dead)

@@ -1,0 +1,239 @@
+"""`coterie worker`: this machine runs what is on offer in a store, for as long as it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coterie.agents.table import KNOWN_AGENTS
+from coterie.app.agent_health import health_in
+from coterie.app.open_project import OpenProject
+from coterie.app.store import SharedStore, identity, machine_name, version
+from coterie.config.project import Project
+from coterie.config.registry import load_registry, registry_path
+from coterie.engine.run import plain_errors
+from coterie.errors import (
+    CoterieError,
+    LeaseExpired,
+    LeaseLost,
+    NotFound,
+    StorageError,
+    SurvivorsElsewhere,
+    TaskBusy,
+    UsageError,
+)
+from coterie.model import instant
+from coterie.model.machine import FULL, MachineRow, Offer, Pool, queues_of
+from coterie.model.record import Record, ResultRecord
+from coterie.model.task import RateLimited
+
+PATIENCE = 60.0
+"""How long a question keeps its seat, in seconds; answered later, the task is taken up again."""
+SESSIONS = 8
+"""How many sessions a machine runs at once for each of its seats: they wait most of the time."""
+SWEEP = 1.0
+ANNOUNCE = 10.0
+AGAIN = 1.0
+"""How soon a store that is out of reach is tried again, in seconds."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a machine has to give."""
+
+    name: str | None = None
+    agents: tuple[str, ...] = ()
+    """None: those of the registry that are ready."""
+    seats: int = 2
+    allow_full: bool = False
+    once: bool = False
+    """Whether it ends when nothing is left that it could run."""
+
+
+WorkerState = Literal["ready", "taken", "refused", "over", "cut off", "unreachable"]
+
+
+@dataclass(frozen=True)
+class WorkerEvent:
+    """Something that a worker did."""
+
+    state: WorkerState
+    task: str = ""
+    detail: str = ""
+
+
+Tell = Callable[[WorkerEvent], None]
+
+
+def machine_row(project: Project, options: WorkerOptions) -> MachineRow:
+    """What this machine is and has.  Blocks; raises UsageError where it has no agent to give."""
+    registry = load_registry(KNOWN_AGENTS, registry_path(project.home))
+    ready = [one.name for one in health_in(registry) if one.ready]
+    unknown = [name for name in options.agents if name not in registry.agents]
+    if unknown:
+        known = ", ".join(registry.agents) or "none"
+        raise NotFound(f"No agent {unknown[0]} in the registry; it has {known}.")
+    agents = options.agents or tuple(ready)
+    if not agents:
+        raise UsageError("No agent is ready on this machine.", "coterie doctor")
+    name = options.name or machine_name(project.home)
+    commit = identity(project).root_commit
+    return MachineRow(name, agents, options.seats, commit, version(), instant.now())
+
+
+async def work(project: Project, options: WorkerOptions, tell: Tell) -> None:
+    """Run what is on offer until cancelled; each time the lease is over, as a new owner.
+
+    Raises what is wrong at the first start; later a store that is away is waited for.
+    """
+    machine = await anyio.to_thread.run_sync(machine_row, project, options)
+    opened = False
+    while True:
+        try:
+            async with OpenProject.open(project.root, project.home, machine=machine.name) as app:
+                if app.shared is None:
+                    raise UsageError("No store of this project is named.", "--store URL")
+                opened = True
+                tell(WorkerEvent("ready", detail=machine.name))
+                await Worker(app, app.shared, machine, options, tell).serve()
+                return
+        except (LeaseExpired, LeaseLost) as over:
+            tell(WorkerEvent("cut off", detail=str(over)))
+        except StorageError as away:
+            if not opened:
+                raise
+            tell(WorkerEvent("unreachable", detail=str(away)))
+        await anyio.sleep(AGAIN)
+
+
+@dataclass
+class Worker:
+    """One life of a worker: as one owner, with one lease."""
+
+    app: OpenProject
+    shared: SharedStore
+    machine: MachineRow
+    options: WorkerOptions
+    tell: Tell
+    _taken: int = 0
+    _limits: dict[Pool, anyio.CapacityLimiter] = field(init=False)
+    _runs: TaskGroup = field(init=False)
+
+    async def serve(self) -> None:
+        """Run what is handed out."""
+        seats = self.options.seats
+        self._limits = {
+            "seat": anyio.CapacityLimiter(seats),
+            "session": anyio.CapacityLimiter(seats * SESSIONS),
+        }
+        await self.app.claimant()  # an owner from now on: others see that this machine lives
+        with plain_errors():
+            async with anyio.create_task_group() as self._runs:
+                self._runs.start_soon(self._announce)
+                if self.options.once:
+                    await self._serve_what_there_is()
+                else:
+                    self._runs.start_soon(self._sweep)
+                    for pool in self._limits:
+                        self._runs.start_soon(self._serve, pool)
+                    await anyio.sleep_forever()
+                self._runs.cancel_scope.cancel()
+
+    async def _serve(self, pool: Pool, *, until_empty: bool = False) -> None:
+        has = (*self.machine.agents, *([FULL] if self.options.allow_full else []))
+        queues = queues_of(pool, has, self.machine.name)
+        seats = int(self._limits[pool].total_tokens)
+
+        async def run(task_id: str) -> None:
+            over = anyio.Event()
+            # In a group of ours: what runs does not end with the queue's worker.
+            self._runs.start_soon(self._take, task_id, pool, over)
+            await over.wait()
+
+        await self.shared.dispatch.serve(pool, queues, seats, run, until_empty=until_empty)
+
+    async def _serve_what_there_is(self) -> None:
+        """Take all that can be taken, and what comes of it, until there is nothing more."""
+        done = -1
+        while done != (done := self._taken):
+            await self.shared.dispatch.sweep()
+            async with anyio.create_task_group() as pools:
+                for pool in self._limits:
+                    pools.start_soon(lambda pool=pool: self._serve(pool, until_empty=True))
+
+    async def _sweep(self) -> None:
+        """Queue what is to be run: when something happened, and now and then in any case."""
+        seen = 0
+        while True:
+            with suppress(StorageError):
+                await self.shared.dispatch.sweep()
+            with anyio.move_on_after(SWEEP):
+                seen = await self.app.storage.changed(seen)
+                await anyio.sleep(0.02)  # several in a row are one
+
+    async def _announce(self) -> None:
+        while True:
+            with suppress(StorageError):
+                await self.shared.dispatch.announce(self.machine)
+            await anyio.sleep(ANNOUNCE)
+
+    async def _take(self, task_id: str, pool: Pool, over: anyio.Event) -> None:
+        dispatch, me = self.shared.dispatch, self.app.owners.me
+        offer: Offer | None = None
+        try:
+            async with self._limits[pool]:
+                offer = await dispatch.take(task_id, me)
+                if offer is not None:
+                    self._taken += 1
+                    await self._run(offer, me)
+        except StorageError:  # whoever sweeps finds that nobody runs it
+            pass
+        except BaseException:
+            if offer is not None and not self._is_over:
+                with anyio.CancelScope(shield=True), suppress(StorageError):
+                    await dispatch.put_back(offer, me)
+            raise
+        finally:
+            over.set()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether our lease is: then nothing is written, and another finds what we had in hand."""
+        deadline = self.app.owners.deadline
+        return deadline is None or deadline.passed()
+
+    async def _run(self, offer: Offer, me: str) -> None:
+        dispatch, task = self.shared.dispatch, offer.task_id
+        self.tell(WorkerEvent("taken", task))
+        try:
+            result = await self.app.run(task, Unseen(), patience=PATIENCE)
+        except (LeaseExpired, LeaseLost):
+            raise
+        except (TaskBusy, SurvivorsElsewhere, StorageError):
+            await dispatch.put_off(offer, me)
+        except CoterieError as error:
+            self.tell(WorkerEvent("refused", task, str(error)))
+            await dispatch.refuse(offer, me, self.machine.name, str(error))
+        else:
+            self.tell(WorkerEvent("over", task, result.reason or result.status))
+            await self._put_back(offer, me, result)
+
+    async def _put_back(self, offer: Offer, me: str, result: ResultRecord) -> None:
+        dispatch = self.shared.dispatch
+        if isinstance(result.stop, RateLimited):
+            await dispatch.put_off(offer, me, result.stop.until)
+        else:  # a task that has ended is on offer no more
+            await dispatch.put_back(offer, me, held=True)
+
+
+class Unseen:
+    """An observer of what nobody looks at here: it is all in the store."""
+
+    def saw(self, record: Record) -> None:
+        """Nothing is shown."""

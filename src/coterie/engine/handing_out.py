@@ -1,0 +1,64 @@
+"""Parts of a task that are tasks of their own, run by whichever machine can."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from coterie.engine.task_run import TaskRun
+from coterie.model.journal import CloseStep, Fence, OpenStep
+from coterie.model.machine import SentRef
+from coterie.model.task import Stopped, TaskCreated
+from coterie.ports import Blobs, HandedOut, Parked, RunChild
+
+
+@dataclass(frozen=True)
+class TaskSharing:
+    """`ports.Sharing` for the holder of a task's lease."""
+
+    blobs: Blobs
+    fence: Fence
+    session: str
+
+    async def put(self, data: bytes) -> str:
+        """Kept for the session."""
+        return await self.blobs.put(self.session, data)
+
+    async def get(self, digest: str) -> bytes | None:
+        """Whoever sent it."""
+        return await self.blobs.get(digest)
+
+    async def set_ref(self, ref: SentRef) -> None:
+        """Refused where the lease is another's."""
+        await self.blobs.set_ref(self.fence, self.session, ref)
+
+    async def refs(self) -> list[SentRef]:
+        """Every branch that was sent."""
+        return await self.blobs.refs(self.session)
+
+
+async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreated) -> HandedOut:
+    """Have the part done, and record how it ended; parks where it waits for an answer."""
+    step, is_new = run.journal.begin(name, "step", [part.task_id])
+    if step.result is not None:
+        return HandedOut(**json.loads(step.result))
+    if is_new:
+        await run.commit(OpenStep(step._replace(input=part.task_id)))
+    run.used_elsewhere = True
+    elsewhere = run.services.hand_out
+    if elsewhere is None:
+        result = await run_child(part)
+    else:
+        result = await elsewhere(part, run_child, run.patience)
+    if result.status == "waiting":
+        raise Parked(result.stop or Stopped(result.reason))
+    said = await run.storage.conversation.messages(part.task_id)
+    steps = {
+        one.name: json.loads(one.result)
+        for one in await run.storage.journal.steps(part.task_id)
+        if one.kind == "step" and one.result is not None
+    }
+    text = said[-1].text if len(said) > 1 else ""
+    done = HandedOut(result.status, result.reason, result.summary, text, steps)
+    run.post(CloseStep(step.task_id, name, json.dumps(asdict(done))))
+    return done

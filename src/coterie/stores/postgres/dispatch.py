@@ -1,0 +1,270 @@
+"""`ports.Dispatch`: offers in a table of ours, handed out by procrastinate.
+
+The queue has a job for every offer that is open and that nobody has in hand; it may lose one, or
+have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that schema, know
+of it.  Calls have a connection of their own, which is closed at their end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+import psycopg
+from procrastinate import App, PsycopgConnector
+from procrastinate.exceptions import ProcrastinateException
+from procrastinate.jobs import Status
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import PoolTimeout
+
+from coterie.errors import StorageError
+from coterie.model.machine import MachineRow, MachineView, Offer, Pool
+from coterie.stores.postgres.failures import explained
+from coterie.stores.postgres.place import SCHEMA, Place
+from coterie.stores.postgres.queue_schema import QUEUE_SCHEMA
+
+_JOB = "coterie.run"
+_POLL = 1.0
+"""How often the queue is looked at without being told to, in seconds."""
+_STALLED = 30.0
+"""A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
+_AGAIN = "5 seconds"
+"""How soon a machine that could not take an offer may be asked again."""
+
+Connection = psycopg.AsyncConnection[DictRow]
+
+_OFFER = """
+INSERT INTO offers (task_id, pool, needs, machine, state, due)
+VALUES (%s, %s, %s, %s, 'open', %s::timestamptz)
+ON CONFLICT (task_id) DO UPDATE SET state = 'open', due = EXCLUDED.due, woken = offers.woken + 1,
+    machine = EXCLUDED.machine
+"""
+_GET = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE task_id = %s"
+_TAKE = """
+UPDATE offers SET taker = %s WHERE task_id = %s AND state = 'open' AND taker IS NULL
+    AND (due IS NULL OR due <= now())
+RETURNING task_id, pool, needs, machine, woken, refused
+"""
+_LET_GO = "UPDATE offers SET taker = NULL, job = NULL{} WHERE task_id = %s AND taker = %s"
+_HOLD = "UPDATE offers SET state = 'held', job = NULL WHERE task_id = %s"
+_GIVE_BACK = """
+UPDATE offers SET taker = NULL, job = NULL
+WHERE taker IN (SELECT id FROM owners WHERE dead)
+"""
+_LOST = """
+UPDATE offers SET job = NULL WHERE taker IS NULL AND job IS NOT NULL AND NOT EXISTS (
+    SELECT FROM dispatch.procrastinate_jobs WHERE id = offers.job AND status IN ('todo', 'doing'))
+"""
+_UNQUEUED = """
+SELECT task_id, pool, needs, machine, woken, refused, due FROM offers
+WHERE state = 'open' AND job IS NULL AND taker IS NULL FOR UPDATE SKIP LOCKED
+"""
+_OPEN = "SELECT EXISTS (SELECT FROM offers WHERE state = 'open') AS open"
+_ANNOUNCE = """
+INSERT INTO machines (name, agents, seats, root_commit, version, seen)
+VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET agents = EXCLUDED.agents, seats = EXCLUDED.seats,
+    root_commit = EXCLUDED.root_commit, version = EXCLUDED.version, seen = EXCLUDED.seen
+"""
+_MACHINES = """
+SELECT name, agents, seats, machines.version, seen,
+    EXISTS (SELECT FROM owners WHERE machine = name AND NOT dead) AS alive,
+    ARRAY(SELECT task_id::text FROM leases JOIN owners ON owners.id = leases.owner
+        WHERE owners.machine = name AND NOT dead AND leases.state <> 'parked' ORDER BY task_id
+    ) AS running
+FROM machines ORDER BY name
+"""
+
+
+@dataclass
+class PostgresDispatch:
+    """The offers and the queue in the store at a place."""
+
+    place: Place
+    _app: App = field(init=False)
+
+    def __post_init__(self) -> None:
+        # What it has to say is for its own developers; what matters to a user is raised.
+        logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        self._app = App(connector=PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4))
+
+    @classmethod
+    def at(cls, url: str) -> PostgresDispatch:
+        """Nothing is connected before the first call."""
+        return cls(Place.of(url))
+
+    @property
+    def _conninfo(self) -> str:
+        return self.place.with_path(QUEUE_SCHEMA, SCHEMA)
+
+    async def offer(self, offer: Offer, at: str | None = None) -> None:
+        """Queued in one transaction with the offer."""
+        needs = json.dumps(sorted(offer.needs))
+        async with self._transaction() as connection:
+            row = (offer.task_id, offer.pool, needs, offer.machine, at)
+            await connection.execute(_OFFER, row)
+            await self._queue(connection)
+
+    async def get(self, task_id: str) -> Offer | None:
+        """In whatever state."""
+        async with self._transaction() as connection:
+            return _offer(await (await connection.execute(_GET, [task_id])).fetchone())
+
+    async def hold(self, task_id: str) -> None:
+        """Its job, if there is one, finds nothing to take."""
+        async with self._transaction() as connection:
+            await connection.execute(_HOLD, [task_id])
+
+    async def take(self, task_id: str, owner: str) -> Offer | None:
+        """One of several that are handed it has it."""
+        async with self._transaction() as connection:
+            return _offer(await (await connection.execute(_TAKE, [owner, task_id])).fetchone())
+
+    async def put_back(self, offer: Offer, owner: str, *, held: bool = False) -> None:
+        """An answer that came meanwhile has opened it again, whatever we saw."""
+        state = ", state = CASE WHEN woken = %s THEN 'held' ELSE state END" if held else ""
+        await self._let_go(offer, owner, state, *([offer.woken] if held else []))
+
+    async def put_off(self, offer: Offer, owner: str, at: str | None = None) -> None:
+        """Unless something happens before that."""
+        due = "%s::timestamptz" if at else f"now() + interval '{_AGAIN}'"
+        change = f", due = CASE WHEN woken = %s THEN {due} END"
+        await self._let_go(offer, owner, change, offer.woken, *([at] if at else []))
+
+    async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
+        """What it refused once it refuses again, until somebody does something about it."""
+        change = (
+            ", refused = (refused::jsonb || jsonb_build_object(%s::text, %s::text))::text,"
+            f" due = now() + interval '{_AGAIN}'"
+        )
+        await self._let_go(offer, owner, change, machine, why.replace("\0", ""))
+
+    async def _let_go(self, offer: Offer, owner: str, change: str, *values: object) -> None:
+        async with self._transaction() as connection:
+            text = _LET_GO.format(change)
+            await connection.execute(text.encode(), [*values, offer.task_id, owner])
+            await self._queue(connection)
+
+    async def sweep(self) -> bool:
+        """Queue what is not, or is no more."""
+        for job in await self._asked(self._app.job_manager.get_stalled_jobs, _STALLED):
+            with suppress(ProcrastinateException):
+                await self._app.job_manager.finish_job_by_id_async(
+                    job_id=job.id, status=Status.FAILED, delete_job=True
+                )
+        async with self._transaction() as connection:
+            await connection.execute(_GIVE_BACK)
+            await connection.execute(_LOST)
+            await self._queue(connection)
+            found = await (await connection.execute(_OPEN)).fetchone()
+            return bool(found and found["open"])
+
+    async def _queue(self, connection: Connection) -> None:
+        for row in await (await connection.execute(_UNQUEUED)).fetchall():
+            offer = _offer(row)
+            assert offer is not None
+            deferred = self._app.configure_task(
+                _JOB, queue=offer.queue, schedule_at=row["due"], connection=connection
+            )
+            job = await deferred.defer_async(task_id=offer.task_id)
+            text = "UPDATE offers SET job = %s WHERE task_id = %s"
+            await connection.execute(text, [job, offer.task_id])
+
+    async def serve(
+        self,
+        pool: Pool,
+        queues: Sequence[str],
+        seats: int,
+        run: Callable[[str], Awaitable[None]],
+        *,
+        until_empty: bool = False,
+    ) -> None:
+        """A worker of the queue, started anew where it ends: it does so where the database is away
+        for half a minute, and what runs must not end with that."""
+        while True:
+            with suppress(ProcrastinateException, psycopg.Error, PoolTimeout):
+                connector = PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4)
+                app = App(connector=connector)
+                app.task(name=_JOB)(run_with(run))
+                async with app.open_async():
+                    await app.run_worker_async(
+                        queues=queues,
+                        concurrency=seats,
+                        name=pool,
+                        wait=not until_empty,
+                        fetch_job_polling_interval=_POLL,
+                        delete_jobs="always",
+                        install_signal_handlers=False,
+                        shutdown_graceful_timeout=0.1,
+                    )
+                if until_empty:
+                    return
+            await anyio.sleep(_POLL)
+
+    async def announce(self, machine: MachineRow) -> None:
+        """The row of the machine."""
+        row = (machine.name, json.dumps(machine.agents), machine.seats, machine.root_commit)
+        async with self._transaction() as connection:
+            await connection.execute(_ANNOUNCE, (*row, machine.version, machine.seen))
+
+    async def machines(self) -> list[MachineView]:
+        """Those that ran a worker here."""
+        async with self._transaction() as connection:
+            rows = await (await connection.execute(_MACHINES)).fetchall()
+        return [
+            MachineView(
+                name=row["name"],
+                state="alive" if row["alive"] else "dead",
+                agents=tuple(json.loads(row["agents"])),
+                seats=row["seats"],
+                running=tuple(row["running"]),
+                version=row["version"],
+                seen=row["seen"],
+            )
+            for row in rows
+        ]
+
+    async def close(self) -> None:
+        """Let go of what calls to the queue itself have opened."""
+        with suppress(ProcrastinateException, psycopg.Error):
+            await self._app.close_async()
+
+    async def _asked(self, call: Callable[..., Awaitable[Any]], *values: object) -> Any:
+        try:
+            await self._app.open_async()
+            return await call(*values)
+        except (ProcrastinateException, psycopg.Error, PoolTimeout) as error:
+            raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[Connection]:
+        try:
+            connecting = Connection.connect(self._conninfo, row_factory=dict_row)
+            async with await connecting as connection:
+                yield connection
+        except ProcrastinateException as error:
+            raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
+        except psycopg.Error as error:
+            raise explained(self.place, error) from None
+
+
+def run_with(run: Callable[[str], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """What the queue calls with the arguments of a job."""
+
+    async def called(task_id: str) -> None:
+        await run(task_id)
+
+    return called
+
+
+def _offer(row: DictRow | None) -> Offer | None:
+    if row is None:
+        return None
+    found = Offer(row["task_id"], row["pool"], tuple(json.loads(row["needs"])), row["machine"])
+    return replace(found, woken=row["woken"], refused=json.loads(row["refused"]))

@@ -1,0 +1,193 @@
+"""A turn of a ticket that any machine may take: a task of its own, and the way of its commits.
+
+The session sends the ticket's branch and offers the turn.  Whoever takes it opens a worktree there,
+has the worker do it, commits and sends the branch back; the session takes it in and goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast, get_args
+
+import anyio.to_thread
+from pydantic import BaseModel
+
+from coterie.errors import GitFailed
+from coterie.model import instant
+from coterie.model.task import TICKET_TURN, Ended, TaskCreated, ticket_task
+from coterie.model.team import Member
+from coterie.model.update import FailureKind, TurnFailed
+from coterie.ports import Context, HandedOut, Sharing
+from coterie.workflows.structured_turns import (
+    StructuredRequest,
+    StructuredTurns,
+    UnreadableReply,
+)
+from coterie.workflows.tickets.messenger import COTERIE
+from coterie.workflows.tickets.replies import ReportReply, kind_of, parse_reply
+from coterie.workflows.tickets.shared_branches import SharedBranches
+from coterie.workflows.tickets.ticket_run import TicketRun
+from coterie.workspace.session_files import LARGEST
+from coterie.workspace.ticket_worktrees import open_ticket_worktrees
+
+_SEND = "send"
+
+
+class HandedOutTurn(BaseModel, frozen=True):
+    """What such a task is about; kept with it."""
+
+    ticket: str
+    title: str
+    base: str
+    """The commit that the session began at."""
+    prompt: str
+    timeout_ms: int
+
+
+async def take_turn(task: TaskCreated, context: Context) -> Ended:
+    """Take a turn that was handed out, and send what came of it."""
+    part, sharing = HandedOutTurn.model_validate(task.turn), context.sharing
+    if sharing is None:
+        raise GitFailed("bundle", str(context.root), "the store is not shared any more")
+    opening = (open_ticket_worktrees, context.root, task.session_id, part.base)
+    worktrees = await anyio.to_thread.run_sync(*opening)
+    assert worktrees is not None  # there is a commit that it begins at
+    branches = SharedBranches(sharing, worktrees)
+    await branches.take_in(part.ticket, files=True)
+    folder = await anyio.to_thread.run_sync(worktrees.open, part.ticket)
+    own = {"execution_dir": str(folder), "work": "link", "timeout_ms": part.timeout_ms}
+    worker = task.team.ai_members[0].model_copy(update=own)
+    reply = await _report(context, worker, part)
+
+    async def send() -> object:
+        message = f"{part.ticket}: {part.title}"
+        await anyio.to_thread.run_sync(worktrees.commit, part.ticket, message)
+        await branches.send(part.ticket)
+        named = () if isinstance(reply, TurnFailed) else _named(reply)
+        return await _sent_files(sharing, folder, named)
+
+    try:
+        await context.step(_SEND, [part.ticket], send)
+    except GitFailed as problem:
+        return Ended("not_committed", problem.said, failed=True)
+    if isinstance(reply, TurnFailed):
+        return Ended(reply.kind, reply.message, failed=True)
+    return Ended("done", f"{part.ticket} was worked on")
+
+
+async def _report(
+    context: Context, worker: Member, part: HandedOutTurn
+) -> ReportReply | TurnFailed:
+    # A failure blocks the ticket, which is then retried by whoever can.
+    asked = StructuredRequest(part.prompt, ReportReply, kind_of(ReportReply), 1, part.ticket)
+    return await StructuredTurns(context).ask(
+        "work", worker, asked, lambda text: parse_reply(text, ReportReply, part.ticket)
+    )
+
+
+def _named(reply: ReportReply) -> Sequence[str]:
+    """The files that a report names, be they committed or not."""
+    return [*reply.outputs, *(one.uri for one in reply.artifacts)]
+
+
+async def _sent_files(sharing: Sharing, folder: Path, names: Sequence[str]) -> object:
+    """Send files that no commit may hold, by their paths in the worktree."""
+    sent: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        data = await anyio.to_thread.run_sync(_content, folder, name)
+        if data is not None:
+            sent[name] = await sharing.put(data)
+    return sent
+
+
+def _content(folder: Path, name: str) -> bytes | None:
+    """A file of the worktree; a link is never followed."""
+    try:
+        path = folder / name
+        within = path.resolve().is_relative_to(folder.resolve())
+        if not within or path.is_symlink() or not path.is_file():
+            return None
+        return path.read_bytes() if path.stat().st_size <= LARGEST else None
+    except (OSError, ValueError):
+        return None
+
+
+def handed_out_task(
+    session: TaskCreated, root: Path, worker: Member, number: int, part: HandedOutTurn, at: str
+) -> TaskCreated:
+    """The task of a turn: below its ticket, and run by whoever takes it."""
+    above = ticket_task(session.task_id, part.ticket)
+    people = [one for one in session.team.members if one.type == "human"]
+    return TaskCreated(
+        task_id=f"{above}.{number}",
+        at=at,
+        session_id=session.session_id,
+        parent_id=above,
+        workflow=TICKET_TURN,
+        workflow_version=1,
+        goal=f"{part.ticket}: {part.title}",
+        author=COTERIE,  # nobody said it: it is a part of what was asked for
+        team=session.team.model_copy(update={"members": (worker, *people)}),
+        team_file=session.team_file,
+        allowed=None,
+        turn=part.model_dump(mode="json"),
+        rehearsal=session.rehearsal,
+        script=session.script,
+        root=str(root),
+    )
+
+
+async def taken_elsewhere(
+    run: TicketRun, worker: Member, at_work: Member, text: str
+) -> ReportReply | TurnFailed:
+    """A worker's turn on a ticket, taken by whichever machine can; its work is then here."""
+    services = run.services
+    worktrees, branches, context = services.worktrees, services.branches, services.context
+    assert worktrees is not None
+    assert branches is not None
+    sharing = context.sharing
+    assert sharing is not None
+    await branches.send(run.id)
+    part = HandedOutTurn(
+        ticket=run.id,
+        title=run.ticket.title,
+        base=worktrees.base,
+        prompt=text,
+        timeout_ms=at_work.timeout_ms or 0,
+    )
+    number, now = len(run.ticket.history), instant.now()
+    made = handed_out_task(services.task, context.root, worker, number, part, now)
+    done = await context.hand_out(run.step("work/elsewhere"), made)
+    await branches.take_in(run.id, files=True)
+    await put_in_place(sharing, Path(at_work.execution_dir or context.root), done)
+    return reply_of(done, run.id)
+
+
+async def put_in_place(sharing: Sharing, folder: Path, done: HandedOut) -> None:
+    """Write the files that came with a turn, where the worktree does not have them."""
+    sent = cast("Mapping[str, str]", done.steps.get(_SEND) or {})
+    for name, digest in sent.items():
+        data = await sharing.get(digest)
+        if data is not None and hashlib.sha256(data).hexdigest() == digest:
+            await anyio.to_thread.run_sync(_write, folder, name, data)
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    path = folder / name
+    if path.exists() or not path.resolve().is_relative_to(folder.resolve()):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def reply_of(done: HandedOut, ticket: str) -> ReportReply | TurnFailed:
+    """What a worker said elsewhere."""
+    if done.status != "completed":
+        kind = done.reason if done.reason in get_args(FailureKind) else "exit"
+        return TurnFailed(cast("FailureKind", kind), done.summary or done.status)
+    try:
+        return parse_reply(done.text, ReportReply, ticket)
+    except UnreadableReply as why:
+        return TurnFailed("protocol", f"its reply was no {kind_of(ReportReply)}: {why}")
