@@ -39,6 +39,9 @@ def test_nothing_said_is_the_default(house: House) -> None:
         ("notify", None, "default"),
         ("notifyAfter", "1m", "default"),
         ("store", None, "default"),
+        ("machine", None, "default"),
+        ("takeover", "auto", "default"),
+        ("fence", None, "default"),
     ]
     assert all(one.description for one in found.list())
 
@@ -105,7 +108,8 @@ def test_an_unknown_key(house: House) -> None:
             act()
         assert str(caught.value) == (
             'No setting "keper". There are: keeper, contextMessageCount, contextCharacters, '
-            "quietAfter, defaultTeam, notify, notifyAfter, store. Did you mean keeper?"
+            "quietAfter, defaultTeam, notify, notifyAfter, store, machine, takeover, fence. "
+            "Did you mean keeper?"
         )
 
 
