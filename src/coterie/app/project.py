@@ -195,6 +195,8 @@ class App(WorkUseCases):
                 from coterie.app.hand_out import with_offers
 
                 services = with_offers(services, self.shared)
+            if self.shared is not None and created.workflow == run.TICKETS:
+                await self.sessions.bring_key(created)
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
             async with run.notifying(created, members, observer) as watched:

@@ -20,7 +20,7 @@ from coterie.engine.task_run import RunServices
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.check import check_results, check_scores
-from coterie.model.journal import Turn
+from coterie.model.journal import Fence, Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
@@ -28,8 +28,9 @@ from coterie.model.task import ENDED, TaskCreated, is_part
 from coterie.model.team import Team
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
-from coterie.ports import Checks, Observer, Storage
+from coterie.ports import Blobs, Checks, Observer, Storage
 from coterie.workflows.tickets import check_team
+from coterie.workspace.session_files import make_session_key, put_session_key
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Sessions:
     """What is known of sessions, whoever runs them."""
 
     look: TaskReader
+    blobs: Blobs | None = None
+    """What was sent by other machines; None where there are none."""
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""
@@ -80,8 +83,20 @@ class Sessions:
             from coterie.workspace.pipeline_work import open_work
 
             work = await anyio.to_thread.run_sync(open_work, root, session, str(base))
-            return work.worktrees
-        return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
+            return await self._with_sent(work.worktrees)
+        found = await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
+        return await self._with_sent(found) if found else None
+
+    async def _with_sent(self, worktrees: TicketWorktrees) -> TicketWorktrees:
+        """The same with the branches that other machines sent."""
+        if self.blobs is not None:
+            from coterie.engine.handing_out import TaskSharing
+            from coterie.workflows.shared_branches import SharedBranches
+
+            session = worktrees.session
+            sharing = TaskSharing(self.blobs, Fence(session, 0), session)
+            await SharedBranches(sharing, worktrees).take_in_all(to_look=True)
+        return worktrees
 
     async def step(self, task_id: str, name: str) -> object:
         """What a step gave; None where it was not taken to its end."""
@@ -116,10 +131,20 @@ class Sessions:
         state = await self.look.state(task_id)
         if state.created.workflow != TICKETS:
             return EnvelopeCheck(task_id, 0, signed=False)
+        await self.bring_key(state.created)
         files = session_files_of(self.look.root, self.look.storage, state.created)
         if await self.look.runner_of(task_id) is not None:
             return await files.verify("live")
         return await files.verify("whole" if state.status in ENDED else "cut")
+
+    async def bring_key(self, created: TaskCreated) -> None:
+        """Have what a session is signed with, whichever machine made it."""
+        if self.blobs is not None and created.scheduler.sign:
+            folder, session = self.look.root / ".coterie", created.session_id
+            made = await anyio.to_thread.run_sync(make_session_key, folder, session)
+            kept = await self.blobs.session_key(session, made)
+            if kept != made:
+                await anyio.to_thread.run_sync(put_session_key, folder, session, kept)
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """The result of a run, with what its session checked and what comes next."""

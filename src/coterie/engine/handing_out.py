@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from coterie.engine.task_run import TaskRun
@@ -35,6 +36,14 @@ class TaskSharing:
     async def refs(self) -> list[SentRef]:
         """Every branch that was sent."""
         return await self.blobs.refs(self.session)
+
+    async def set_file(self, path: str, digest: str) -> None:
+        """Refused where the lease is another's."""
+        await self.blobs.set_file(self.fence, self.session, path, digest)
+
+    async def files(self) -> Mapping[str, str]:
+        """Every file that was sent."""
+        return await self.blobs.files(self.session)
 
 
 async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreated) -> HandedOut:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -225,6 +225,14 @@ class Sharing(Protocol):
         """Every branch of the session that was sent."""
         ...
 
+    async def set_file(self, path: str, digest: str) -> None:
+        """Say what a file of the session holds now; raises LeaseLost."""
+        ...
+
+    async def files(self) -> Mapping[str, str]:
+        """By path: the digests of the session's files that were sent."""
+        ...
+
 
 class Blobs(Protocol):
     """What goes from machine to machine beside rows: bundles of commits, artifacts, keys."""
@@ -247,4 +255,12 @@ class Blobs(Protocol):
 
     async def refs(self, session: str) -> list[SentRef]:
         """Every branch of a session that was sent."""
+        ...
+
+    async def set_file(self, fence: Fence, session: str, path: str, digest: str) -> None:
+        """Say what a file of a session holds now; raises LeaseLost where the token is old."""
+        ...
+
+    async def files(self, session: str) -> Mapping[str, str]:
+        """By path: the digests of a session's files that were sent."""
         ...

@@ -51,6 +51,11 @@ def session_key(folder: Path, session: str) -> bytes:
     return key
 
 
+def put_session_key(folder: Path, session: str, key: bytes) -> None:
+    """Have the key that another machine made, in the place of one that signed nothing."""
+    write_file(folder, ("sessions", session, FILE_NAME), f"{key.hex()}\n".encode())
+
+
 def check_signatures(session: str, kept: Iterable[tuple[int, Envelope]], key: bytes) -> None:
     """Raise EnvelopeForged at the first envelope that was not signed with the key."""
     for sequence, envelope in kept:

@@ -122,13 +122,17 @@ class TicketWorktrees:
         ref = f"{HEADS}{self._branch(name)}"
         now = self.git.commit(ref)
         if now is None or not self._is_ancestor(commit, now):
-            if name != self.approved and Worktree.at(self.folder / name) is not None:
+            if name != MERGED and self.is_open(name):
                 self.move_to(name, commit)
             else:
                 with self.alone() as git:
                     git.run("update-ref", ref, commit)
         if files:
             self.open(name)
+
+    def is_open(self, name: str) -> bool:
+        """Whether there is a worktree of a branch of the session."""
+        return Worktree.at(self.folder / name) is not None
 
     def _is_ancestor(self, commit: str, of: str) -> bool:
         return self.git.run("merge-base", commit, of, accept=(0, 1)).strip() == commit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -33,6 +33,11 @@ INSERT INTO sent_refs (session_id, name, commit, digest) VALUES (%s, %s, %s, %s)
 ON CONFLICT (session_id, name) DO UPDATE SET commit = EXCLUDED.commit, digest = EXCLUDED.digest
 """
 _REFS = "SELECT name, commit, digest FROM sent_refs WHERE session_id = %s ORDER BY name"
+_SET_FILE = """
+INSERT INTO sent_files (session_id, path, digest) VALUES (%s, %s, %s)
+ON CONFLICT (session_id, path) DO UPDATE SET digest = EXCLUDED.digest
+"""
+_FILES = "SELECT path, digest FROM sent_files WHERE session_id = %s"
 LOST = "CT001"
 """The code with which the store refuses an old token."""
 _GET_KEY = "SELECT key FROM session_keys WHERE session_id = %s"
@@ -92,6 +97,18 @@ class PostgresBlobs:
         async with self._transaction() as connection:
             rows = await (await connection.execute(_REFS, [session])).fetchall()
         return [SentRef(*row) for row in rows]
+
+    async def set_file(self, fence: Fence, session: str, path: str, digest: str) -> None:
+        """In one transaction with the look at the lease."""
+        async with self._transaction(fence) as connection:
+            await connection.execute("SELECT hold(%s, %s)", [fence.task_id, fence.token])
+            await connection.execute(_SET_FILE, [session, path, digest])
+
+    async def files(self, session: str) -> Mapping[str, str]:
+        """By path."""
+        async with self._transaction() as connection:
+            rows = await (await connection.execute(_FILES, [session])).fetchall()
+        return dict(rows)
 
     def _too_large(self, why: str) -> StorageFull:
         return StorageFull(self.place.shown, f"Too large to be sent by the store: {why}")

@@ -163,6 +163,7 @@ class PipelineRunner:
     async def _open_work(self, base: str, reverts: int) -> None:
         where = (self._context.root, self._task.session_id)
         self._services.work = await anyio.to_thread.run_sync(open_work, *where, base, reverts)
+        await self._services.take_in()
 
     async def _reverts(self) -> int:
         where = (self._context.root, self._task.session_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import anyio.to_thread
 
@@ -43,6 +43,9 @@ _RETRY = Option(id="retry", label="try again", style="primary")
 AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
 T = TypeVar("T")
 
+if TYPE_CHECKING:
+    from coterie.workflows.shared_branches import SharedFiles
+
 
 class PipelineServices:
     """What the steps of one pipeline share."""
@@ -60,6 +63,8 @@ class PipelineServices:
         self.role_prompts: Mapping[str, RolePrompt] = {}
         self.work: PipelineWork | None = None
         """Where the change is made; None until the runner has opened it."""
+        self._files: SharedFiles | None = None
+        """What other machines get of its files; None where there are none."""
 
     async def open(self) -> None:
         """Read the prompts; those of roles may be the user's own."""
@@ -77,6 +82,7 @@ class PipelineServices:
         result = await run.step(state, message)
         if self.turns.taken > turns and not run.changes_files and self.work is not None:
             await anyio.to_thread.run_sync(self.work.restore)
+        await self._share()
         after = await self._spent()
         cost = StepCost(
             turns=self.turns.taken - turns,
@@ -86,6 +92,30 @@ class PipelineServices:
             duration_ms=round((monotonic() - begun) * 1000),
         )
         return result.model_copy(update={"ended_at": instant.now(), "cost": cost})
+
+    async def take_in(self) -> None:
+        """Have what other machines did so far."""
+        sharing, work = self.context.sharing, self.work
+        if sharing is None or work is None:
+            return
+        from coterie.workflows.shared_branches import SharedBranches, SharedFiles
+
+        worktrees = work.worktrees
+        self._files = SharedFiles(sharing, worktrees.root, worktrees.session)
+        await self._files.take_in()
+        branches = SharedBranches(sharing, worktrees)
+        if not await branches.take_in_all():
+            await branches.send_base()
+
+    async def _share(self) -> None:
+        """Send what a step did, before it is on record."""
+        sharing, work = self.context.sharing, self.work
+        if sharing is None or work is None or self._files is None:
+            return
+        from coterie.workflows.shared_branches import SharedBranches
+
+        await self._files.send()
+        await SharedBranches(sharing, work.worktrees).send_if_there(work.worktrees.approved)
 
     async def _spent(self) -> StepCost:
         used = sum_of((await self.context.spent()).values())

@@ -20,6 +20,7 @@ from coterie.model.task import TICKET_TURN, Ended, TaskCreated, ticket_task
 from coterie.model.team import Member
 from coterie.model.update import FailureKind, TurnFailed
 from coterie.ports import Context, HandedOut, Sharing
+from coterie.workflows.shared_branches import SharedBranches
 from coterie.workflows.structured_turns import (
     StructuredRequest,
     StructuredTurns,
@@ -27,7 +28,6 @@ from coterie.workflows.structured_turns import (
 )
 from coterie.workflows.tickets.messenger import COTERIE
 from coterie.workflows.tickets.replies import ReportReply, kind_of, parse_reply
-from coterie.workflows.tickets.shared_branches import SharedBranches
 from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.session_files import LARGEST
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees

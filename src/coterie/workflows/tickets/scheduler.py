@@ -65,9 +65,11 @@ class TicketScheduler:
         worktrees, sharing = self._services.worktrees, self._context.sharing
         if worktrees is None or sharing is None:
             return
-        from coterie.workflows.tickets.shared_branches import SharedBranches
+        from coterie.workflows.shared_branches import SharedBranches, SharedFiles
 
         self._services.branches = branches = SharedBranches(sharing, worktrees)
+        self._services.files = files = SharedFiles(sharing, worktrees.root, worktrees.session)
+        await files.take_in()
         if not await branches.take_in_all():
             await branches.send_base()
 

@@ -25,7 +25,7 @@ from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 if TYPE_CHECKING:
-    from coterie.workflows.tickets.shared_branches import SharedBranches
+    from coterie.workflows.shared_branches import SharedBranches, SharedFiles
 
 
 class WorkerPool:
@@ -140,6 +140,8 @@ class SessionServices:
         """None where there is no git: then everybody works in the project itself."""
         self.branches: SharedBranches | None = None
         """What of them goes to other machines; None where there are none."""
+        self.files: SharedFiles | None = None
+        """The same of the session's files."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,8 @@ class TicketRun:
         self, state: TicketState, message: str, *drafts: Draft, owner: str | None = None
     ) -> None:
         """Put the ticket into its next state, in one transaction with the messages about it."""
+        if self.services.files is not None:  # before anybody is told of them
+            await self.services.files.send()
         await self.services.tracker.move(self.id, state, message, *drafts, owner=owner)
 
     @property

@@ -79,6 +79,15 @@ CREATE TABLE sent_refs (
     PRIMARY KEY (session_id, name)
 );
 
+-- Its files, as they were last sent: artifacts, logs of checks, the state of a pipeline.
+
+CREATE TABLE sent_files (
+    session_id string NOT NULL,
+    path string NOT NULL,                  -- below the session's folder
+    digest string NOT NULL,
+    PRIMARY KEY (session_id, path)
+);
+
 -- What a session's envelopes are signed with, for whoever holds its lease.
 
 CREATE TABLE session_keys (
