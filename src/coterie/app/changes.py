@@ -63,6 +63,7 @@ class Changes:
         """What a task changed so far; of a session, what was approved."""
         work = await self._work_of(task_id)
         if work is None:
+            await self.sessions.require_here(task_id)
             return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
         at = await self._reverted_at(task_id)
         return await anyio.to_thread.run_sync(partial(_difference, work, at))

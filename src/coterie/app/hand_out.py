@@ -98,4 +98,5 @@ class ChildOffers:
 
 def with_offers(services: RunServices, shared: SharedStore) -> RunServices:
     """The services of a run whose parts other machines may do."""
-    return replace(services, blobs=shared.blobs, hand_out=ChildOffers(shared))
+    name, offers = shared.machine, ChildOffers(shared)
+    return replace(services, machine=name, blobs=shared.blobs, hand_out=offers)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from coterie.app.elsewhere import offer_of
 from coterie.errors import NotFound, UsageError
 from coterie.model.journal import Fence
 from coterie.model.machine import MachineView
-from coterie.model.task import ENDED
+from coterie.model.task import ENDED, TaskCreated
+from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -30,8 +33,22 @@ async def offer(app: App, task_id: str) -> None:
         raise UsageError(f"{task_id} is {state.status} already.", f"coterie show {task_id}")
     lease = await app.storage.leases.get(task_id)
     if lease is not None and lease.owner == await app.own():
-        await app.storage.leases.park(Fence(task_id, lease.token))
+        fence = Fence(task_id, lease.token)
+        await _send_base(app, shared, state.created, fence)
+        await app.storage.leases.park(fence)
     await shared.dispatch.offer(offer_of(state.created))
+
+
+async def _send_base(app: App, shared: SharedStore, created: TaskCreated, fence: Fence) -> None:
+    """Send the commit that the work begins at, for clones that lack it."""
+    if created.base is None:
+        return
+    from coterie.workflows.shared_branches import SharedBranches
+
+    opening = (open_ticket_worktrees, app.root, created.session_id, created.base)
+    worktrees = await anyio.to_thread.run_sync(*opening)
+    if worktrees is not None:
+        await SharedBranches(shared.sharing(fence), worktrees).send_base()
 
 
 async def machines(app: App) -> list[MachineView]:

@@ -138,6 +138,9 @@ class App(WorkUseCases):
             kept = (self._project, team, start)
             scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *kept)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
+        base = None
+        if self.shared is not None:
+            base = await anyio.to_thread.run_sync(self._base, start.workflow)
         length = 4
         while True:
             created = TaskCreated(
@@ -158,11 +161,21 @@ class App(WorkUseCases):
                 rehearsal=start.rehearsal is not False,
                 script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
                 root=str(self.root) if self.shared else None,
+                base=base,
             )
             opening = opening_message(created)
             if await self.storage.create(created, owner, opening) is not None:
                 return task_id
             length += 1
+
+    def _base(self, workflow: str) -> str | None:
+        """The commit that work on a branch begins at, for other machines.  Blocks."""
+        if workflow not in (run.TICKETS, run.PIPELINE):
+            return None
+        from coterie.workspace.git import repository_of
+
+        git = repository_of(self.root)
+        return git.head() if git else None
 
     async def run(
         self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool = False

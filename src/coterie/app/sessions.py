@@ -28,12 +28,13 @@ from coterie.model.task import ENDED, TaskCreated, is_part
 from coterie.model.team import Team
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
-from coterie.ports import Blobs, Checks, Observer, Storage
+from coterie.ports import Checks, Observer, Storage
 from coterie.workflows.tickets import check_team
 from coterie.workspace.session_files import make_session_key, put_session_key
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
+    from coterie.app.store import SharedStore
     from coterie.model.envelope import Envelope
     from coterie.model.envelope_fault import EnvelopeCheck, EnvelopeFault
     from coterie.stores.envelope_files import EnvelopeFiles
@@ -44,8 +45,8 @@ class Sessions:
     """What is known of sessions, whoever runs them."""
 
     look: TaskReader
-    blobs: Blobs | None = None
-    """What was sent by other machines; None where there are none."""
+    shared: SharedStore | None = None
+    """What other machines share; None where there are none."""
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""
@@ -89,14 +90,20 @@ class Sessions:
 
     async def _with_sent(self, worktrees: TicketWorktrees) -> TicketWorktrees:
         """The same with the branches that other machines sent."""
-        if self.blobs is not None:
-            from coterie.engine.handing_out import TaskSharing
+        if self.shared is not None:
             from coterie.workflows.shared_branches import SharedBranches
 
-            session = worktrees.session
-            sharing = TaskSharing(self.blobs, Fence(session, 0), session)
+            sharing = self.shared.sharing(Fence(worktrees.session, 0))
             await SharedBranches(sharing, worktrees).take_in_all(to_look=True)
         return worktrees
+
+    async def require_here(self, task_id: str) -> None:
+        """Raise UsageError where files of a task are on another machine: nothing brings them."""
+        here = self.shared.machine if self.shared else None
+        for turn in await self.look.storage.journal.turns(task_id) if here else ():
+            if turn.machine not in (None, here):
+                said = f"{task_id} was worked on at {turn.machine}: its files are there."
+                raise UsageError(said, f"On {turn.machine}:  coterie diff {task_id}")
 
     async def step(self, task_id: str, name: str) -> object:
         """What a step gave; None where it was not taken to its end."""
@@ -139,10 +146,10 @@ class Sessions:
 
     async def bring_key(self, created: TaskCreated) -> None:
         """Have what a session is signed with, whichever machine made it."""
-        if self.blobs is not None and created.scheduler.sign:
+        if self.shared is not None and created.scheduler.sign:
             folder, session = self.look.root / ".coterie", created.session_id
             made = await anyio.to_thread.run_sync(make_session_key, folder, session)
-            kept = await self.blobs.session_key(session, made)
+            kept = await self.shared.blobs.session_key(session, made)
             if kept != made:
                 await anyio.to_thread.run_sync(put_session_key, folder, session, kept)
 
@@ -238,7 +245,8 @@ def session_files_of(
             hint = f"coterie audit {session} --verify"
             observer.saw(ErrorRecord("envelope_changed", f"{fault}.", hint, task=created.task_id))
 
-    return EnvelopeFiles(folder, storage.tickets, session, signed=created.scheduler.sign, tell=tell)
+    signed, shared = created.scheduler.sign, created.root is not None
+    return EnvelopeFiles(folder, storage.tickets, session, signed=signed, shared=shared, tell=tell)
 
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:

@@ -15,8 +15,10 @@ from coterie.config import settings
 from coterie.config.project import Project, coterie_home, give_store
 from coterie.engine.channels import SurvivorReaper
 from coterie.errors import ForeignStore, UsageError
+from coterie.model.journal import Fence
 from coterie.model.lease_clock import LeaseTimes
-from coterie.ports import Blobs, Dispatch, Storage
+from coterie.model.task import run_with
+from coterie.ports import Blobs, Dispatch, Sharing, Storage
 from coterie.process.processes import Machine
 from coterie.workspace.git import Git
 from coterie.workspace.worktree import top_of
@@ -78,6 +80,12 @@ class SharedStore:
     def machine(self) -> str:
         """What this machine is called in it."""
         return self.owners.name
+
+    def sharing(self, fence: Fence) -> Sharing:
+        """What the holder of a task's lease, or who only reads, sends and gets."""
+        from coterie.engine.handing_out import TaskSharing
+
+        return TaskSharing(self.blobs, fence, run_with(fence.task_id))
 
     async def close(self) -> None:
         """Let go of the connections of owners and queue; the storage is closed by its user."""

@@ -89,7 +89,7 @@ class WorkUseCases:
 
     @property
     def sessions(self) -> Sessions:
-        return Sessions(self._look, self.shared.blobs if self.shared else None)
+        return Sessions(self._look, self.shared)
 
     @property
     def changes(self) -> Changes:

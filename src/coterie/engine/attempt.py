@@ -143,6 +143,8 @@ class Attempt:
     """The ticket that it is a turn of; empty: of the task itself."""
     thread: str | None = None
     """The agent's own id of the conversation."""
+    machine: str | None = None
+    """Where it is taken, in a store of several machines."""
     opened_at: str = ""
     acted: bool = False
     """Whether the agent has used a tool: then a retry must be told of it."""
@@ -204,7 +206,7 @@ class Attempt:
                 row = (turn.task_id, turn.step, turn.attempt, self.opened_at)
                 writes.append(CloseTurn(*row, "unknown", None, turn.thread))
         row = (self.task_id, self.name, self.number, self.member.id)
-        return [*writes, OpenTurn(*row, self.token, self.opened_at, self.thread)]
+        return [*writes, OpenTurn(*row, self.token, self.opened_at, self.thread, self.machine)]
 
     def close(
         self,

@@ -176,10 +176,11 @@ class RunServices:
     """Names in a repository that agents take settings from: no edit there goes unasked."""
     notifies: bool = False
     """Whether the user is told elsewhere of questions, and of the end of a task."""
+    machine: str | None = None
+    """What this machine is called in a store of several."""
     blobs: Blobs | None = None
-    """Where what goes to other machines is kept; None: there are none."""
-    hand_out: HandOut | None = None
-    """Has a child task run by whichever machine can; None: it is run here."""
+    """Where what goes to others is kept; None: there are none."""
+    hand_out: HandOut | None = None  # None: a child task is run here
     unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
     """From the entries of a thread of our own agent: the calls that it had yet to make."""
 

@@ -70,10 +70,14 @@ class TurnRunner:
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
         """By member and topic: the thread of its last turn."""
+        self._elsewhere: set[str] = set()
+        """Threads of other machines, where their agents' own files are."""
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
             if turn.thread:
                 self._threads[turn.member, step_name.parse(turn.step).topic] = turn.thread
+                if turn.machine not in (None, run.services.machine):
+                    self._elsewhere.add(turn.thread)
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
         self._running: dict[str, Channel] = {}
@@ -110,6 +114,7 @@ class TurnRunner:
                 made = (step, is_new, member, number, attempts, token, earlier, brief)
                 attempt = Attempt(*made, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
+                attempt.machine = self._run.services.machine
                 if member.turns_per_minute is not None:
                     with self._run.stops.cuts(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
@@ -161,7 +166,8 @@ class TurnRunner:
         run, member = self._run, attempt.member
         topic = member.id, attempt.brief.topic if attempt.brief else ""
         thread = self._threads.get(topic)
-        channel = await self._channel(member, thread)
+        is_here = thread not in self._elsewhere or await run.storage.conversation.thread(thread)
+        channel = await self._channel(member, thread if is_here else None)
         if isinstance(channel, TurnFailed):
             await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
             return channel

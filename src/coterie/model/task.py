@@ -120,6 +120,9 @@ class TaskCreated(_Event):
     """The file a stand-in's replies come from, or `DEMO`; None: it makes them up."""
     turn: Mapping[str, object] | None = None
     """For the turn of a ticket that any machine may take: its `HandedOutTurn`."""
+    base: str | None = None
+    """For work on a branch of its own, in such a store: the commit that was checked out where it
+    was asked for."""
     root: str | None = None
     """The project's folder where the task was made, in a store that several machines share: paths
     below it are meant below the project wherever it is run."""

@@ -55,16 +55,18 @@ class EnvelopeFiles:
         session: str,
         *,
         signed: bool = False,
+        shared: bool = False,
         tell: Callable[[EnvelopeFault], None] = lambda _: None,
     ) -> None:
         """`folder` is the project's `.coterie`; `signed`: every envelope must bear a signature;
+        `shared`: other machines may have written what is not here;
         `tell` is called for whatever somebody did to the files, once it is put right."""
         self._folder = folder
         self._store = store
         self._session = session
         self._signed = signed
         self._tell = tell
-        self._files = _Folder(folder, session)
+        self._files = _Folder(folder, session, shared=shared)
         self._last = 0
         """The number of the last envelope that is in the files; 0: all are to be looked at."""
         self._writing = anyio.Lock()
@@ -152,8 +154,9 @@ class EnvelopeFiles:
 class _Folder:
     """One session's folder: what is in it follows from the rows alone.  All of it blocks."""
 
-    def __init__(self, project: Path, session: str) -> None:
+    def __init__(self, project: Path, session: str, *, shared: bool) -> None:
         self._place = (project, "logs", session)
+        self._shared = shared
         self.folder = project / "logs" / session
         self._size = 0
         """How long the log is, unless somebody else wrote to it."""
@@ -174,7 +177,8 @@ class _Folder:
                 found = self._compare(at, rows, names, extent)
                 return [*found, *self._compare_log(at, rows, extent)]
         except FileNotFoundError:
-            gone = [_name(*row) for row in rows] if extent == "whole" else []
+            is_told = extent == "whole" and not self._shared
+            gone = [_name(*row) for row in rows] if is_told else []
             return [self._fault("missing", name) for name in gone]
 
     def _compare(
@@ -193,7 +197,7 @@ class _Folder:
                 found.append(self._fault("changed", name))
                 if mend:
                     _put_aside(at, name, "changed")
-            elif not is_there and (extent == "whole" or name < newest):
+            elif not (is_there or self._shared) and (extent == "whole" or name < newest):
                 # What comes after the newest file may only have been cut off by a crash.
                 found.append(self._fault("missing", name))
             if mend:
@@ -208,7 +212,7 @@ class _Folder:
             return []
         is_short = log is None or lines.startswith(log)  # by a crash, or it will be written yet
         is_ahead = extent == "live" and log is not None and log.startswith(lines)
-        told = extent == "whole" or not (is_short or is_ahead)
+        told = (extent == "whole" and not self._shared) or not (is_short or is_ahead)
         if mend and log is not None and is_short:
             self._append(at, lines[len(log) :])
         elif mend:

@@ -104,7 +104,8 @@ class PipelineRunner:
 
     async def _begin(self) -> object:
         def head() -> str:
-            worktrees = open_ticket_worktrees(self._context.root, self._task.session_id, None)
+            root, task = self._context.root, self._task
+            worktrees = open_ticket_worktrees(root, task.session_id, task.base)
             if worktrees is None:
                 raise UsageError(
                     f"{self._context.root} is in no git repository, and a pipeline ends in a "

@@ -86,7 +86,7 @@ class TicketScheduler:
                 return await conclude(self._services, found)
 
     async def _begin(self) -> object:
-        worktrees = await self._worktrees(None)
+        worktrees = await self._worktrees(self._task.base)
         return worktrees.base if worktrees else ""
 
     async def _worktrees(self, base: str | None) -> TicketWorktrees | None:
