@@ -1,0 +1,152 @@
+"""Several machines on this one: each a home and a clone of one repository, on one store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 120.0
+"""For a busy machine: nothing here is fast or slow, only before or after something else."""
+_GIT = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints in a folder."""
+    env = os.environ | _GIT
+    command = ["git", "-C", str(folder), *words]
+    ran = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    return ran.stdout
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The objects of a kind, of a command with `--json`."""
+        found = (json.loads(line) for line in self.out.splitlines())
+        return [one for one in found if one["type"] == kind]
+
+
+@dataclass
+class Computer:
+    """One machine."""
+
+    name: str
+    home: Path
+    clone: Path
+    url: str
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def env(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("COTERIE_")}
+        own |= {"HOME": str(self.home), "COTERIE_STORE": self.url, "PYTHONUNBUFFERED": "1"}
+        return {**own, **_GIT, **self.more}
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command in its clone; what it says goes to a file beside its home."""
+        command = [sys.executable, "-m", "coterie", *words]
+        with (self.home / "said").open("a") as said:
+            return subprocess.Popen(
+                command, cwd=self.clone, env=self.env, stdout=said, stderr=said, text=True
+            )
+
+    def __call__(self, *words: str) -> Done:
+        """Run a command in its clone to its end."""
+        command = [sys.executable, "-m", "coterie", *words]
+        ran = subprocess.run(
+            command,
+            cwd=self.clone,
+            env=self.env,
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE,
+        )
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    @property
+    def said(self) -> str:
+        return (self.home / "said").read_text() if (self.home / "said").exists() else ""
+
+    @contextmanager
+    def worker(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A worker there, ready, until the block ends."""
+        process = self.start("worker", "--name", self.name, *words)
+        try:
+            until(lambda: f"{self.name} is ready" in self.said or process.poll() is not None)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+@dataclass
+class Fleet:
+    """The machines of a test, and the repository that they are clones of."""
+
+    folder: Path
+    url: str
+    lease: str = "6s"
+    agents: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By name: the command of an agent that every machine has."""
+    _first: Computer | None = None
+
+    def found(self, files: Mapping[str, str]) -> None:
+        """Make the repository, and the store by its first clone."""
+        origin, first = self.folder / "origin.git", self.folder / "first"
+        git(self.folder, "init", "--quiet", "--bare", "-b", "main", str(origin))
+        git(self.folder, "clone", "--quiet", str(origin), str(first))
+        for name, text in files.items():
+            (first / name).write_text(text)
+        git(first, "checkout", "--quiet", "-b", "main")
+        git(first, "add", "--all")
+        git(first, "commit", "--quiet", "--allow-empty", "-m", "Begin")
+        git(first, "push", "--quiet", "origin", "main")
+        made = self.computer("founder")("store", "init", self.url, "--lease", self.lease)
+        assert made.code == 0, made.err
+
+    def computer(self, name: str, url: str | None = None) -> Computer:
+        """A machine with a clone of its own."""
+        home, clone = self.folder / name / "home", self.folder / name / "shop"
+        home.mkdir(parents=True)
+        origin = str(self.folder / "origin.git")
+        git(self.folder, "clone", "--quiet", "-b", "main", origin, str(clone))
+        made, registry = Computer(name, home, clone, url or self.url), Path(".coterie/agents")
+        if self._first is None:
+            for agent, command in self.agents.items():
+                added = made("agents", "add", agent, "--ends-with", "result", "--", *command)
+                assert added.code == 0, added.err
+            self._first = made
+        elif self.agents:
+            shutil.copytree(self._first.home / registry, home / registry)
+        return made
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what others do."""
+    late = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < late, "it did not come about"
+        time.sleep(0.05)
