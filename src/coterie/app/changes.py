@@ -63,7 +63,6 @@ class Changes:
         """What a task changed so far; of a session, what was approved."""
         work = await self._work_of(task_id)
         if work is None:
-            await self.sessions.require_here(task_id)
             return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
         at = await self._reverted_at(task_id)
         return await anyio.to_thread.run_sync(partial(_difference, work, at))
@@ -85,9 +84,9 @@ class Changes:
         return await self.sessions.concluded(result)
 
     async def _work_of(self, task_id: str) -> Acceptance | None:
-        """A session's work as it can be accepted; None where there is none on a branch."""
+        """A session's work as it can be accepted; None where there is none on a branch, but here."""
         worktrees = await self.sessions.worktrees(task_id)
-        return Acceptance(worktrees) if worktrees else None
+        return Acceptance(worktrees) if worktrees else await self.sessions.require_here(task_id)
 
     def _snapshots(self) -> FolderSnapshots:
         return FolderSnapshots(self.sessions.look.root)
