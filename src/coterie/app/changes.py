@@ -84,7 +84,7 @@ class Changes:
         return await self.sessions.concluded(result)
 
     async def _work_of(self, task_id: str) -> Acceptance | None:
-        """A session's work as it can be accepted; None where there is none on a branch, but here."""
+        """A session's work as it can be accepted; None where it has no branch."""
         worktrees = await self.sessions.worktrees(task_id)
         return Acceptance(worktrees) if worktrees else await self.sessions.require_here(task_id)
 

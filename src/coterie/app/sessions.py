@@ -24,7 +24,7 @@ from coterie.model.journal import Fence, Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskCreated, is_part
+from coterie.model.task import ENDED, TICKET_TURN, TaskCreated, is_part, ticket_in
 from coterie.model.team import Team
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
@@ -58,10 +58,19 @@ class Sessions:
             about = parse(turn.step).ticket
             if about is not None:
                 turns.setdefault(about, []).append(turn)
+        for about, task in await self._handed_out(session):
+            turns.setdefault(about, []).extend(await self.look.storage.journal.turns(task))
         return [
             _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
             for ticket in await store.tickets(session)
         ]
+
+    async def _handed_out(self, session: str) -> list[tuple[str, str]]:
+        """The turns on tickets that any machine could take: the ticket, and the task of each."""
+        rows = await self.look.storage.events.tasks() if self.shared else ()
+        found = [row for row in rows if row.workflow == TICKET_TURN and row.parent_id]
+        parts = [(ticket_in(row.parent_id or ""), row) for row in found]
+        return [(ticket, row.id) for ticket, row in parts if row.session_id == session]
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
         """All that was said about a session's tickets, in order."""
