@@ -15,12 +15,18 @@ from tests.web.browser.payloads import PAYLOADS, Payload
 
 SHORT = tuple(Payload(one.number, " ".join(one.text.split())[:300]) for one in PAYLOADS)
 """As much of them as a field of one line holds."""
-FIELD = "\n".join(f"{one.mark} {one.text} {one.end}" for one in SHORT)
+
+
+def _field(one: Payload) -> str:
+    return f"{one.mark} {one.text} {one.end}"
+
+
+FIELD = "\n".join(_field(one) for one in SHORT)
 """All of them in one text."""
 FILE = "\n".join(one.message for one in PAYLOADS)
 FOLDER = "work \u202e<img src=x onerror=pwned()>"
 MISNAMED = "misnamed"
-"""A team whose file gives it a name that none can have."""
+"""A team whose file gives it and a hundred members names that none can have."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,12 @@ def _team(machine: Machine, root: Path) -> None:
         }
         for name, payload in zip(("mira", "wren"), SHORT[3:], strict=False)
     ]
-    for name, team in ("crew", {}), (MISNAMED, {"name": FIELD}):
+    crowd = [dict.fromkeys(("id", "agent", "role"), _field(one)) for one in SHORT]
+    misnamed = {"name": FIELD, "members": crowd}
+    for name, team in ("crew", {"members": members}), (MISNAMED, misnamed):
         file = root / ".coterie" / "teams" / name / "team.json"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps({**team, "members": members}))
+        file.write_text(json.dumps(team))
 
 
 def _says(when: str, said: object) -> dict[str, object]:

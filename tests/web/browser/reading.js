@@ -6,7 +6,8 @@
     if (node.nodeType === Node.TEXT_NODE) parts.push(node.data);
     else {
       // Where a link leads is shown by every browser; a title, by pointing at it.
-      for (const name of ["href", "title", "value"]) {
+      // An option is shown by its text, and what it stands for is not.
+      for (const name of node.matches("option") ? ["title"] : ["href", "title", "value"]) {
         const value = node.getAttribute(name);
         if (value) parts.push(` ${value} `);
       }
