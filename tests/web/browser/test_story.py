@@ -15,6 +15,11 @@ from bench.page.screens import answer, board, card
 
 GOAL = "Add coupons to cart.py"
 STAND_IN = "A stand-in for a model wrote this"
+OF_ITS_OWN = {
+    "codex": ".codex/sessions/**/rollout-*.jsonl",
+    "claude": ".claude/projects/*/*.jsonl",
+}
+"""What a real program writes of its talk in a member's home, and nothing in its place does."""
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 
@@ -41,6 +46,9 @@ def test_a_goal_becomes_a_commit(
         accepted(page, server.place(root, "t", task, "changes"))
     assert machine.git(root, "status", "--porcelain") == ""
     assert STAND_IN in (root / "cart.py").read_text()
+    homes = root / ".coterie" / "teams" / "crew"
+    ran = {name for name, own in OF_ITS_OWN.items() if any(homes.glob(f"*/home/{own}"))}
+    assert ran == {*agents} - {"builtin"}
 
 
 def installed(machine: Machine, agents: list[str]) -> None:
