@@ -1,9 +1,9 @@
 """kill -9 of the server at random instants, with pages left open; compared with the store.
 
 A team works on tickets in a rehearsal.  One tab shows the talk, one the board and one the inbox,
-where the questions are answered.  The server is killed and started again with `--resume`, again and
-again, and no tab is touched: each reconnects by itself.  In the end every tab must show what a
-fresh one shows, and that must be what the store holds: each row once and in order.
+where the questions are answered.  The server is killed and started again with `--resume`, a few
+times in each session, and no tab is touched: each reconnects by itself.  In the end every tab must
+show what a fresh one shows, and that must be what the store holds: each row once and in order.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from bench.page.screens import ROWS, answer, asked, board, card, rows
 GOAL = "Add coupons to cart.py"
 _LONGEST = 120.0
 """Seconds for a session, without what the kills cost."""
+_OF_A_SESSION = 4
+"""Kills: with more of them nothing is done in between, and all hit its beginning."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class PageChaos:
         """Kill so often."""
         while self.tally.kills < kills:
             self.tally.sessions += 1
-            self._session(kills)
+            self._session(min(kills - self.tally.kills, _OF_A_SESSION))
             progress(self.tally)
         return self.tally
 
@@ -116,7 +118,8 @@ class PageChaos:
         while not tabs.is_over():
             if killer is not None and killer.done:
                 killer, until = None, time.monotonic() + _LONGEST
-            if killer is None and self.tally.kills < kills:
+            if killer is None and kills:
+                kills -= 1
                 self.tally.kills += 1
                 killer = _Killer(server, self._chance.uniform(0, self._apart))
             self.tally.answered += tabs.answer_one()
