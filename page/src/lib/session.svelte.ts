@@ -1,6 +1,6 @@
 /** Who may come in: the token in the address's fragment becomes a cookie, and leaves the address. */
 
-import { api, isPassing, onSignedOut, problemOf, type Problem } from "./api";
+import { api, isPassing, onSignedOut, problemOf, RETRY, type Problem } from "./api";
 
 export type SessionState = "checking" | "in" | "out";
 
@@ -52,6 +52,7 @@ class Session {
   }
 
   async enter(token: string): Promise<void> {
+    sessionStorage.setItem(PENDING, token);
     this.problem = null;
     try {
       await api.post("/session", { token });
@@ -60,9 +61,15 @@ class Session {
       this.state = "in";
     } catch (error) {
       this.problem = problemOf(error);
-      if (!isPassing(this.problem)) sessionStorage.removeItem(PENDING);
       this.state = "out";
+      if (isPassing(this.problem)) setTimeout(() => this.again(token), RETRY);
+      else sessionStorage.removeItem(PENDING);
     }
+  }
+
+  /** A server that did not answer the token may well do so now; unless another one was given meanwhile. */
+  private again(token: string): void {
+    if (this.state === "out" && sessionStorage.getItem(PENDING) === token) void this.enter(token);
   }
 }
 

@@ -43,6 +43,16 @@ def test_who_leaves_before_the_token_was_answered_comes_in_all_the_same(
     assert "token" not in page.evaluate("JSON.stringify(sessionStorage)").lower()
 
 
+def test_a_token_that_no_server_answered_is_given_again(
+    context: BrowserContext, server: Server
+) -> None:
+    page = context.new_page()
+    page.route("**/api/v1/session", lambda route: route.abort(), times=1)
+    page.goto(server.address)
+    expect(page.get_by_role("navigation").first).to_be_visible()
+    assert "token" not in page.evaluate("JSON.stringify(sessionStorage)").lower()
+
+
 def test_a_browser_without_the_token_is_told_what_to_do(
     context: BrowserContext, server: Server
 ) -> None:
