@@ -96,7 +96,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
     team, member = server.place(work.root, "team"), page.get_by_role("button", name="Add a member")
     once(shown(team, member), SHORT)
     names = shown(f"{team}?team={MISNAMED}", main.get_by_text("expected letters"))
-    # The team's name; each member's name, role and agent, and that among those to choose from.
+    # Each member's name, also where it is taken out; its role; its agent, also among all of them.
     times(names, SHORT, 5)
 
 
