@@ -31,29 +31,32 @@ MISNAMED = "misnamed"
 
 @dataclass(frozen=True)
 class HostileWork:
-    """The project, its tasks, and the question that waits."""
+    """Two projects, so that the inbox names both, and the question of the session."""
 
     root: Path
     session: str
-    build: str
     question: str
+    build_root: Path
+    build: str
 
 
 def hostile_work(machine: Machine) -> HostileWork:
     """Made once."""
-    root = machine.project(FOLDER)
+    root, build_root = machine.project(FOLDER), machine.project(f"build {FOLDER}")
     (root / "all.txt").write_text(FILE)
     machine.git(root, "add", ".")
     machine.git(root, "commit", "-qm", "all")
-    _team(machine, root)
-    _rehearsed(machine, root, "build", _build(), "build", "-t", "crew", SHORT[1].line)
+    for one in (root, build_root):
+        _team(machine, one)
+    _rehearsed(machine, build_root, "build", _build(), "build", "-t", "crew", SHORT[1].line)
     _rehearsed(machine, root, "session", _session(), "run", "-t", "crew", SHORT[0].line)
-    build, session = (str(line["id"]) for line in machine.lines(root, "tasks"))
+    (build,) = (str(line["id"]) for line in machine.lines(build_root, "tasks"))
+    (session,) = (str(line["id"]) for line in machine.lines(root, "tasks"))
     plan = next(one for one in machine.lines(root, "inbox") if one["task"] == session)
     machine.coterie(root, "answer", str(plan["id"]), "approve", "--say", FIELD)
     machine.coterie(root, "resume", session)
     asked = next(one for one in machine.lines(root, "inbox") if one["task"].startswith(session))
-    return HostileWork(root, session, build, str(asked["id"]))
+    return HostileWork(root, session, str(asked["id"]), build_root, build)
 
 
 def _rehearsed(machine: Machine, root: Path, name: str, rules: list[object], *words: str) -> None:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from bench.page.browser import Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import ROWS, answer
-from tests.web.browser import keys
+from tests.web.browser import axe, keys
 from tests.web.browser.hostile_work import (
     FIELD,
     MISNAMED,
@@ -42,7 +42,8 @@ _OPEN = "details:not([open]) > summary, button[aria-expanded=false]"
 @pytest.fixture(scope="module")
 def work(machine: Machine, server: Server) -> HostileWork:
     made = hostile_work(machine)
-    server.add(made.root)
+    for root in (made.root, made.build_root):
+        server.add(root)
     return made
 
 
@@ -65,6 +66,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
         page.goto(address)
         expect(ready.first).to_be_visible()
         opened(page, opens)
+        assert not axe.wider_than_a_phone(page), address
         return read(page)
 
     main = page.get_by_role("main")
@@ -82,6 +84,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
     page.goto(task)
     expect(page.get_by_role("log").get_by_text("p100").first).to_be_visible()
     opened(page, _OPEN)
+    assert not axe.wider_than_a_phone(page)
     once(read(page), PAYLOADS[30:])  # the patches of as many tool calls as a screen has room for
     page.reload()  # folded again: rows that are tall are many screens
     given = page.locator("main .line", has_text="answered approve")
@@ -102,7 +105,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
 
 def artifacts_are_text_and_files(page: Page, server: Server, work: HostileWork) -> None:
     page.get_by_role("heading", level=1).wait_for()
-    page.goto(server.place(work.root, "t", work.build, "pipeline"))
+    page.goto(server.place(work.build_root, "t", work.build, "pipeline"))
     expect(page.get_by_role("heading", name="Artifacts")).to_be_visible()
     opened(page, _OPEN)
     times(read(page), SHORT, 2)
@@ -150,7 +153,7 @@ def tab_comes_by_everything(page: Page, server: Server, work: HostileWork) -> No
     page.get_by_role("heading", level=1).wait_for()
     shown = {
         f"{server.origin}/inbox": page.locator("article"),
-        server.place(work.root, "t", work.build, "pipeline"): page.locator("button.node"),
+        server.place(work.build_root, "t", work.build, "pipeline"): page.locator("button.node"),
     }
     for address, content in shown.items():
         page.goto(address)
@@ -190,7 +193,7 @@ def no_stray_key_answers(page: Page, server: Server, work: HostileWork) -> None:
     page.get_by_role("heading", level=1).wait_for()
     page.on("request", lambda one: sent.append(one.url) if one.method != "GET" else None)
     task, own = server.place(work.root, "t", work.session), server.place(work.root)
-    build = server.place(work.root, "t", work.build, "pipeline")
+    build = server.place(work.build_root, "t", work.build, "pipeline")
     tickets = (f"{task}/tickets", f"{task}/tickets/T2")
     others = (server.origin, task, *tickets, build, f"{task}/changes", f"{own}/record")
     for address in (*others, f"{own}/team"):
