@@ -70,6 +70,7 @@ def worked_on(page: Page, tickets: str) -> None:
     answer(page, plan, "approve")
     second = page.context.new_page()
     second.goto(tickets)
+    page.bring_to_front()  # a tab behind another draws seldom, and a click waits until it does
     page.keyboard.press("2")
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
     for _ in range(3):
