@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from coterie.errors import LeaseLost, StorageDamaged, StorageError, StorageReadOnly, UsageError
 from coterie.model import journal
-from coterie.model.journal import Fence
+from coterie.model.journal import Fence, Turn
 from coterie.model.lease_clock import LeaseTimes
 from coterie.stores.postgres import PostgresStorage, schema, sql_text
 from coterie.stores.postgres.place import Place
@@ -83,6 +84,16 @@ def execute(url: str, *statements: str) -> None:
 # -- the schema ----------------------------------------------------------------------------------
 
 
+ONLY_SQLITE = {
+    "messages": {"sequence", "run"},
+    "steps": {field.name for field in fields(Turn)} - {"task_id", "step", "attempt"},
+    "attempts": None,
+    "told": None,
+    "timeline_end": None,
+}
+"""Tables, or columns, of which its views `turns` and `timeline` are made: there they are tables."""
+
+
 async def test_both_databases_have_the_same_columns(url: str, tmp_path: Path) -> None:
     theirs: dict[str, set[str]] = {}
     with Place.of(url).connect() as connection:
@@ -97,7 +108,9 @@ async def test_both_databases_have_the_same_columns(url: str, tmp_path: Path) ->
     for (table,) in file.execute(kinds).fetchall():
         if not table.startswith("sqlite_"):
             rows = file.execute(f"PRAGMA table_xinfo({table})").fetchall()
-            assert theirs.get(table) == {row[1] for row in rows}, table
+            own = ONLY_SQLITE.get(table, set[str]())
+            if own is not None:
+                assert {row[1] for row in rows} == theirs[table] | own, table
     file.close()
 
 

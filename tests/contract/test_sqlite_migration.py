@@ -104,6 +104,28 @@ async def test_migrated_and_new_have_one_schema(tmp_path: Path, version: int) ->
     assert version_of(migrated) == LATEST
 
 
+@pytest.mark.parametrize("version", [one for one in VERSIONS if one in (8, 9, 10, 11)])
+async def test_numbers_of_the_timeline_stay_what_they_were(tmp_path: Path, version: int) -> None:
+    """Whoever followed an old database goes on after the number that it was told last."""
+    database = restored(tmp_path, version)
+    silent = f"INSERT INTO messages SELECT '{TASK}', seq + 1, member, '', at, turn, next, done, cut"
+    query = "SELECT sequence, task_id, source, number, run FROM timeline ORDER BY sequence"
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"{silent} FROM messages WHERE task_id = '{TASK}'")
+        told = connection.execute(query).fetchall()
+    connection.close()
+    storage = await SqliteStorage.open(database)
+    assert [row.sequence for row in await storage.timeline.after(0)] == [row[0] for row in told]
+    assert [one.text for one in await storage.conversation.messages(TASK)] == [message(1).text, ""]
+    fence = await storage.leases.claim(TASK, "me", 1)
+    await storage.commit(Fence(TASK, fence or 0), AppendMessage(message(3)))
+    assert await storage.timeline.head() == told[-1][0] + 1
+    await storage.close()
+    connection = sqlite3.connect(database)
+    assert connection.execute(query).fetchall()[:-1] == told
+    connection.close()
+
+
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A migration that does not exist yet."""

@@ -295,9 +295,9 @@ async def test_another_back_end_can_be_put_in(project: Path) -> None:
 
 LONG = "printf('%0400d', n)"
 OTHERS = {
-    "messages": f"'zz', n, 'ada', {LONG}, '', 1, NULL, 0, 0",
-    "steps": f"'zz', n, 'turn', '', {LONG}, '', n",
-    "turns": f"'zz', n, 1, 'ada', 1, {LONG}, NULL, '', '', '', n, NULL, NULL",
+    "messages": f"n + 1000, 'zz', n, 'ada', {LONG}, '', 1, NULL, 0, 0",
+    "steps": f"'zz', n, 'turn', '', {LONG}, '', n, 'ada', 1, {LONG}" + ", NULL" * 6,
+    "attempts": f"'zz', n, 2, 'ada', 1, {LONG}, NULL, '', '', '', n, NULL, NULL",
     "audit": f"n, 'zz', 'ToolCallRequested', n, 'x', 'ada', {LONG}, NULL, NULL, 0, 0, x''",
     "envelopes": f"'zz', n, {LONG}",
     "events": f"n + 1000, 'zz', 'TaskStarted', '', {LONG}, x''",

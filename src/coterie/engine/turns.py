@@ -81,6 +81,8 @@ class TurnRunner:
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
         self._running: dict[str, Channel] = {}
+        self._scope = type(anyio.CancelScope())
+        """What anyio looks up anew whenever it makes one, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: it takes one turn at a time."""
 
@@ -254,7 +256,7 @@ class TurnRunner:
         """Follow the updates to the end.  Past the total timeout the turn has failed."""
         run, member = self._run, attempt.member
         limits, clock = run.channels.limits(member), self._clocks[member.id]
-        with run.stops.cuts(member.id, anyio.CancelScope()) as scope:
+        with run.stops.cuts(member.id, self._scope()) as scope:
             clock.start(limits, lambda: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:

@@ -177,6 +177,11 @@ def chained_of(row: Row) -> ChainedEntry:
     return ChainedEntry(sequence, before, own.hex(), AUDIT.value(tuple(entry)))
 
 
+def turn_of(row: Row) -> journal.Turn:
+    """A turn from its columns and `opened`, which only says in which order they are."""
+    return TURN.value(row[:-1])
+
+
 def question_of(row: Row) -> Question:
     """A question from its step, its state and the events that asked and answered it."""
     step, state, asked, answered = row

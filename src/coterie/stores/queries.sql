@@ -71,29 +71,28 @@ SELECT sequence, {AuditEntry}, hash FROM audit ORDER BY sequence
 
 -- timeline
 
--- name: timeline_head
-SELECT coalesce(max(sequence), 0) FROM timeline
-
 -- name: timeline_after
 SELECT sequence, task_id, source, number FROM timeline
 WHERE sequence > ? AND (source <> 'status' OR task_id = run) ORDER BY sequence LIMIT ?
 
 -- name: timeline_of_run_after
-SELECT t.sequence, t.task_id, t.source, t.number
-FROM timeline_span AS s JOIN timeline AS t ON t.sequence BETWEEN s.first AND s.last
-WHERE s.run = ? AND t.run = s.run AND t.task_id = coalesce(?, t.task_id)
-    AND (t.source <> 'status' OR t.task_id = coalesce(?, t.run))
-    AND t.sequence > ? ORDER BY t.sequence LIMIT ?
+SELECT sequence, task_id, source, number FROM timeline
+WHERE sequence BETWEEN (SELECT first FROM timeline_span WHERE run = ?)
+    AND (SELECT last FROM timeline_span WHERE run = ?)
+    AND run = ? AND task_id = coalesce(?, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?, run))
+    AND sequence > ? ORDER BY sequence LIMIT ?
 
 -- name: timeline_before
-SELECT t.sequence, t.task_id, t.source, t.number
-FROM timeline_span AS s JOIN timeline AS t ON t.sequence BETWEEN s.first AND s.last
-WHERE s.run = ? AND t.run = s.run AND t.task_id = coalesce(?, t.task_id)
-    AND (t.source <> 'status' OR t.task_id = coalesce(?, t.run)) AND t.source = coalesce(?, t.source)
-    AND t.sequence < ? ORDER BY t.sequence DESC LIMIT ?
+SELECT sequence, task_id, source, number FROM timeline
+WHERE sequence BETWEEN (SELECT first FROM timeline_span WHERE run = ?)
+    AND (SELECT last FROM timeline_span WHERE run = ?)
+    AND run = ? AND task_id = coalesce(?, task_id)
+    AND (source <> 'status' OR task_id = coalesce(?, run)) AND source = coalesce(?, source)
+    AND sequence < ? ORDER BY sequence DESC LIMIT ?
 
 -- name: turns_ended
-SELECT {Turn} FROM turns
+SELECT {Turn}, opened FROM turns
 WHERE task_id = ? AND closed_at >= ? AND opened_at <= ? AND outcome IN ('completed', 'interrupted')
 ORDER BY opened
 
@@ -122,18 +121,18 @@ SELECT entry FROM threads WHERE thread = ? ORDER BY place
 SELECT {Step} FROM steps WHERE task_id = ? ORDER BY opened
 
 -- name: turns
-SELECT {Turn} FROM turns WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
+SELECT {Turn}, opened FROM turns WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
 ORDER BY opened LIMIT 9223372036854775807 OFFSET ?
 
 -- name: spending
 WITH given (since) AS (VALUES (?))
-SELECT {Turn} FROM turns WHERE opened_at >= (SELECT since FROM given) AND task_id IN (
+SELECT {Turn}, opened FROM turns WHERE opened_at >= (SELECT since FROM given) AND task_id IN (
     SELECT id FROM tasks JOIN given ON changed_at >= since
     UNION SELECT id FROM tasks WHERE status NOT IN ('completed', 'failed', 'canceled')
 ) ORDER BY opened_at, task_id, opened
 
 -- name: spending_of_task
-SELECT {Turn} FROM turns
+SELECT {Turn}, opened FROM turns
 WHERE task_id IN (
     WITH RECURSIVE below (id) AS (
         SELECT id FROM tasks WHERE id = ?

@@ -72,7 +72,7 @@ def history(task_id: str, seen: int) -> Reading[journal.TaskHistory]:
         lease=codec.LEASE.value(leases[0]) if leases else None,
         messages=[codec.MESSAGE.value(row) for row in (*messages, *below)],
         steps=[codec.STEP.value(row) for row in steps],
-        turns=[codec.TURN.value(row) for row in turns],
+        turns=[codec.turn_of(row) for row in turns],
         requests=[codec.REQUEST.value(row) for row in requests],
         children=dict(tickets),
         seen=seen,
@@ -129,12 +129,12 @@ class JournalRows(RowStore):
         return await self._all(codec.STEP.value, "steps", task_id)
 
     async def turns(self, task_id: str, after: int = 0) -> list[journal.Turn]:
-        return await self._all(codec.TURN.value, "turns", task_id, after)
+        return await self._all(codec.turn_of, "turns", task_id, after)
 
     async def spending(self, since: str = "", task_id: str | None = None) -> list[journal.Turn]:
         if task_id is None:
-            return await self._all(codec.TURN.value, "spending", since)
-        return await self._all(codec.TURN.value, "spending_of_task", task_id, since)
+            return await self._all(codec.turn_of, "spending", since)
+        return await self._all(codec.turn_of, "spending_of_task", task_id, since)
 
     async def used(self) -> dict[str, Usage]:
         found = await self._all(tuple, "used")

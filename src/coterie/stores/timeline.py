@@ -49,7 +49,7 @@ class TimelineRows:
         run, ticket = _scope(task_id)
         name, of = "timeline_after", ()
         if run is not None:
-            name, of = "timeline_of_run_after", (run, ticket, ticket)
+            name, of = "timeline_of_run_after", (run, run, run, ticket, ticket)
         return await self._statements.read(_rows((name, *of, sequence, limit or _ALL)))
 
     async def before(
@@ -60,7 +60,7 @@ class TimelineRows:
         source: TimelineSource | None = None,
     ) -> list[TimelineRow]:
         run, ticket = _scope(task_id)
-        given = (run, ticket, ticket, source, sequence or _LAST, limit or _ALL)
+        given = (run, run, run, ticket, ticket, source, sequence or _LAST, limit or _ALL)
         return (await self._statements.read(_rows(("timeline_before", *given))))[::-1]
 
     async def head(self) -> int:
@@ -129,7 +129,7 @@ def _messages(places: Sequence[Place]) -> Found:
         times = [one.at for one in messages]
         turns: dict[str, list[Turn]] = {}
         (ended,) = yield [("turns_ended", task_id, min(times), max(times))]
-        for turn in map(codec.TURN.value, ended):
+        for turn in map(codec.turn_of, ended):
             turns.setdefault(turn.member, []).append(turn)
         for one in messages:
             taken = turns.get(one.member, []) if one.turn else []
@@ -159,7 +159,7 @@ def _calls(places: Sequence[Place]) -> Found:
 
 def _failures(places: Sequence[Place]) -> Found:
     (rows,) = yield [("timeline_failures", json.dumps(places))]
-    turns = [(opened, codec.TURN.value(tuple(row))) for opened, *row in rows]
+    turns = [(row[-1], codec.turn_of(row)) for row in rows]
     return [((turn.task_id, opened), turn) for opened, turn in turns]
 
 

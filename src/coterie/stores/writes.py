@@ -13,6 +13,7 @@ from coterie.model.journal import IllegalWrite, Write
 from coterie.model.ticket import IllegalMove, check_move
 from coterie.stores import codec
 from coterie.stores.codec import Value
+from coterie.stores.statements import Query
 
 _UPDATES: Mapping[type, tuple[str, str]] = {
     journal.AppendThread: ("insert_thread", "{thread} has no place {place} next"),
@@ -45,6 +46,37 @@ def updates(statements: Mapping[str, str]) -> dict[type, Update]:
 def problem_of(problem: str, write: Write) -> str:
     """The failure of an update, in words."""
     return problem.format(**write._asdict())
+
+
+def _append_envelope(write: journal.AppendEnvelope) -> Iterator[Query]:
+    session = write.envelope.session_id
+    yield "insert_envelope", session, session, codec.envelope_text(write.envelope)
+
+
+def _take_request(write: journal.TakeRequest) -> Iterator[Query]:
+    yield "delete_request", write.request_id
+
+
+def _supersede_steps(write: journal.SupersedeSteps) -> Iterator[Query]:
+    for name in write.names:
+        yield "supersede_step", write.prefix, write.task_id, name
+        yield "supersede_turns", write.prefix, write.task_id, name
+
+
+def _set_member_state(write: journal.SetMemberState) -> Iterator[Query]:
+    if write.state in codec.KEPT_STATES:
+        yield "set_member_state", *codec.MEMBER_STATE.row(write)
+    else:
+        yield "drop_member_state", write.task_id, write.member
+
+
+PLAIN: Mapping[type, Callable[[Any], Iterator[Query]]] = {
+    journal.AppendEnvelope: _append_envelope,
+    journal.TakeRequest: _take_request,
+    journal.SupersedeSteps: _supersede_steps,
+    journal.SetMemberState: _set_member_state,
+}
+"""Writes that are the same statements everywhere, and may change nothing."""
 
 
 def put_ticket(write: journal.PutTicket) -> tuple[str, tuple[Value, ...], str]:

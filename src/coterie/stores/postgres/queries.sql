@@ -63,6 +63,9 @@ SELECT place, {AuditEntry?}, own FROM next_audit(?)
 
 -- timeline
 
+-- name: timeline_head
+SELECT coalesce(max(sequence), 0) FROM timeline
+
 -- name: timeline_statuses
 SELECT e.sequence, e.data, t.workflow FROM events AS e JOIN tasks AS t ON t.id = e.task_id
 WHERE e.sequence IN (SELECT value::BIGINT FROM json_array_elements_text(?))
@@ -84,7 +87,7 @@ SELECT sequence, {AuditEntry} FROM audit
 WHERE sequence IN (SELECT value::BIGINT FROM json_array_elements_text(?))
 
 -- name: timeline_failures
-SELECT opened, {Turn} FROM turns
+SELECT {Turn}, opened FROM turns
 WHERE outcome = 'failed' AND (task_id, opened) IN (
     SELECT value ->> 0, (value ->> 1)::BIGINT FROM json_array_elements(?)
 )

@@ -11,7 +11,7 @@ from coterie.model import journal, task
 from coterie.model.journal import Write
 from coterie.stores import codec
 from coterie.stores.postgres.sql_text import SQL, Hashed, filled, statement
-from coterie.stores.writes import moments, problem_of, put_ticket, updates
+from coterie.stores.writes import PLAIN, moments, problem_of, put_ticket, updates
 
 _UPDATES = {
     kind: (text.split("?"), fields, problem)
@@ -56,33 +56,14 @@ def _open_turn(write: journal.OpenTurn) -> Sequence[str]:
     return [statement("open_turn", *write, problem)]
 
 
-def _append_envelope(write: journal.AppendEnvelope) -> Sequence[str]:
-    session = write.envelope.session_id
-    return [statement("insert_envelope", session, session, codec.envelope_text(write.envelope))]
+def _plain(write: Write) -> Sequence[str]:
+    return [statement(*query) for query in PLAIN[type(write)](write)]
 
 
 def _put_ticket(write: journal.PutTicket) -> Sequence[str]:
     name, row, problem = put_ticket(write)
     lines = [statement("insert_moment", *line) for line in moments(write)]
     return [statement(name, *row, problem), *lines]
-
-
-def _take_request(write: journal.TakeRequest) -> Sequence[str]:
-    return [statement("delete_request", write.request_id)]
-
-
-def _supersede_steps(write: journal.SupersedeSteps) -> Sequence[str]:
-    return [
-        statement(name, write.prefix, write.task_id, step)
-        for step in write.names
-        for name in ("supersede_step", "supersede_turns")
-    ]
-
-
-def _set_member_state(write: journal.SetMemberState) -> Sequence[str]:
-    if write.state in codec.KEPT_STATES:
-        return [statement("set_member_state", *codec.MEMBER_STATE.row(write))]
-    return [statement("drop_member_state", write.task_id, write.member)]
 
 
 # -- events: numbered and chained by the server, folded into tasks and questions at once ---------
@@ -122,14 +103,11 @@ def _following(kind: str) -> str | None:
 
 _WRITES: Mapping[type, Callable[[Any], Sequence[str]]] = {
     **dict.fromkeys(_UPDATES, _update),
+    **dict.fromkeys(PLAIN, _plain),
     journal.AppendEvent: _append_event,
     journal.AppendMessage: _append_message,
     journal.AppendAudit: _append_audit,
     journal.OpenStep: _open_step,
     journal.OpenTurn: _open_turn,
-    journal.AppendEnvelope: _append_envelope,
     journal.PutTicket: _put_ticket,
-    journal.TakeRequest: _take_request,
-    journal.SupersedeSteps: _supersede_steps,
-    journal.SetMemberState: _set_member_state,
 }

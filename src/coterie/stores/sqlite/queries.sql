@@ -71,6 +71,9 @@ INSERT INTO audit (sequence, {AuditEntry}, hash) VALUES (?, {AuditEntry?}, ?)
 
 -- timeline
 
+-- name: timeline_head
+SELECT last FROM timeline_end
+
 -- name: timeline_statuses
 SELECT e.sequence, e.data, t.workflow FROM events AS e JOIN tasks AS t ON t.id = e.task_id
 WHERE e.sequence IN (SELECT value FROM json_each(?))
@@ -91,7 +94,7 @@ WHERE (task_id, seq) IN (
 SELECT sequence, {AuditEntry} FROM audit WHERE sequence IN (SELECT value FROM json_each(?))
 
 -- name: timeline_failures
-SELECT opened, {Turn} FROM turns
+SELECT {Turn}, opened FROM turns
 WHERE outcome = 'failed' AND (task_id, opened) IN (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 )
@@ -99,7 +102,12 @@ WHERE outcome = 'failed' AND (task_id, opened) IN (
 -- conversation
 
 -- name: insert_message
-INSERT INTO messages ({Message}) SELECT {Message?}
+INSERT INTO messages (sequence, {Message}) SELECT 1 + (SELECT last FROM timeline_end), {Message?}
+WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
+
+-- name: insert_silent_message
+INSERT INTO messages (sequence, {Message})
+SELECT min(0, (SELECT coalesce(min(sequence), 0) FROM messages)) - 1, {Message?}
 WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
 
 -- name: insert_thread
@@ -112,8 +120,8 @@ WHERE :place = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = :thre
 -- name: last_opened
 SELECT max(
     coalesce((SELECT max(opened) FROM steps WHERE task_id = ?), 0),
-    coalesce((SELECT max(opened) FROM turns WHERE task_id = ?), 0),
-    coalesce((SELECT max(opened) FROM turns WHERE task_id BETWEEN ? || '/' AND ? || '0'), 0)
+    coalesce((SELECT max(opened) FROM attempts WHERE task_id = ?), 0),
+    coalesce((SELECT max(opened) FROM attempts WHERE task_id BETWEEN ? || '/' AND ? || '0'), 0)
 )
 
 -- name: open_step
@@ -124,17 +132,41 @@ UPDATE steps SET result = :result
 WHERE task_id = :task_id AND name = :name AND result IS NULL
 
 -- name: open_turn
-INSERT INTO turns ({OpenTurn}, opened) VALUES ({OpenTurn?}, ?)
+INSERT INTO attempts ({OpenTurn}, opened) SELECT {OpenTurn?}, ?
+WHERE NOT EXISTS (
+    SELECT 1 FROM steps WHERE task_id = ? AND name = ? AND ? = 1 AND member IS NOT NULL
+)
 
 -- name: spend_turn
-UPDATE turns SET usage = :usage
+UPDATE attempts SET usage = :usage
 WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS NULL
 
 -- name: close_turn
-UPDATE turns
+UPDATE attempts
 SET closed_at = :closed_at, outcome = :outcome, detail = :detail, thread = :thread,
     usage = coalesce(:usage, usage)
 WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS NULL
+
+-- the first attempt, in the row of its step
+
+-- name: open_step_with_turn
+INSERT INTO steps ({Step}, member, token, opened_at, thread, machine, opened)
+VALUES ({Step?}, ?, ?, ?, ?, ?, ?)
+
+-- name: spend_first_turn
+UPDATE steps SET usage = :usage
+WHERE task_id = :task_id AND name = :step AND outcome IS NULL AND member IS NOT NULL
+
+-- name: close_first_turn
+UPDATE steps
+SET closed_at = :closed_at, outcome = :outcome, detail = :detail, thread = :thread,
+    usage = coalesce(:usage, usage)
+WHERE task_id = :task_id AND name = :step AND outcome IS NULL AND member IS NOT NULL
+
+-- name: close_turn_with_step
+UPDATE steps
+SET result = ?, closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = coalesce(?, usage)
+WHERE task_id = ? AND name = ? AND result IS NULL AND outcome IS NULL AND member IS NOT NULL
 
 -- name: used
 WITH told AS (
@@ -198,7 +230,7 @@ DELETE FROM requests WHERE id = ?
 UPDATE steps SET name = ? || name WHERE task_id = ? AND name = ?
 
 -- name: supersede_turns
-UPDATE turns SET step = ? || step WHERE task_id = ? AND step = ?
+UPDATE attempts SET step = ? || step WHERE task_id = ? AND step = ?
 
 -- name: set_member_state
 INSERT INTO member_states ({SetMemberState}) VALUES ({SetMemberState?})

@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
@@ -21,13 +22,17 @@ from coterie.stores import codec
 from coterie.stores.codec import Row, Value
 from coterie.stores.sqlite.failures import explained
 from coterie.stores.statements import load
-from coterie.stores.writes import moments, problem_of, put_ticket, updates
+from coterie.stores.writes import PLAIN, moments, problem_of, put_ticket, updates
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 SQL = load(Path(__file__).parent)
 _UPDATES = updates(SQL)
+_FIRST_TURN = updates(
+    {**SQL, "spend_turn": SQL["spend_first_turn"], "close_turn": SQL["close_first_turn"]}
+)
+"""The same of an attempt that is in the row of its step."""
 
 # Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
 sqlite3.register_adapter(NoneType, lambda none: none)
@@ -230,16 +235,15 @@ class Writes:
         self._opened: dict[str, tuple[int, int]] = {}
         self._apply: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
             **dict.fromkeys(_UPDATES, _update),
+            **dict.fromkeys(PLAIN, _run_plain),
             journal.AppendEvent: self._append_event,
             journal.AppendMessage: _append_message,
             journal.AppendAudit: _append_audit,
             journal.OpenStep: self._open_step,
             journal.OpenTurn: self._open_turn,
-            journal.AppendEnvelope: _append_envelope,
+            journal.SpendTurn: _update_turn,
+            journal.CloseTurn: _update_turn,
             journal.PutTicket: _put_ticket,
-            journal.TakeRequest: _take_request,
-            journal.SupersedeSteps: _supersede_steps,
-            journal.SetMemberState: _set_member_state,
         }
 
     def after_events(self, keep: Work[None]) -> Work[None]:
@@ -257,8 +261,28 @@ class Writes:
     ) -> None:
         """All of them in order; raises at the first that is refused."""
         self._run, self._token = ("", 0) if fence is None else (fence.task_id, fence.token)
-        for write in writes:
-            self._apply[type(write)](connection, write)
+        is_done = False
+        for write, then in zip_longest(writes, writes[1:]):
+            if is_done:
+                is_done = False
+            elif self._joined(connection, write, then):
+                is_done = True  # the one that follows, too
+            else:
+                self._apply[type(write)](connection, write)
+
+    def _joined(self, connection: sqlite3.Connection, write: Write, then: Write | None) -> bool:
+        """Whether both were done as one row: a step begins, or ends, with its first attempt."""
+        if isinstance(write, journal.OpenStep):
+            if not isinstance(then, journal.OpenTurn) or then[:3] != (*write.step[:2], 1):
+                return False
+            row = (*write.step, *then[3:], self._next_opened(connection, then.task_id))
+            _insert(connection, "open_step_with_turn", row, f"step {then.step!r}")
+            return True
+        if not isinstance(write, journal.CloseTurn) or not isinstance(then, journal.CloseStep):
+            return False
+        row = (then.result, *write[3:], *then[:2])
+        closes = write[:3] == (*then[:2], 1)
+        return closes and execute(connection, SQL["close_turn_with_step"], row).rowcount == 1
 
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self._events_appended = True
@@ -268,21 +292,12 @@ class Writes:
             connection.execute(SQL["queue_notification"], queued)
 
     def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
-        step = write.step
-        row = (*codec.STEP.row(step), self._next_opened(connection, step.task_id))
-        try:
-            execute(connection, SQL["open_step"], row)
-        except sqlite3.IntegrityError:
-            problem = f"{step.task_id}: step {step.name!r} is recorded already"
-            raise IllegalWrite(problem) from None
+        row = (*write.step, self._next_opened(connection, write.step.task_id))
+        _insert(connection, "open_step", row, f"step {write.step.name!r}")
 
     def _open_turn(self, connection: sqlite3.Connection, write: journal.OpenTurn) -> None:
-        row = (*write, self._next_opened(connection, write.task_id))
-        try:
-            execute(connection, SQL["open_turn"], row)
-        except sqlite3.IntegrityError:
-            attempt = f"attempt {write.attempt} of {write.step!r}"
-            raise IllegalWrite(f"{write.task_id}: {attempt} is recorded already") from None
+        row = (*write, self._next_opened(connection, write.task_id), *write[:3])
+        _insert(connection, "open_turn", row, f"attempt {write.attempt} of {write.step!r}")
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
         task_id = self._run or task_id  # the turns of a session are in one order
@@ -291,6 +306,21 @@ class Writes:
             last = select(connection, "last_opened", *[task_id] * 4)[0][0]
         self._opened[task_id] = (self._token, last + 1)
         return last + 1
+
+
+def _insert(connection: sqlite3.Connection, name: str, row: Sequence[Value], what: str) -> None:
+    try:
+        done = execute(connection, SQL[name], row).rowcount == 1
+    except sqlite3.IntegrityError:
+        done = False
+    if not done:
+        raise IllegalWrite(f"{row[0]}: {what} is recorded already")
+
+
+def _update_turn(connection: sqlite3.Connection, write: Any) -> None:
+    statement, fields, _ = _FIRST_TURN[type(write)]
+    if write.attempt != 1 or execute(connection, statement, fields(write)).rowcount != 1:
+        _update(connection, write)
 
 
 def _update(connection: sqlite3.Connection, write: Write) -> None:
@@ -302,9 +332,9 @@ def _update(connection: sqlite3.Connection, write: Write) -> None:
 def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage) -> None:
     message = write.message
     row = (*codec.MESSAGE.row(message), message.seq, message.task_id)
-    if execute(connection, SQL["insert_message"], row).rowcount != 1:
-        problem = f"{message.task_id}: message {message.seq} does not follow the last one"
-        raise IllegalWrite(problem)
+    name = "insert_message" if message.text else "insert_silent_message"
+    if execute(connection, SQL[name], row).rowcount != 1:
+        raise IllegalWrite(f"{message.task_id}: message {message.seq} does not follow the last one")
 
 
 def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) -> None:
@@ -315,10 +345,9 @@ def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) ->
     connection.execute(SQL["insert_audit"], (*row, codec.chained(previous, row)))
 
 
-def _append_envelope(connection: sqlite3.Connection, write: journal.AppendEnvelope) -> None:
-    session = write.envelope.session_id
-    row = (session, session, codec.envelope_text(write.envelope))
-    execute(connection, SQL["insert_envelope"], row)
+def _run_plain(connection: sqlite3.Connection, write: Write) -> None:
+    for name, *row in PLAIN[type(write)](write):
+        execute(connection, SQL[name], row)
 
 
 def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> None:
@@ -330,24 +359,6 @@ def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> Non
         execute(connection, SQL["insert_moment"], line)
 
 
-def _take_request(connection: sqlite3.Connection, write: journal.TakeRequest) -> None:
-    connection.execute(SQL["delete_request"], (write.request_id,))
-
-
-def _supersede_steps(connection: sqlite3.Connection, write: journal.SupersedeSteps) -> None:
-    for name in write.names:
-        row = (write.prefix, write.task_id, name)
-        execute(connection, SQL["supersede_step"], row)
-        execute(connection, SQL["supersede_turns"], row)
-
-
-def _set_member_state(connection: sqlite3.Connection, write: journal.SetMemberState) -> None:
-    if write.state in codec.KEPT_STATES:
-        execute(connection, SQL["set_member_state"], codec.MEMBER_STATE.row(write))
-    else:
-        connection.execute(SQL["drop_member_state"], (write.task_id, write.member))
-
-
 # -- events: numbered, chained, and folded into tasks and questions at once ---------------------
 
 
@@ -355,9 +366,9 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
     """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
     event = write.event
     status, _ = task.transition(_before(connection, event.task_id), event)
-    rows = select(connection, "last_event")
+    rows: list[tuple[int, bytes]] = select(connection, "last_event")
     last, previous = rows[0] if rows else (0, b"")
-    sequence: int = last + 1
+    sequence = last + 1
     row = (sequence, event.task_id, event.type, event.at, codec.event_text(event))
     connection.execute(SQL["insert_event"], (*row, codec.chained(previous, row)))
     if isinstance(event, TaskCreated):

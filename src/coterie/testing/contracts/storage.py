@@ -31,6 +31,7 @@ from coterie.testing.contracts.samples import (
 )
 from coterie.testing.contracts.storage_processes import ProcessesContract
 from coterie.testing.contracts.storage_records import RecordsContract
+from coterie.testing.contracts.storage_turns import TurnsContract
 from coterie.testing.contracts.storage_values import ValuesContract
 
 REFUSED: list[tuple[str, journal.Write]] = [
@@ -202,5 +203,7 @@ class WritesContract(OpenedStorage):
             await storage.commit(fence, journal.AppendMessage(message(1)))
 
 
-class StorageContract(WritesContract, RecordsContract, ValuesContract, ProcessesContract):
+class StorageContract(
+    WritesContract, TurnsContract, RecordsContract, ValuesContract, ProcessesContract
+):
     """The whole suite."""

@@ -1,0 +1,1 @@
+-- What SQLite's is about, the pages of a commit, is nothing that PostgreSQL counts.

@@ -1,0 +1,101 @@
+"""A step and its attempts are what they are, however a store keeps them; so are messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coterie.model import journal
+from coterie.model.journal import Fence
+from coterie.model.timeline import SaidMessage
+from coterie.ports import Storage
+from coterie.testing.contracts.samples import (
+    TASK,
+    OpenedStorage,
+    at,
+    closing,
+    created,
+    message,
+    open_turn,
+    opening,
+    step,
+)
+
+
+class TurnsContract(OpenedStorage):
+    """Turns whose writes come together or apart, of tickets, tried again, and set aside."""
+
+    async def test_a_turn_is_the_same_whether_its_writes_come_together_or_apart(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        """A store may keep a step and its first attempt as one."""
+        await storage.commit(fence, *opening("a"))
+        for one in opening("b"):
+            await storage.commit(fence, one)
+        await storage.commit(fence, journal.SpendTurn(TASK, "a", 1, "{}"))
+        await storage.commit(fence, journal.SpendTurn(TASK, "b", 1, "{}"))
+        await storage.commit(fence, *closing("a"))
+        for one in closing("b", 2):
+            await storage.commit(fence, one)
+        first, second = await storage.journal.turns(TASK)
+        assert replace(first, step="b") == second
+        assert (first.outcome, first.usage, first.thread) == ("completed", "{}", "t-2")
+        one, other = await storage.journal.steps(TASK)
+        assert (one.result, other.result) == ('{"message":1}', '{"message":2}')
+        for name in ("a", "b"):
+            for refused in (open_turn(name), *closing(name)[:2]):
+                with pytest.raises(journal.IllegalWrite):
+                    await storage.commit(fence, refused)
+
+    async def test_a_step_and_its_attempts_go_on_apart(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        """What fails first, is closed by the second attempt, and is set aside then."""
+        failed = journal.CloseTurn(TASK, "a", 1, at(5), "failed", "no answer", None)
+        await storage.commit(fence, *opening("a"), failed, journal.CloseStep(TASK, "a", "1"))
+        assert [(one.attempt, one.outcome) for one in await storage.journal.turns(TASK)] == [
+            (1, "failed")
+        ]
+        assert [one.result for one in await storage.journal.steps(TASK)] == ["1"]
+        await storage.commit(fence, *opening("c"), failed._replace(step="c"), open_turn("c", 2))
+        ended = journal.CloseTurn(TASK, "c", 2, at(6), "completed", None, None)
+        await storage.commit(fence, ended, journal.CloseStep(TASK, "c", "2"))
+        await storage.commit(fence, journal.SupersedeSteps(TASK, "aside/1/", ("a", "c")))
+        turns = await storage.journal.turns(TASK)
+        assert [(one.step, one.attempt, one.outcome) for one in turns] == [
+            ("aside/1/a", 1, "failed"),
+            ("aside/1/c", 1, "failed"),
+            ("aside/1/c", 2, "completed"),
+        ]
+        told = [row.source for row in await storage.timeline.after(0, TASK)]
+        assert [one.step for one in told if isinstance(one, journal.Turn)] == [
+            "aside/1/a", "aside/1/c",
+        ]  # fmt: skip
+
+    async def test_the_turn_of_a_ticket_is_not_of_the_task_that_its_step_is_of(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        ticket = f"{TASK}/T1"
+        part = created(ticket).model_copy(update={"parent_id": TASK, "workflow": "ticket"})
+        await storage.commit(fence, journal.AppendEvent(part), *opening("a"))
+        opened = journal.OpenStep(step("ticket/T1/at/1/work"))
+        await storage.commit(fence, opened, open_turn(opened.step.name, task_id=ticket))
+        ended = journal.CloseTurn(ticket, opened.step.name, 1, at(5), "completed", None, None)
+        await storage.commit(fence, ended, journal.CloseStep(TASK, opened.step.name, "1"))
+        assert [one.task_id for one in await storage.journal.turns(ticket)] == [ticket]
+        both = await storage.journal.turns(TASK)
+        assert [(one.task_id, one.outcome) for one in both] == [(TASK, None), (ticket, "completed")]
+        assert [one.name for one in await storage.journal.steps(ticket)] == []
+
+    async def test_what_says_nothing_is_kept_and_not_told(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        before = await storage.timeline.head()
+        said = [message(1), message(2)._replace(text=""), message(3)._replace(text=""), message(4)]
+        await storage.commit(fence, *map(journal.AppendMessage, said))
+        assert await storage.conversation.messages(TASK) == said
+        assert await storage.timeline.head() == before + 2
+        told = await storage.timeline.after(before)
+        assert [(row.sequence - before, row.source.message.seq) for row in told
+                if isinstance(row.source, SaidMessage)] == [(1, 1), (2, 4)]  # fmt: skip
