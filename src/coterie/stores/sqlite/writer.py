@@ -28,7 +28,7 @@ from coterie.stores.statements import After, Query, Reading, T
 RIDE = 0.005
 """How long a posted write waits for a commit to ride in, in seconds."""
 QUICK = 0.002
-"""The loop commits by itself as long as a commit takes no longer than this, in seconds."""
+"""The loop commits by itself until two commits in a row have taken longer than this, in seconds."""
 POLL = 0.05
 """How often others' commits are looked for, in seconds, while somebody waits for them."""
 IDLE = 2.0
@@ -51,7 +51,7 @@ class Writer:
         """Held by whoever uses the connection, the loop or the thread."""
         self._sent = 0
         """How many jobs are with the thread, which may take several batches at once."""
-        self._is_quick = False
+        self._is_quick = self._was_quick = False
         self._wrote_at: float | None = None
         """When the log last grew, if it has since it was last cut."""
         self._posted: list[Job] = []
@@ -170,7 +170,8 @@ class Writer:
 
     def _wrote(self, began: float) -> None:
         self._wrote_at = time.monotonic()
-        self._is_quick = self._wrote_at - began <= QUICK
+        last, self._was_quick = self._was_quick, self._wrote_at - began <= QUICK
+        self._is_quick = last or self._was_quick
 
     def _ride_ended(self) -> None:
         self._timer = None
