@@ -31,7 +31,7 @@ from coterie.config.settings import load_settings, store_url
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
-from coterie.model.notification import PendingNotification
+from coterie.model.incident import PendingNotification
 from coterie.model.workspace import shown
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 from coterie.process.child import can_be_private

@@ -21,10 +21,9 @@ from coterie.config.project import environment, user_home
 from coterie.config.settings import Settings, is_address, milliseconds
 from coterie.engine.run import plain_errors
 from coterie.errors import CoterieError
+from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.notification import (
     Notification,
-    Outcome,
-    PendingNotification,
     of_end,
     of_limit,
     of_question,

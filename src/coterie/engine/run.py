@@ -263,7 +263,7 @@ class _Run:
             event = TaskCanceled(task_id=task_id, at=now)
         elif ended is None:
             if isinstance(self._stop, RateLimited) and self._is_told:
-                from coterie.model.notification import limit_incident  # few tasks meet one
+                from coterie.model.incident import limit_incident  # few tasks meet one
 
                 incident = limit_incident(task_id, self._stop.until)
                 await self._storage.notifications.add(incident, task_id, now)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 from coterie.model import instant
-from coterie.model.envelope import TicketPayload
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
@@ -131,6 +130,8 @@ def _message(source: SaidMessage) -> MessageRecord:
 
 async def _of_tickets(storage: Storage, session: str) -> _Lines:
     """All that happened to the tickets of a session, and who worked on each at the time."""
+    from coterie.model.envelope import TicketPayload  # of tickets alone, and slow to import
+
     tickets = await storage.tickets.tickets(session)
     owners: dict[tuple[str, str], str | None] = {}
     for _, envelope in await storage.tickets.envelopes(session):

@@ -3,52 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from coterie.model.about import HumanTurn
+from coterie.model.incident import PendingNotification
 from coterie.model.instant import Instant
 from coterie.model.interaction import Kind, Question, answer_command, answer_word, in_short
 from coterie.model.task import Status, TaskCreated, TaskState, title_of
 from coterie.model.visible import printable
 
-Outcome = Literal["sent", "failed", "seen"]
-"""`seen`: the person sat where it was shown."""
 MOST = 300
 """So many characters of what agents and people wrote are passed on, at most."""
-
-
-@dataclass(frozen=True)
-class PendingNotification:
-    """What is to be told, or could not be."""
-
-    incident: str
-    """The question, the task that ended, or its limit (`limit_incident`)."""
-    task_id: str
-    at: str
-    problem: str = ""
-
-    @property
-    def is_end(self) -> bool:
-        """Whether it is the end of a task."""
-        return self.incident == self.task_id
-
-    @property
-    def limited_until(self) -> str:
-        """Where a rate limit parked the task, when that ends; else empty."""
-        task, _, until = self.incident.partition(_UNTIL)
-        return until if task == self.task_id else ""
-
-
-_UNTIL = "@"
-
-
-def limit_incident(task_id: str, until: str) -> str:
-    """What goes by one name: that a task waits for the end of one limit, however often it is
-    tried before."""
-    return f"{task_id}{_UNTIL}{until}"
 
 
 class _Part(BaseModel):

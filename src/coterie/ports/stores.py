@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from coterie.model.conversation import Message
+from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.interaction import Question
 from coterie.model.journal import (
     ChildLease,
@@ -19,7 +20,6 @@ from coterie.model.journal import (
     Turn,
     Write,
 )
-from coterie.model.notification import Outcome, PendingNotification
 from coterie.model.task import Event, TaskCreated, TaskRow
 from coterie.model.team import Reservation
 from coterie.model.ticket import Ticket

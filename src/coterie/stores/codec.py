@@ -21,8 +21,8 @@ from pydantic_core import PydanticSerializationError
 
 from coterie.model import journal
 from coterie.model.conversation import Message
+from coterie.model.incident import PendingNotification
 from coterie.model.interaction import NOBODY, Question
-from coterie.model.notification import PendingNotification
 from coterie.model.task import (
     EVENT,
     Event,

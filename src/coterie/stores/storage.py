@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from coterie.errors import StorageError
 from coterie.model import instant, journal
 from coterie.model.conversation import Message
+from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.interaction import Question
 from coterie.model.journal import Fence
-from coterie.model.notification import Outcome, PendingNotification
 from coterie.model.task import (
     Event,
     IllegalEvent,

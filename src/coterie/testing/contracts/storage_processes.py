@@ -10,9 +10,9 @@ import pytest
 
 from coterie.errors import LeaseLost
 from coterie.model import journal
+from coterie.model.incident import PendingNotification
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import Fence, IllegalWrite
-from coterie.model.notification import PendingNotification
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
