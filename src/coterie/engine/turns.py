@@ -32,10 +32,7 @@ from coterie.model.journal import (
     TakeRequest,
     Turn,
 )
-from coterie.model.record import (
-    DeltaRecord,
-    MessageRecord,
-)
+from coterie.model.record import DeltaRecord, MessageRecord
 from coterie.model.task import RateLimited
 from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Effect
@@ -70,8 +67,7 @@ class TurnRunner:
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
         """By member and topic: the thread of its last turn."""
-        self._elsewhere: set[str] = set()
-        """Threads of other machines, where their agents' own files are."""
+        self._elsewhere: set[str] = set()  # threads whose files are on other machines
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
             if turn.thread:
