@@ -87,11 +87,15 @@ class App(WorkUseCases):
         `machine` is what this machine is called in a shared store.
         Raises LeaseExpired where a shared store was out of reach for too long.
         """
-        project, in_thread = Project(root, home), anyio.to_thread.run_sync
-        await in_thread(make_project, project)
-        here = await in_thread(Machine.here)
+        project = Project(root, home)
+
+        def prepare() -> tuple[Machine, bool]:
+            make_project(project)
+            return Machine.here(), storage is None and may_name_store(home)
+
+        here, may_be_shared = await anyio.to_thread.run_sync(prepare)
         shared: SharedStore | None = None
-        if storage is None and may_name_store(home):
+        if may_be_shared:
             from coterie.app.store import open_shared
 
             shared = await open_shared(project, here, machine)
