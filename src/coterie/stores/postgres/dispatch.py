@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 import anyio
 import psycopg
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ProcrastinateException
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Status
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import PoolTimeout
 
@@ -35,6 +37,7 @@ _STALLED = 30.0
 _AGAIN = "5 seconds"
 """How soon a machine that could not take an offer may be asked again."""
 
+T = TypeVar("T")
 Connection = psycopg.AsyncConnection[DictRow]
 
 _OFFER = """
@@ -90,7 +93,7 @@ class PostgresDispatch:
     def __post_init__(self) -> None:
         # What it has to say is for its own developers; what matters to a user is raised.
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
-        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         self._app = App(connector=PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4))
 
     @classmethod
@@ -152,11 +155,11 @@ class PostgresDispatch:
 
     async def sweep(self) -> bool:
         """Queue what is not, or is no more."""
-        for job in await self._stalled():
+        jobs = self._app.job_manager
+        stalled = partial(jobs.get_stalled_jobs, seconds_since_heartbeat=_STALLED)
+        for job in await self._asked(stalled):
             with suppress(ProcrastinateException):
-                await self._app.job_manager.finish_job_by_id_async(
-                    job_id=job.id or 0, status=Status.FAILED, delete_job=True
-                )
+                await jobs.finish_job(job, Status.FAILED, delete_job=True)
         async with self._transaction() as connection:
             await connection.execute(_GIVE_BACK)
             await connection.execute(_LOST)
@@ -234,11 +237,10 @@ class PostgresDispatch:
         with suppress(ProcrastinateException, psycopg.Error):
             await self._app.close_async()
 
-    async def _stalled(self) -> Iterable[Job]:
-        """Jobs of queue workers that are gone."""
+    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             await self._app.open_async()
-            return await self._app.job_manager.get_stalled_jobs(seconds_since_heartbeat=_STALLED)
+            return await call()
         except (ProcrastinateException, psycopg.Error, PoolTimeout) as error:
             raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
 
