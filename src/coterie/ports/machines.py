@@ -143,7 +143,7 @@ class Dispatch(Protocol):
     async def offer(self, offer: Offer, at: str | None = None) -> None:
         """Have a task run by whichever machine can, not before `at`.
 
-        Nothing but `at` changes where it is on offer already.
+        Where it is on offer already, only `at` and its machine are new.
         """
         ...
 
@@ -238,7 +238,7 @@ class Blobs(Protocol):
     """What goes from machine to machine beside rows: bundles of commits, artifacts, keys."""
 
     async def put(self, session: str, data: bytes) -> str:
-        """Keep it for a session, once; its digest.  Raises TooLarge."""
+        """Keep it for a session, once; its digest.  Raises StorageFull."""
         ...
 
     async def get(self, digest: str) -> bytes | None:

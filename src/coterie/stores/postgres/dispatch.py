@@ -44,7 +44,9 @@ _OFFER = """
 INSERT INTO offers (task_id, pool, needs, machine, state, due)
 VALUES (%s, %s, %s, %s, 'open', %s::timestamptz)
 ON CONFLICT (task_id) DO UPDATE SET state = 'open', due = EXCLUDED.due, woken = offers.woken + 1,
-    machine = EXCLUDED.machine
+    machine = EXCLUDED.machine,
+    job = CASE WHEN offers.due IS NOT DISTINCT FROM EXCLUDED.due
+        AND offers.machine IS NOT DISTINCT FROM EXCLUDED.machine THEN offers.job END
 """
 _GET = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE task_id = %s"
 _TAKE = """

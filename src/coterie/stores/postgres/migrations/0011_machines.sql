@@ -20,9 +20,11 @@ CREATE INDEX offers_open ON offers (task_id) WHERE state = 'open';
 
 -- An answer or a word to a task, or to one below it, opens its offer again.  Whatever state it is
 -- in: the row is waited for, so that it cannot be held at the same moment for want of an answer.
+-- A job that would come at a later time only is not waited for.
 
 CREATE FUNCTION wake_offer(task string) RETURNS void LANGUAGE sql AS $$
-    UPDATE offers SET woken = woken + 1, state = 'open', due = NULL
+    UPDATE offers SET woken = woken + 1, state = 'open', due = NULL,
+        job = CASE WHEN due > now() THEN NULL ELSE job END
     WHERE task_id IN (task, split_part(task, '/', 1))
 $$;
 
