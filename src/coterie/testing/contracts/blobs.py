@@ -1,0 +1,97 @@
+"""What every `ports.Blobs` must do.
+
+Subclass `BlobsContract`, give it `open` and `fence`, and pytest runs the whole suite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+
+import anyio
+import pytest
+
+from coterie.errors import LeaseLost, StorageFull
+from coterie.model.journal import Fence
+from coterie.model.machine import SentRef
+from coterie.ports import Blobs
+
+SESSION = "k3f9"
+
+
+class BlobsContract(ABC):
+    """Bytes by their digest, keys, and branches that were sent."""
+
+    largest: int
+    """How many bytes may be kept as one."""
+
+    @abstractmethod
+    async def open(self) -> Blobs:
+        """Nothing is kept yet."""
+        ...
+
+    @abstractmethod
+    async def fence(self) -> Fence:
+        """Of a task of the session that runs."""
+        ...
+
+    @pytest.fixture
+    async def blobs(self) -> Blobs:
+        """Empty."""
+        return await self.open()
+
+    @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+    async def test_what_is_put_is_got_by_its_digest(self, blobs: Blobs, size: int) -> None:
+        data = (b"\0\xff'\\" * (size // 4 + 1))[:size]
+        digest = await blobs.put(SESSION, data)
+        assert digest == hashlib.sha256(data).hexdigest()
+        assert await blobs.get(digest) == data
+        assert await blobs.get("0" * 64) is None
+
+    async def test_the_same_is_kept_once_whoever_puts_it(self, blobs: Blobs) -> None:
+        data, digests = b"the same" * 200_000, list[str]()
+
+        async def put(session: str) -> None:
+            digests.append(await blobs.put(session, data))
+
+        async with anyio.create_task_group() as group:
+            for session in (SESSION, SESSION, "another"):
+                group.start_soon(put, session)
+        assert len(set(digests)) == 1
+        assert await blobs.get(digests[0]) == data
+
+    async def test_what_is_too_large_is_refused(self, blobs: Blobs) -> None:
+        data = bytes(self.largest + 1)
+        with pytest.raises(StorageFull, match="Too large"):
+            await blobs.put(SESSION, data)
+        assert await blobs.get(hashlib.sha256(data).hexdigest()) is None
+
+    async def test_the_first_key_of_a_session_stays(self, blobs: Blobs) -> None:
+        first = await blobs.session_key(SESSION, b"\0one")
+        assert [first, await blobs.session_key(SESSION, b"two")] == [b"\0one"] * 2
+        assert await blobs.session_key("another", b"two") == b"two"
+
+    async def test_of_two_that_propose_a_key_at_once_both_get_one(self, blobs: Blobs) -> None:
+        keys: list[bytes] = []
+
+        async def propose(made: bytes) -> None:
+            keys.append(await blobs.session_key(SESSION, made))
+
+        async with anyio.create_task_group() as group:
+            for number in range(4):
+                group.start_soon(propose, b"key %d" % number)
+        assert (len(keys), len(set(keys))) == (4, 1)
+
+    async def test_a_ref_is_where_it_was_last_set(self, blobs: Blobs) -> None:
+        fence, digest = await self.fence(), await blobs.put(SESSION, b"a bundle")
+        for ref in (SentRef("T2", "aaa"), SentRef("T1", "bbb"), SentRef("T2", "ccc", digest)):
+            await blobs.set_ref(fence, SESSION, ref)
+        await blobs.set_ref(fence, "another", SentRef("T1", "ddd"))
+        assert await blobs.refs(SESSION) == [SentRef("T1", "bbb"), SentRef("T2", "ccc", digest)]
+
+    async def test_who_has_lost_the_lease_sets_no_ref(self, blobs: Blobs) -> None:
+        fence = await self.fence()
+        for old in (Fence(fence.task_id, fence.token - 1), Fence("nobody's", 1)):
+            with pytest.raises(LeaseLost):
+                await blobs.set_ref(old, SESSION, SentRef("T1", "aaa"))
+        assert await blobs.refs(SESSION) == []

@@ -1,0 +1,400 @@
+"""What every `ports.Dispatch` must do.
+
+Subclass `DispatchContract`, say how the things come about that are not the dispatch's own doing,
+and pytest runs the whole suite.  It needs anyio's plugin in auto mode and a fixture `anyio_backend`
+that says "asyncio".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from coterie.model import instant
+from coterie.model.machine import FULL, MachineRow, Offer, queues_of
+from coterie.ports import Dispatch
+
+TASK = "k3f9"
+OFFER = Offer(TASK, "seat", ("claude",))
+HAS = ("claude", "codex")
+PATIENCE = 30.0
+HOUR = 3600.0
+
+
+class DispatchContract(ABC):
+    """What is on offer, to whom, and when."""
+
+    @abstractmethod
+    async def open(self) -> Dispatch:
+        """Nothing is on offer yet."""
+        ...
+
+    @abstractmethod
+    async def create(self, task_id: str, parent: str | None = None) -> None:
+        """There is a task."""
+        ...
+
+    @abstractmethod
+    async def answer(self, task_id: str) -> None:
+        """A question of it is asked and answered."""
+        ...
+
+    @abstractmethod
+    async def say(self, task_id: str) -> None:
+        """Something is said to it."""
+        ...
+
+    @abstractmethod
+    async def end(self, task_id: str) -> None:
+        """It is completed."""
+        ...
+
+    @abstractmethod
+    async def live(self, owner: str, machine: str) -> None:
+        """There is an owner."""
+        ...
+
+    @abstractmethod
+    async def die(self, owner: str) -> None:
+        """It is declared dead."""
+        ...
+
+    @abstractmethod
+    async def lose_jobs(self) -> None:
+        """The queue forgets all that was queued."""
+        ...
+
+    @abstractmethod
+    async def later(self, seconds: float) -> None:
+        """So much time goes by."""
+        ...
+
+    @pytest.fixture
+    async def dispatch(self) -> AsyncGenerator[Dispatch]:
+        """With two owners, of two machines."""
+        opened = await self.open()
+        await self.live("one", "gpu1")
+        await self.live("two", "gpu2")
+        yield opened
+        await opened.close()
+
+    async def handed_out(
+        self,
+        dispatch: Dispatch,
+        machine: str = "gpu1",
+        has: tuple[str, ...] = HAS,
+        pool: str = "seat",
+    ) -> list[str]:
+        """What the queue hands to a machine now, in this order; it takes nothing."""
+        seen: list[str] = []
+
+        async def run(task_id: str) -> None:
+            seen.append(task_id)
+
+        assert pool in ("seat", "session")
+        queues = queues_of(pool, has, machine)
+        with anyio.fail_after(PATIENCE):
+            await dispatch.serve(pool, queues, 1, run, until_empty=True)
+        return seen
+
+    async def taken(self, dispatch: Dispatch, owner: str) -> Offer:
+        """The offer, handed out and in hand."""
+        assert TASK in await self.handed_out(dispatch)
+        offer = await dispatch.take(TASK, owner)
+        assert offer is not None
+        return offer
+
+    # -- taking, and letting go ------------------------------------------------------------------
+
+    async def test_what_is_offered_is_handed_out_and_one_has_it(self, dispatch: Dispatch) -> None:
+        assert (await dispatch.get(TASK), await dispatch.sweep()) == (None, False)
+        await dispatch.offer(OFFER)
+        assert (await dispatch.get(TASK), await dispatch.sweep()) == (OFFER, True)
+        assert await self.handed_out(dispatch) == [TASK]
+        assert [await dispatch.take(TASK, owner) for owner in ("one", "two", "one")] == [
+            *(OFFER, None, None)
+        ]
+        assert await dispatch.take("another", "one") is None
+
+    async def test_who_took_it_alone_puts_it_back(self, dispatch: Dispatch) -> None:
+        await dispatch.offer(OFFER)
+        taken = await self.taken(dispatch, "one")
+        for letting_go in (
+            dispatch.put_back(taken, "two"),
+            dispatch.put_off(taken, "two"),
+            dispatch.refuse(taken, "two", "gpu2", "no"),
+        ):
+            await letting_go
+        assert await dispatch.take(TASK, "two") is None
+        await dispatch.put_back(taken, "one")
+        assert await self.handed_out(dispatch) == [TASK]
+        assert await dispatch.take(TASK, "two") == OFFER
+
+    async def test_the_queue_hands_out_the_oldest_first(self, dispatch: Dispatch) -> None:
+        names = ["c", "a", "b"]
+        for name in names:
+            await dispatch.offer(Offer(name))
+        assert await self.handed_out(dispatch) == names
+
+    async def test_what_was_handed_out_and_not_taken_is_handed_out_again(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER)
+        for _ in range(2):
+            assert await self.handed_out(dispatch) == [TASK]
+            assert await dispatch.sweep()
+        await self.lose_jobs()
+        await dispatch.sweep()
+        assert await self.handed_out(dispatch) == [TASK]
+
+    async def test_what_is_in_hand_is_not_queued_however_often_one_looks(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER)
+        assert await self.handed_out(dispatch) == [TASK]
+        await dispatch.take(TASK, "one")
+        assert await dispatch.sweep()
+        await dispatch.sweep()
+        assert await self.handed_out(dispatch) == []
+
+    async def test_serving_goes_on_and_calls_so_many_at_a_time(self, dispatch: Dispatch) -> None:
+        running = most = done = 0
+        all_done = anyio.Event()
+
+        async def run(task_id: str) -> None:
+            nonlocal running, most, done
+            running += 1
+            most = max(most, running)
+            if task_id == "t3":
+                await dispatch.offer(Offer("t4"))
+            await anyio.sleep(0.01)
+            running, done = running - 1, done + 1
+            if done == 5:
+                all_done.set()
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                queues = queues_of("seat", HAS, "gpu1")
+                group.start_soon(dispatch.serve, "seat", queues, 2, run)
+                for number in range(4):
+                    await dispatch.offer(Offer(f"t{number}"))
+                await all_done.wait()
+                group.cancel_scope.cancel()
+        assert most <= 2
+
+    # -- who is asked ----------------------------------------------------------------------------
+
+    async def test_only_those_are_asked_who_have_what_it_needs(self, dispatch: Dispatch) -> None:
+        await dispatch.offer(Offer("any"))
+        await dispatch.offer(Offer("both", needs=("claude", "codex")))
+        await dispatch.offer(Offer("full", needs=(FULL, "codex")))
+        await dispatch.offer(Offer("session", "session"))
+        await dispatch.offer(Offer("mine", needs=("gemini",), machine="gpu2"))
+        assert await self.handed_out(dispatch, has=("gemini",), machine="gpu3") == ["any"]
+        assert await self.handed_out(dispatch, has=("codex",), machine="gpu3") == []
+        assert await self.handed_out(dispatch, machine="gpu2") == ["both", "mine"]
+        assert await self.handed_out(dispatch, has=("codex", FULL)) == ["full"]
+        assert await self.handed_out(dispatch, pool="session", has=()) == ["session"]
+
+    async def test_what_was_one_machines_and_is_offered_to_all_goes_to_others(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(replace(OFFER, machine="gpu1"))
+        await dispatch.offer(OFFER)
+        assert await self.handed_out(dispatch, machine="gpu2") == [TASK]
+        taken = await dispatch.take(TASK, "two")
+        assert taken == replace(OFFER, woken=1)
+
+    async def test_what_one_refuses_others_are_asked_and_may_read_why(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER)
+        for owner, machine, why in (("one", "gpu1", "it's \0 not trusted"), ("two", "gpu2", "")):
+            taken = await self.taken(dispatch, owner)
+            await dispatch.refuse(taken, owner, machine, why)
+            assert (await dispatch.take(TASK, owner), await self.handed_out(dispatch)) == (None, [])
+            await self.later(6)
+        found = await dispatch.get(TASK)
+        assert found is not None
+        assert {machine: why.replace("\0", "") for machine, why in found.refused.items()} == {
+            "gpu1": "it's  not trusted",
+            "gpu2": "",
+        }
+        assert await self.handed_out(dispatch) == [TASK]
+
+    # -- when ------------------------------------------------------------------------------------
+
+    async def test_what_is_offered_for_later_is_not_taken_before(self, dispatch: Dispatch) -> None:
+        await dispatch.offer(OFFER, instant.after(HOUR))
+        assert (await self.handed_out(dispatch), await dispatch.take(TASK, "one")) == ([], None)
+        assert await dispatch.sweep()
+        await self.later(HOUR + 60)
+        assert await self.handed_out(dispatch) == [TASK]
+        assert await dispatch.take(TASK, "one") == OFFER
+
+    async def test_what_is_offered_for_later_and_then_for_now_is_taken_now(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER, instant.after(HOUR))
+        await dispatch.offer(OFFER)
+        assert await self.handed_out(dispatch) == [TASK]
+        assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
+
+    async def test_what_is_put_off_comes_a_few_seconds_later_or_when_it_says(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER)
+        for at, wait in ((None, 6.0), (instant.after(HOUR), HOUR + 60)):
+            taken = await self.taken(dispatch, "one")
+            await dispatch.put_off(taken, "one", at)
+            assert (await self.handed_out(dispatch), await dispatch.take(TASK, "two")) == ([], None)
+            await self.later(wait)
+        assert await self.handed_out(dispatch) == [TASK]
+
+    # -- what is held, and what opens it again ---------------------------------------------------
+
+    async def test_what_is_held_is_not_taken_until_it_is_offered(self, dispatch: Dispatch) -> None:
+        await dispatch.offer(OFFER)
+        await dispatch.hold(TASK)
+        await dispatch.hold("another")
+        assert (await dispatch.take(TASK, "one"), await dispatch.sweep()) == (None, False)
+        await dispatch.offer(OFFER)
+        taken = await self.taken(dispatch, "one")
+        await dispatch.put_back(taken, "one", held=True)
+        assert (await self.handed_out(dispatch), await dispatch.sweep()) == ([], False)
+        assert await dispatch.get(TASK) == taken
+
+    async def test_what_is_held_while_it_is_in_hand_stays_so(self, dispatch: Dispatch) -> None:
+        await dispatch.offer(OFFER)
+        taken = await self.taken(dispatch, "one")
+        await dispatch.hold(TASK)
+        await dispatch.put_back(taken, "one")
+        assert (await dispatch.take(TASK, "two"), await dispatch.sweep()) == (None, False)
+
+    @pytest.mark.parametrize("how", ["answer", "say"])
+    async def test_an_answer_and_a_word_open_it_again(self, dispatch: Dispatch, how: str) -> None:
+        await self.create(TASK)
+        await dispatch.offer(OFFER)
+        await dispatch.hold(TASK)
+        await (self.answer if how == "answer" else self.say)(TASK)
+        assert await dispatch.sweep()
+        assert TASK in await self.handed_out(dispatch)
+        assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
+
+    @pytest.mark.parametrize("how", ["answer", "say"])
+    async def test_an_answer_and_a_word_do_not_wait_for_what_was_put_off(
+        self, dispatch: Dispatch, how: str
+    ) -> None:
+        await self.create(TASK)
+        await dispatch.offer(OFFER, instant.after(HOUR))
+        await (self.answer if how == "answer" else self.say)(TASK)
+        assert await dispatch.sweep()
+        assert await self.handed_out(dispatch) == [TASK]
+        assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
+
+    @pytest.mark.parametrize("how", ["answer", "say", "offer"])
+    async def test_what_comes_while_it_is_in_hand_leaves_it_open(
+        self, dispatch: Dispatch, how: str
+    ) -> None:
+        await self.create(TASK)
+        await dispatch.offer(OFFER)
+        for put_back in ("held", "put off", "held"):
+            taken = await self.taken(dispatch, "one")
+            if how == "offer":
+                await dispatch.offer(OFFER)
+            else:
+                await (self.answer if how == "answer" else self.say)(TASK)
+            if put_back == "held":
+                await dispatch.put_back(taken, "one", held=True)
+            else:
+                await dispatch.put_off(taken, "one", instant.after(HOUR))
+            await dispatch.sweep()
+        assert TASK in await self.handed_out(dispatch)
+
+    async def test_an_answer_before_it_was_taken_does_not_count_twice(
+        self, dispatch: Dispatch
+    ) -> None:
+        await self.create(TASK)
+        await dispatch.offer(OFFER)
+        await self.answer(TASK)
+        taken = await self.taken(dispatch, "one")
+        await dispatch.put_back(taken, "one", held=True)
+        assert not await dispatch.sweep()
+
+    # -- what has ended --------------------------------------------------------------------------
+
+    async def test_an_ended_task_is_on_offer_no_more(self, dispatch: Dispatch) -> None:
+        await self.create(TASK)
+        await dispatch.offer(OFFER)
+        taken = await self.taken(dispatch, "one")
+        await self.end(TASK)
+        await dispatch.put_back(taken, "one")
+        await self.die("one")
+        assert (await dispatch.get(TASK), await dispatch.sweep()) == (None, False)
+        assert await dispatch.take(TASK, "two") is None
+
+    async def test_what_happens_to_a_child_opens_its_session(self, dispatch: Dispatch) -> None:
+        child = f"{TASK}/T1"
+        session = Offer(TASK, "session")
+        await self.create(TASK)
+        await self.create(child, TASK)
+        await dispatch.offer(session)
+        await dispatch.offer(Offer(child))
+        for number, what in enumerate((self.answer, self.say, self.end), 1):
+            await dispatch.hold(TASK)
+            await what(child)
+            await dispatch.sweep()
+            assert TASK in await self.handed_out(dispatch, pool="session")
+            assert await dispatch.get(TASK) == replace(session, woken=number)
+        assert await dispatch.get(child) is None
+
+    async def test_what_happens_to_a_session_is_nothing_to_its_children(
+        self, dispatch: Dispatch
+    ) -> None:
+        child = f"{TASK}/T1"
+        await self.create(TASK)
+        await self.create(child, TASK)
+        await dispatch.offer(Offer(child))
+        await dispatch.hold(child)
+        await self.say(TASK)
+        assert (await dispatch.sweep(), await dispatch.get(child)) == (False, Offer(child))
+
+    # -- the dead --------------------------------------------------------------------------------
+
+    async def test_what_a_dead_owner_had_in_hand_is_given_back(self, dispatch: Dispatch) -> None:
+        for name in ("a", "b", "c"):
+            await dispatch.offer(Offer(name))
+        assert await self.handed_out(dispatch) == ["a", "b", "c"]
+        taken = [await dispatch.take("a", "one"), await dispatch.take("b", "two")]
+        await dispatch.hold("c")
+        await self.die("one")
+        assert await dispatch.take("a", "two") is None
+        assert await dispatch.sweep()
+        assert await self.handed_out(dispatch) == ["a"]
+        assert await dispatch.take("a", "two") == Offer("a")
+        assert taken[0] is not None
+        await dispatch.put_back(taken[0], "one", held=True)  # too late: it is another's
+        assert await dispatch.take("a", "two") is None
+
+    async def test_what_a_dead_owner_takes_all_the_same_is_given_back(
+        self, dispatch: Dispatch
+    ) -> None:
+        await dispatch.offer(OFFER)
+        await self.die("one")
+        await dispatch.take(TASK, "one")
+        await dispatch.sweep()
+        assert await dispatch.take(TASK, "two") == OFFER
+
+    async def test_a_machine_is_alive_while_an_owner_of_it_is(self, dispatch: Dispatch) -> None:
+        for name in ("gpu2", "gpu1"):
+            await dispatch.announce(MachineRow(name, HAS, 2, "c0ffee", "1.0", "2026-01-01"))
+        await dispatch.announce(MachineRow("gpu1", ("echo",), 3, "c0ffee", "1.1", "2026-01-02"))
+        await self.die("two")
+        first, second = await dispatch.machines()
+        shown = (first.name, first.state, first.agents, first.seats, first.version, first.seen)
+        assert shown == ("gpu1", "alive", ("echo",), 3, "1.1", "2026-01-02")
+        assert (second.name, second.state) == ("gpu2", "dead")
