@@ -81,7 +81,7 @@ class TestPostgresDispatch(DispatchContract):
         await self.storage.close()
 
     async def open(self) -> Dispatch:
-        return PostgresDispatch.at(self.url)
+        return PostgresDispatch(Place.of(self.url), search=0.0)
 
     async def create(self, task_id: str, parent: str | None = None) -> None:
         of = {"parent_id": parent, "session_id": parent or task_id}

@@ -2,17 +2,20 @@
 
 The queue has a job for every offer that is open and that nobody has in hand; it may lose one, or
 have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that schema, know
-of it.  Calls have a connection of their own, which is closed at their end.
+of it.  A call has a connection to itself, and one is kept for the next call: to connect costs the
+server more than all that is asked.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 import anyio
@@ -34,6 +37,8 @@ _POLL = 1.0
 """How often the queue is looked at without being told to, in seconds."""
 _STALLED = 30.0
 """A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
+_SEARCH = 15.0
+"""How often one process looks for jobs that the queue has lost, in seconds; it looks at all."""
 _AGAIN = "5 seconds"
 """How soon a machine that could not take an offer may be asked again."""
 
@@ -90,13 +95,20 @@ class PostgresDispatch:
     """The offers and the queue in the store at a place."""
 
     place: Place
+    search: float = _SEARCH
     _app: App = field(init=False)
+    _idle: list[Connection] = field(default_factory=list[Connection])
+    _searched: float = -inf
 
     def __post_init__(self) -> None:
         # What it has to say is for its own developers; what matters to a user is raised.
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
         logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
-        self._app = App(connector=PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4))
+        self._app = App(
+            connector=PsycopgConnector(
+                conninfo=self._conninfo, min_size=0, max_size=4, max_idle=5.0
+            )
+        )
 
     @classmethod
     def at(cls, url: str) -> PostgresDispatch:
@@ -156,18 +168,26 @@ class PostgresDispatch:
             await self._queue(connection)
 
     async def sweep(self) -> bool:
-        """Queue what is not, or is no more."""
+        """Queue what is not, and now and then what is no more."""
+        at = time.monotonic()
+        searches = at - self._searched >= self.search
+        if searches:
+            await self._remove_stalled()
+        async with self._transaction() as connection:
+            await connection.execute(_GIVE_BACK)
+            if searches:
+                await connection.execute(_LOST)
+                self._searched = at
+            await self._queue(connection)
+            found = await (await connection.execute(_OPEN)).fetchone()
+            return bool(found and found["open"])
+
+    async def _remove_stalled(self) -> None:
         jobs = self._app.job_manager
         stalled = partial(jobs.get_stalled_jobs, seconds_since_heartbeat=_STALLED)
         for job in await self._asked(stalled):
             with suppress(ProcrastinateException):
                 await jobs.finish_job(job, Status.FAILED, delete_job=True)
-        async with self._transaction() as connection:
-            await connection.execute(_GIVE_BACK)
-            await connection.execute(_LOST)
-            await self._queue(connection)
-            found = await (await connection.execute(_OPEN)).fetchone()
-            return bool(found and found["open"])
 
     async def _queue(self, connection: Connection) -> None:
         for row in await (await connection.execute(_UNQUEUED)).fetchall():
@@ -235,7 +255,9 @@ class PostgresDispatch:
         ]
 
     async def close(self) -> None:
-        """Let go of what calls to the queue itself have opened."""
+        """Let go of what calls have opened."""
+        while self._idle:
+            await self._idle.pop().close()
         with suppress(ProcrastinateException, psycopg.Error):
             await self._app.close_async()
 
@@ -249,13 +271,38 @@ class PostgresDispatch:
     @asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[Connection]:
         try:
-            connecting = Connection.connect(self._conninfo, row_factory=dict_row)
-            async with await connecting as connection:
+            connection = await self._begun()
+            try:
                 yield connection
+                await connection.execute("COMMIT")
+            except BaseException:
+                await connection.close()  # whatever is under way in it
+                raise
         except ProcrastinateException as error:
             raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
         except psycopg.Error as error:
             raise explained(self.place, error) from None
+        self._idle.append(connection)
+        while len(self._idle) > 1:
+            await self._idle.pop().close()
+
+    async def _begun(self) -> Connection:
+        """A connection with an open transaction; one that was cut since its last use is none."""
+        while self._idle:
+            kept = self._idle.pop()
+            try:
+                await kept.execute("BEGIN")
+            except psycopg.OperationalError:
+                await kept.close()
+            except BaseException:
+                await kept.close()
+                raise
+            else:
+                return kept
+        connecting = Connection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
+        made = await connecting
+        await made.execute("BEGIN")
+        return made
 
 
 def run_with(run: Callable[[str], Awaitable[None]]) -> Callable[..., Awaitable[None]]:

@@ -16,7 +16,12 @@ CREATE TABLE offers (
     refused string NOT NULL DEFAULT '{}'   -- JSON: why machines do not take it, by their names
 );
 
-CREATE INDEX offers_open ON offers (task_id) WHERE state = 'open';
+-- All machines look for these, every second and whenever something happens.
+CREATE INDEX offers_open ON offers (state) WHERE state = 'open';
+CREATE INDEX offers_unqueued ON offers (task_id)
+WHERE state = 'open' AND job IS NULL AND taker IS NULL;
+CREATE INDEX offers_in_hand ON offers (taker) WHERE taker IS NOT NULL;
+CREATE INDEX owners_dead ON owners (id) WHERE dead;
 
 -- An answer or a word to a task, or to one below it, opens its offer again.  Whatever state it is
 -- in: the row is waited for, so that it cannot be held at the same moment for want of an answer.
