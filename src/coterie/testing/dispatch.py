@@ -7,7 +7,7 @@ the same contract.  Nothing in it waits, so a simulation can call it as often as
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -31,26 +31,6 @@ class _Row:
     job: int | None = None
 
 
-@dataclass
-class _Queue:
-    """Jobs that may be handed out, the oldest first, and those whose time has not come."""
-
-    ready: list[int] = field(default_factory=list[int])
-    waiting: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
-
-    def put(self, job: int, due: float | None) -> None:
-        if due is None:
-            heapq.heappush(self.ready, job)
-        else:
-            heapq.heappush(self.waiting, (due, job))
-
-    def first(self, now: float) -> int | None:
-        """The oldest that may be handed out now."""
-        while self.waiting and self.waiting[0][0] <= now:
-            heapq.heappush(self.ready, heapq.heappop(self.waiting)[1])
-        return self.ready[0] if self.ready else None
-
-
 class MemoryOffers:
     """The table of offers, the queue beside it, and who has what in hand."""
 
@@ -65,8 +45,10 @@ class MemoryOffers:
         self._dead: set[str] = set()
         self._unqueued: set[str] = set()
         self._lost: set[str] = set()
-        self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
+        self._later: list[tuple[float, str]] = []
+        self._queues: defaultdict[str, deque[int]] = defaultdict(deque)
         self._jobs: dict[int, str] = {}
+        self._handed_out: set[int] = set()
         self._last_job = 0
 
     # -- offers --------------------------------------------------------------------------------
@@ -78,8 +60,8 @@ class MemoryOffers:
             made = replace(offer, needs=tuple(sorted(offer.needs)), woken=0, refused={})
             row = self._rows[offer.task_id] = _Row(made, due)
         else:
-            if (row.due, row.offer.machine) != (due, offer.machine):
-                row.job = None  # its job is in the wrong place, or comes at the wrong time
+            if due is not None or row.offer.machine != offer.machine:
+                row.job = None  # its job comes too early, or is in the wrong queue
             woken = row.offer.woken + 1
             row.offer = replace(row.offer, machine=offer.machine, woken=woken)
             row.is_open, row.due = True, due
@@ -160,8 +142,6 @@ class MemoryOffers:
         for one in {task_id, task_id.partition("/")[0]} & self._rows.keys():
             row = self._rows[one]
             row.offer = replace(row.offer, woken=row.offer.woken + 1)
-            if row.due is not None and row.due > self.now():
-                row.job = None
             row.is_open, row.due = True, None
             self._changed(row)
 
@@ -185,17 +165,27 @@ class MemoryOffers:
     # -- the queue -----------------------------------------------------------------------------
 
     def fetch(self, queues: Iterable[str]) -> int | None:
-        """The job that is handed out next; it is the caller's until it is finished."""
-        now, found = self.now(), list[tuple[int, _Queue]]()
-        for name in queues:
-            queue = self._queues.get(name)
-            if queue is not None and (job := queue.first(now)) is not None:
-                found.append((job, queue))
+        """The oldest job of these queues; it is the caller's until it is finished."""
+        found = [self._queues[name] for name in queues if self._queues.get(name)]
         if not found:
             return None
-        job, queue = min(found, key=lambda one: one[0])
-        heapq.heappop(queue.ready)
+        job = min(found, key=lambda queue: queue[0]).popleft()
+        self._handed_out.add(job)
         return job
+
+    def has(self, queues: Iterable[str]) -> bool:
+        """Whether they have a job."""
+        return any(self._queues.get(name) for name in queues)
+
+    @property
+    def jobs(self) -> int:
+        """How many are queued."""
+        return len(self._jobs) - len(self._handed_out)
+
+    @property
+    def last_job(self) -> int:
+        """The number of the job that was queued last."""
+        return self._last_job
 
     def task_of(self, job: int) -> str:
         """Which task a job is for."""
@@ -203,18 +193,26 @@ class MemoryOffers:
 
     def finish(self, job: int) -> None:
         """A job was done, or is lost: the next sweep queues its offer anew, if nobody has it."""
-        row = self._rows.get(self._jobs.pop(job))
+        self._handed_out.discard(job)
+        row = self._rows.get(self._jobs.pop(job, ""))
         if row is not None and row.job == job and row.taker is None:
             self._lost.add(row.offer.task_id)
 
     def queue(self) -> None:
-        """Queue what is open, in nobody's hand, and not queued."""
-        for task_id in self._unqueued:
+        """Queue what is open and due, in nobody's hand, and not queued."""
+        now = self.now()
+        while self._later and self._later[0][0] <= now:
+            if row := self._rows.get(heapq.heappop(self._later)[1]):
+                self._changed(row)
+        unqueued, self._unqueued = self._unqueued, set()
+        for task_id in sorted(unqueued):
             row = self._rows[task_id]
+            if row.due is not None and row.due > now:
+                heapq.heappush(self._later, (row.due, task_id))
+                continue
             self._last_job = row.job = self._last_job + 1
             self._jobs[row.job] = task_id
-            self._queues[row.offer.queue].put(row.job, row.due)
-        self._unqueued.clear()
+            self._queues[row.offer.queue].append(row.job)
 
     def _let_go(self, offer: Offer, owner: str) -> _Row | None:
         row = self._rows.get(offer.task_id)

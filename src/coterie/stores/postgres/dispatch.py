@@ -1,9 +1,9 @@
 """`ports.Dispatch`: offers in a table of ours, handed out by procrastinate.
 
-The queue has a job for every offer that is open and that nobody has in hand; it may lose one, or
-have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that schema, know
-of it.  A call has a connection to itself, and one is kept for the next call: to connect costs the
-server more than all that is asked.
+The queue has a job for every offer that is open and due and that nobody has in hand; it may lose
+one, or have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that
+schema, know of it.  A call has a connection to itself, and one is kept for the next call: to connect
+costs the server more than all that is asked.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ from coterie.stores.postgres.place import SCHEMA, Place
 from coterie.stores.postgres.queue_schema import QUEUE_SCHEMA
 
 _JOB = "coterie.run"
-_POLL = 1.0
-"""How often the queue is looked at without being told to, in seconds."""
+_POLL = 5.0
+"""How often the queue is looked at without being told to, in seconds: it tells of every job, and a
+look reads all jobs that are for others."""
+_AWAY = 1.0
+"""How soon a queue that is out of reach is tried again, in seconds."""
 _STALLED = 30.0
 """A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
 _SEARCH = 15.0
@@ -50,7 +53,7 @@ INSERT INTO offers (task_id, pool, needs, machine, state, due)
 VALUES (%s, %s, %s, %s, 'open', %s::timestamptz)
 ON CONFLICT (task_id) DO UPDATE SET state = 'open', due = EXCLUDED.due, woken = offers.woken + 1,
     machine = EXCLUDED.machine,
-    job = CASE WHEN offers.due IS NOT DISTINCT FROM EXCLUDED.due
+    job = CASE WHEN EXCLUDED.due IS NULL
         AND offers.machine IS NOT DISTINCT FROM EXCLUDED.machine THEN offers.job END
 """
 _GET = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE task_id = %s"
@@ -70,8 +73,9 @@ UPDATE offers SET job = NULL WHERE taker IS NULL AND job IS NOT NULL AND NOT EXI
     SELECT FROM dispatch.procrastinate_jobs WHERE id = offers.job AND status IN ('todo', 'doing'))
 """
 _UNQUEUED = """
-SELECT task_id, pool, needs, machine, woken, refused, due FROM offers
-WHERE state = 'open' AND job IS NULL AND taker IS NULL FOR UPDATE SKIP LOCKED
+SELECT task_id, pool, needs, machine, woken, refused FROM offers
+WHERE state = 'open' AND job IS NULL AND taker IS NULL AND (due IS NULL OR due <= now())
+FOR UPDATE SKIP LOCKED
 """
 _OPEN = "SELECT EXISTS (SELECT FROM offers WHERE state = 'open') AS open"
 _ANNOUNCE = """
@@ -193,9 +197,7 @@ class PostgresDispatch:
         for row in await (await connection.execute(_UNQUEUED)).fetchall():
             offer = _offer(row)
             assert offer is not None
-            deferred = self._app.configure_task(
-                _JOB, queue=offer.queue, schedule_at=row["due"], connection=connection
-            )
+            deferred = self._app.configure_task(_JOB, queue=offer.queue, connection=connection)
             job = await deferred.defer_async(task_id=offer.task_id)
             text = "UPDATE offers SET job = %s WHERE task_id = %s"
             await connection.execute(text, [job, offer.task_id])
@@ -229,7 +231,7 @@ class PostgresDispatch:
                     )
                 if until_empty:
                     return
-            await anyio.sleep(_POLL)
+            await anyio.sleep(_AWAY)
 
     async def announce(self, machine: MachineRow) -> None:
         """The row of the machine."""

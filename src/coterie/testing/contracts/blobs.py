@@ -89,9 +89,18 @@ class BlobsContract(ABC):
         await blobs.set_ref(fence, "another", SentRef("T1", "ddd"))
         assert await blobs.refs(SESSION) == [SentRef("T1", "bbb"), SentRef("T2", "ccc", digest)]
 
+    async def test_a_file_is_what_was_last_set(self, blobs: Blobs) -> None:
+        fence = await self.fence()
+        for path, digest in (("log", "aa"), ("it's/a", "bb"), ("log", "cc")):
+            await blobs.set_file(fence, SESSION, path, digest)
+        await blobs.set_file(fence, "another", "log", "dd")
+        assert dict(await blobs.files(SESSION)) == {"log": "cc", "it's/a": "bb"}
+
     async def test_who_has_lost_the_lease_sets_no_ref(self, blobs: Blobs) -> None:
         fence = await self.fence()
         for old in (Fence(fence.task_id, fence.token - 1), Fence("nobody's", 1)):
             with pytest.raises(LeaseLost):
                 await blobs.set_ref(old, SESSION, SentRef("T1", "aaa"))
-        assert await blobs.refs(SESSION) == []
+            with pytest.raises(LeaseLost):
+                await blobs.set_file(old, SESSION, "log", "aa")
+        assert (await blobs.refs(SESSION), dict(await blobs.files(SESSION))) == ([], {})

@@ -218,6 +218,7 @@ class DispatchContract(ABC):
             await dispatch.refuse(taken, owner, machine, why)
             assert (await dispatch.take(TASK, owner), await self.handed_out(dispatch)) == (None, [])
             await self.later(6)
+            await dispatch.sweep()
         found = await dispatch.get(TASK)
         assert found is not None
         assert {machine: why.replace("\0", "") for machine, why in found.refused.items()} == {
@@ -233,6 +234,7 @@ class DispatchContract(ABC):
         assert (await self.handed_out(dispatch), await dispatch.take(TASK, "one")) == ([], None)
         assert await dispatch.sweep()
         await self.later(HOUR + 60)
+        await dispatch.sweep()
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.take(TASK, "one") == OFFER
 
@@ -253,6 +255,7 @@ class DispatchContract(ABC):
             await dispatch.put_off(taken, "one", at)
             assert (await self.handed_out(dispatch), await dispatch.take(TASK, "two")) == ([], None)
             await self.later(wait)
+            await dispatch.sweep()
         assert await self.handed_out(dispatch) == [TASK]
 
     # -- what is held, and what opens it again ---------------------------------------------------

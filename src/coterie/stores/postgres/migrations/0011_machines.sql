@@ -1,7 +1,8 @@
 ALTER TABLE turns ADD COLUMN machine string;
 
 -- Tasks that are to be run by whichever machine can.  Whether somebody runs one is told by its
--- lease alone.  The queue holds a job for it while nobody does; it may lose that or have it twice.
+-- lease alone.  The queue holds a job for what is due while nobody does; it may lose that or have it
+-- twice.
 
 CREATE TABLE offers (
     task_id string PRIMARY KEY,
@@ -25,11 +26,9 @@ CREATE INDEX owners_dead ON owners (id) WHERE dead;
 
 -- An answer or a word to a task, or to one below it, opens its offer again.  Whatever state it is
 -- in: the row is waited for, so that it cannot be held at the same moment for want of an answer.
--- A job that would come at a later time only is not waited for.
 
 CREATE FUNCTION wake_offer(task string) RETURNS void LANGUAGE sql AS $$
-    UPDATE offers SET woken = woken + 1, state = 'open', due = NULL,
-        job = CASE WHEN due > now() THEN NULL ELSE job END
+    UPDATE offers SET woken = woken + 1, state = 'open', due = NULL
     WHERE task_id IN (task, split_part(task, '/', 1))
 $$;
 
