@@ -122,6 +122,7 @@ class Worker:
     options: WorkerOptions
     tell: Tell
     _taken: int = 0
+    _in_hand: set[str] = field(default_factory=set[str])
     _limits: dict[Pool, anyio.CapacityLimiter] = field(init=False)
     _runs: TaskGroup = field(init=False)
 
@@ -186,21 +187,33 @@ class Worker:
     async def _take(self, task_id: str, pool: Pool, over: anyio.Event) -> None:
         dispatch, me = self.shared.dispatch, self.app.owners.me
         offer: Offer | None = None
+        if task_id in self._in_hand:  # handed out twice
+            over.set()
+            return
+        self._in_hand.add(task_id)
         try:
             async with self._limits[pool]:
                 offer = await dispatch.take(task_id, me)
                 if offer is not None:
                     self._taken += 1
                     await self._run(offer, me)
-        except StorageError:  # whoever sweeps finds that nobody runs it
-            pass
+        except StorageError:  # it may be in our hand all the same, where nobody looks for it
+            await self._let_go(offer or Offer(task_id), me)
         except BaseException:
             if offer is not None and not self._is_over:
                 with anyio.CancelScope(shield=True), suppress(StorageError):
                     await dispatch.put_back(offer, me)
             raise
         finally:
+            self._in_hand.discard(task_id)
             over.set()
+
+    async def _let_go(self, offer: Offer, me: str) -> None:
+        while not self._is_over:
+            with suppress(StorageError):
+                await self.shared.dispatch.put_back(offer, me)
+                break
+            await anyio.sleep(AGAIN)
 
     @property
     def _is_over(self) -> bool:
