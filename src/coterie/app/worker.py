@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import uniform
 from typing import Literal
 
 import anyio
@@ -38,6 +39,9 @@ PATIENCE = 60.0
 SESSIONS = 8
 """How many sessions a machine runs at once for each of its seats: they wait most of the time."""
 SWEEP = 1.0
+"""How often what is to be queued is looked for, in seconds."""
+PAUSE = 0.02
+"""How long after a change that is, for each machine there is: one of many is enough."""
 ANNOUNCE = 10.0
 AGAIN = 1.0
 """How soon a store that is out of reach is tried again, in seconds."""
@@ -176,7 +180,8 @@ class Worker:
                 await self.shared.dispatch.sweep()
             with anyio.move_on_after(SWEEP):
                 seen = await self.app.storage.changed(seen)
-                await anyio.sleep(0.02)  # several in a row are one
+            most = min(SWEEP, PAUSE * (1 + self.shared.owners.others))
+            await anyio.sleep(uniform(PAUSE, most))  # noqa: S311  several in a row are one
 
     async def _announce(self) -> None:
         while True:

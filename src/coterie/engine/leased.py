@@ -57,6 +57,8 @@ class LeasedOwners:
     on_death: Callable[[str], Awaitable[None]] = _nobody_waits
     """Called when this process has declared an owner dead; may be cut short by our own end."""
     death_ends_children: bool = field(default=True, init=False)
+    others: int = field(default=0, init=False)
+    """How many other owners lived when they were last looked at."""
     _owner: Owner | None = None
     _page: DeadlinePage | None = None
     _silent: SilentOwners = field(init=False)
@@ -204,6 +206,7 @@ class LeasedOwners:
         """Look at every other owner once."""
         rows, received = await self._asked(self.rows.living()), now()
         self._silent.forget({row.id for row in rows})
+        self.others = max(0, len(rows) - 1)
         for row in rows:
             if self._owner is not None and row.id != self.me:
                 await self._proven(row, received)

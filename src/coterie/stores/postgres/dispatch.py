@@ -2,8 +2,8 @@
 
 The queue has a job for every offer that is open and due and that nobody has in hand; it may lose
 one, or have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that
-schema, know of it.  A call has a connection to itself, and one is kept for the next call: to connect
-costs the server more than all that is asked.
+schema, know of it.  A call has a connection to itself, and one is kept for the next call: to
+connect costs the server more than all that is asked.
 """
 
 from __future__ import annotations
