@@ -8,6 +8,7 @@ connect costs the server more than all that is asked.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -16,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import psycopg
@@ -213,6 +214,7 @@ class PostgresDispatch:
     ) -> None:
         """A worker of the queue, started anew where it ends: it does so where the database is away
         for half a minute, and what runs must not end with that."""
+        asyncio.get_running_loop().set_exception_handler(_unheard)
         while True:
             with suppress(ProcrastinateException, psycopg.Error, PoolTimeout):
                 connector = PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4)
@@ -305,6 +307,15 @@ class PostgresDispatch:
         made = await connecting
         await made.execute("BEGIN")
         return made
+
+
+def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing of tasks that a worker of the queue leaves behind where it is ended without its
+    database: what they had in hand is found by whoever sweeps."""
+    error = context.get("exception")
+    is_left = "task" in context and error is None  # collected while it waited
+    if not is_left and not isinstance(error, ProcrastinateException | psycopg.Error | PoolTimeout):
+        loop.default_exception_handler(context)
 
 
 def run_with(run: Callable[[str], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
