@@ -3,7 +3,8 @@
 Chats are killed when nothing else happens to them, between interrupts and words, and when several
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
 for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
-A chat on PostgreSQL is cut off, and its server restarted and crashed.
+A chat on PostgreSQL is cut off, and its server restarted and crashed.  Machines that share a store
+fail in every way of the fault table.
 
 Looks are random command lines that pass unasked, run in hostile folders under strace.
 Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
@@ -39,6 +40,7 @@ KILLS = {
     "budgets": 40,
     "pages": 20,
     "cuts": 50,
+    "faults": 20,
     "looks": 20_000,
 }
 """By what is killed: how often, where nothing else is said; of looks, how many there are."""
@@ -57,6 +59,7 @@ def main() -> int:
         "budgets": budgets,
         "pages": pages,
         "cuts": cuts,
+        "faults": faults,
         "looks": looks,
     }
     wanted = [options.only] if options.only else list(parts)
@@ -170,6 +173,17 @@ def cuts(options: argparse.Namespace, hits: int) -> bool:
     tally = chaos.run(hits, lambda now: _tell(sum(now.hits.values()), hits, f"{now.hits}"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return not tally.wrong and tally.turns == options.turns * hits
+
+
+def faults(options: argparse.Namespace, rounds: int) -> bool:
+    """Every row of the fault table so often; whether nothing went wrong, and nothing was late."""
+    from bench.chaos.faults import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        tally = run(Path(folder), rounds)
+    late = tally.late()
+    sys.stdout.write(f"\n{asdict(tally)}\n" + "".join(f"late: {one}\n" for one in late))
+    return not tally.wrong and not late
 
 
 def looks(options: argparse.Namespace, cases: int) -> bool:

@@ -1,0 +1,134 @@
+"""The first process of a machine: a program of its own, which does what lines on stdin ask for.
+
+All that a machine runs descends from it, whoever dies; when stdin ends, all of it is killed.
+Where the machine has a PID namespace of its own this is process 1 of it.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+CHILD_SUBREAPER = 36
+
+
+def below() -> dict[int, str]:
+    """All that runs here but us, with its command line."""
+    parents, names = {}, {}
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            with open(f"/proc/{name}/stat") as file:  # noqa: PTH123
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+            with open(f"/proc/{name}/cmdline") as file:  # noqa: PTH123
+                names[int(name)] = file.read().replace("\0", " ").strip()
+        except OSError:
+            continue
+        if state not in "ZX":
+            parents[int(name)] = int(parent)
+    found, more = set(), {os.getpid()}
+    while more:
+        found |= more
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+    return {pid: names[pid] for pid in found - {os.getpid()}}
+
+
+def send(pid: int, number: int) -> None:
+    """A signal to what may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def end_all() -> None:
+    """Kill until nothing is left."""
+    while left := below():
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def freeze() -> None:
+    """Stop all of it, what starts meanwhile as well."""
+    stopped = set()
+    while more := set(below()) - stopped:
+        for pid in more:
+            send(pid, signal.SIGSTOP)
+        stopped |= more
+
+
+class FirstProcess:
+    """What can be asked for."""
+
+    def __init__(self) -> None:
+        self.started: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, words: list[str], cwd: str, env: dict[str, str], log: str) -> int:
+        with open(log, "ab") as out:  # noqa: PTH123
+            process = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        self.started[process.pid] = process
+        return process.pid
+
+    def signal(self, pid: int, number: int) -> None:
+        send(pid, number)
+
+    def wait(self, pid: int) -> int:
+        code = self.started[pid].wait()
+        del self.started[pid]
+        return code
+
+    def freeze(self) -> None:
+        freeze()
+
+    def thaw(self) -> None:
+        for pid in below():
+            send(pid, signal.SIGCONT)
+
+    def end_all(self) -> None:
+        end_all()
+
+    def processes(self) -> list[str]:
+        return sorted(below().values())
+
+    def cpu(self, pid: int) -> float:
+        """Seconds of CPU of one process alone, and not of its children."""
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def reap_orphans(known: dict[int, subprocess.Popen[bytes]]) -> None:
+    """Children that we did not start have come to us when their parents died."""
+    while True:
+        time.sleep(0.1)
+        for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+            pid = int(name)
+            if pid not in known:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
+    here = FirstProcess()
+    threading.Thread(target=reap_orphans, args=[here.started], daemon=True).start()
+    print(json.dumps(os.getpid()), flush=True)
+    for line in sys.stdin:
+        name, *words = json.loads(line)
+        print(json.dumps(getattr(here, name)(*words)), flush=True)
+    end_all()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Tasks on offer in a store, made at a desk that runs none, and what became of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+
+from bench.machines.machine import furnish
+from coterie.app.machines import offer
+from coterie.app.open_project import OpenProject
+from coterie.app.run import StartRequest
+from coterie.app.store import identity
+from coterie.config.project import Project
+from coterie.model.task import Caps
+from coterie.stores.postgres import PostgresStorage, schema
+
+
+class Desk:
+    """A machine that only offers tasks, by a line that is never cut."""
+
+    def __init__(self, folder: Path, url: str, agents: Sequence[str], ttl: float) -> None:
+        place = furnish(folder, "desk", agents, 0)
+        self.folder = folder
+        self.url = url
+        self._project = Project(place / "project", place / "home")
+        os.environ["COTERIE_STORE"] = url  # for this process, and what it starts
+        schema.init(url, identity(self._project), ttl)
+
+    async def offer(self, agents: Sequence[str]) -> list[str]:
+        """A chat of one turn for each of these; their ids."""
+        opening = OpenProject.open(self._project.root, self._project.home, machine="desk")
+        tasks: list[str] = []
+        async with opening as app:
+            for agent in agents:
+                team = (await app.team(agents=f"sam={agent}")).team
+                tasks.append(await app.create(StartRequest(team, "hello", Caps(max_rounds=1))))
+                await offer(app, tasks[-1])
+        return tasks
+
+    def unfinished(self, tasks: Sequence[str]) -> list[str]:
+        """Those that have not come to a good end."""
+        text = "SELECT id FROM coterie.tasks WHERE status = 'completed'"
+        with psycopg.connect(self.url) as connection:
+            ended = {row[0] for row in connection.execute(text)}
+        return [task for task in tasks if task not in ended]
+
+    def tokens(self) -> dict[str, int]:
+        """Whose turn it is, by task."""
+        with psycopg.connect(self.url) as connection:
+            rows = connection.execute("SELECT task_id, token FROM coterie.leases").fetchall()
+        return {task: int(token) for task, token in rows}
+
+    async def problems(self, tasks: Sequence[str]) -> list[str]:
+        """What is wrong with the record: a turn that is not there once, or of an old token."""
+        storage = await PostgresStorage.open(self.url)
+        wrong = await storage.problems()
+        for task in tasks:
+            said = [one.text for one in await storage.conversation.messages(task)]
+            last = max(ticks(self.folder, task), default=0)
+            if said != ["hello", f"done by {last}"]:
+                wrong.append(f"{task}: {said}, and the last agent had token {last}")
+        await storage.close()
+        text = "SELECT task_id, count(*) FROM coterie.turns WHERE outcome = 'completed' GROUP BY 1"
+        with psycopg.connect(self.url) as connection:
+            counts = {task: int(count) for task, count in connection.execute(text)}
+        return wrong + [f"{one}: {counts.get(one)} turns" for one in tasks if counts.get(one) != 1]
+
+
+@dataclass(frozen=True)
+class Alive:
+    """When anything of a run was alive, in seconds of the clock that all machines share here."""
+
+    first: float
+    last: float
+
+
+def ticks(folder: Path, task: str) -> dict[int, Alive]:
+    """By token."""
+    file = folder / "ticks" / task
+    found: dict[int, Alive] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        token, at = int(line.split()[0]), int(line.split()[1]) / 1e9
+        before = found.get(token, Alive(at, at))
+        found[token] = Alive(min(before.first, at), max(before.last, at))
+    return dict(sorted(found.items()))
+
+
+def overlap(runs: dict[int, Alive]) -> float:
+    """For how many seconds two runs of a task were alive at once, at most; 0 or less: never."""
+    return max((one.last - other.first for one, other in pairwise(runs.values())), default=-1.0)
+
+
+def last_token(folder: Path, task: str) -> int:
+    """The token of the run that ticked last; 0 where none has."""
+    try:
+        with (folder / "ticks" / task).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 200))
+            return int(file.read().splitlines()[-1].split()[0])
+    except (FileNotFoundError, IndexError):
+        return 0
