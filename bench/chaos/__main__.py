@@ -4,7 +4,7 @@ Chats are killed when nothing else happens to them, between interrupts and words
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
 for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
 A chat on PostgreSQL is cut off, and its server restarted and crashed.  Machines that share a store
-fail in every way of the fault table.
+fail in every way of the fault table, and at random with many tasks.
 
 Looks are random command lines that pass unasked, run in hostile folders under strace.
 Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
@@ -41,6 +41,7 @@ KILLS = {
     "pages": 20,
     "cuts": 50,
     "faults": 20,
+    "workers": 5,
     "looks": 20_000,
 }
 """By what is killed: how often, where nothing else is said; of looks, how many there are."""
@@ -60,6 +61,7 @@ def main() -> int:
         "pages": pages,
         "cuts": cuts,
         "faults": faults,
+        "workers": workers,
         "looks": looks,
     }
     wanted = [options.only] if options.only else list(parts)
@@ -184,6 +186,20 @@ def faults(options: argparse.Namespace, rounds: int) -> bool:
     late = tally.late()
     sys.stdout.write(f"\n{asdict(tally)}\n" + "".join(f"late: {one}\n" for one in late))
     return not tally.wrong and not late
+
+
+def workers(options: argparse.Namespace, seeds: int) -> bool:
+    """Four workers with sixty tasks, 25 hits for each seed; whether nothing went wrong."""
+    from bench.chaos.workers import run
+
+    clean = True
+    for seed in range(options.seed, options.seed + seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            tally = run(Path(folder), seed)
+        sys.stdout.write(f"\nseed {seed}: {asdict(tally)}\nrepeated: {tally.repeated}\n")
+        sys.stdout.flush()
+        clean = clean and not tally.wrong
+    return clean
 
 
 def looks(options: argparse.Namespace, cases: int) -> bool:

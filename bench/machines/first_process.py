@@ -88,6 +88,9 @@ class FirstProcess:
         del self.started[pid]
         return code
 
+    def has_ended(self, pid: int) -> bool:
+        return self.started[pid].poll() is not None
+
     def freeze(self) -> None:
         freeze()
 

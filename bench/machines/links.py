@@ -59,7 +59,15 @@ class DirectLink:
 class NamespaceLink:
     """A pair of interfaces; our end is in the namespace in which PostgreSQL listens."""
 
-    prefix = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--")
+    prefix: tuple[str, ...] = (
+        "unshare",
+        "--net",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--kill-child",
+        "--",
+    )
 
     def __init__(self, cluster: Cluster, database: str, number: int) -> None:
         self._number = number

@@ -52,6 +52,8 @@ class Machine:
         self.link = link
         self.seats = seats
         self.worker: int | None = None
+        self.is_hit = False
+        """Whether something has befallen it that will pass."""
         self._place = place
         self._agents = agents
         self.log = place / "log"
@@ -86,6 +88,11 @@ class Machine:
         own = {"COTERIE_HOME": home, "HOME": home, "COTERIE_STORE": self.link.url}
         env = {**os.environ, **own, "PYTHONUNBUFFERED": "1"}
         self.worker = self.ask("start", words, str(self._place / "project"), env, str(self.log))
+
+    def start_again(self) -> None:
+        """As a service manager does where a worker has ended: its store was away at its start."""
+        if self.worker is not None and self.ask("has_ended", self.worker):
+            self.start()
 
     def told(self, state: str) -> int:
         """How often its workers have said this of themselves or a task."""

@@ -10,8 +10,9 @@ import pytest
 from bench.chaos.faults import ROWS, run
 from tests.conftest import TEST_SERVER
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="machines are namespaces of Linux")
 
-@pytest.mark.skipif(sys.platform != "linux", reason="machines are namespaces of Linux")
+
 def test_however_a_machine_fails_another_goes_on_and_no_task_has_two_agents(tmp_path: Path) -> None:
     """Its worker killed, restarted, stopped; all of it gone or frozen; its line cut, or one way of
     it; the database restarted, crashed, away."""
