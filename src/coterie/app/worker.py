@@ -30,6 +30,7 @@ from coterie.errors import (
     UsageError,
 )
 from coterie.model import instant
+from coterie.model.journal import Fence
 from coterie.model.machine import FULL, MachineRow, Offer, Pool, queues_of
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import RateLimited
@@ -202,7 +203,9 @@ class Worker:
                 if offer is not None:
                     self._taken += 1
                     await self._run(offer, me)
-        except StorageError:  # it may be in our hand all the same, where nobody looks for it
+        except StorageError:
+            await self._require_storage()
+            # It may be in our hand all the same, where nobody looks for it.
             await self._let_go(offer or Offer(task_id), me)
         except BaseException:
             if offer is not None and not self._is_over:
@@ -212,6 +215,10 @@ class Worker:
         finally:
             self._in_hand.discard(task_id)
             over.set()
+
+    async def _require_storage(self) -> None:
+        """Raise StorageError where ours has failed, which is for good: it is opened anew then."""
+        await self.app.storage.leases.park(Fence("", 0))  # a write that changes nothing
 
     async def _let_go(self, offer: Offer, me: str) -> None:
         while not self._is_over:
@@ -233,8 +240,12 @@ class Worker:
             result = await self.app.run(task, Unseen(), patience=PATIENCE)
         except (LeaseExpired, LeaseLost):
             raise
-        except (TaskBusy, SurvivorsElsewhere, StorageError):
+        except (TaskBusy, SurvivorsElsewhere):
             await dispatch.put_off(offer, me)
+        except StorageError as error:
+            self.tell(WorkerEvent("unreachable", task, str(error)))
+            await dispatch.put_off(offer, me)
+            await self._require_storage()
         except CoterieError as error:
             self.tell(WorkerEvent("refused", task, str(error)))
             await dispatch.refuse(offer, me, self.machine.name, str(error))
