@@ -62,6 +62,28 @@ def postgres(report: Report) -> None:
     report.line("an answer reaches a waiter elsewhere, p95", found.late_p95, 20, "ms")
 
 
+def workers(report: Report) -> None:
+    """Several machines on one store."""
+    from bench.workers import SEATS, measured
+
+    tasks = 12 if report.short else 48
+    found, idle = measured(tasks, 5 if report.short else 30)
+    sys.stdout.write(f"{tasks} tasks of a 2 s agent on workers with {SEATS} seats each\n")
+    for one in found:
+        sys.stdout.write(
+            f"  {one.workers} workers: {one.wall:.1f} s, {one.cpu:.0f} ms of CPU in the worker and "
+            f"{one.server:.0f} ms in PostgreSQL for each task\n"
+        )
+        report.line(f"tasks not run once, {one.workers} workers", not one.once, 0)
+    alone, two, four = (one.wall for one in found)
+    sys.stdout.write(f"  {alone / two:.2f}x and {alone / four:.2f}x as fast as one\n")
+    report.line("two workers: time over half of what one takes", two / alone * 2, 2 / 1.8, "x")
+    report.line("four workers: time over a quarter of it", four / alone * 4, 4 / 3.4, "x")
+    report.line("CPU of a task in the worker", max(one.cpu for one in found), 120, "ms")
+    report.line("idle worker", idle.cpu, 1.5, "%")
+    report.line("memory of an idle worker, not shared", idle.memory, 80, "MB")
+
+
 def tickets(report: Report) -> None:
     """Sessions with tickets."""
     from bench.tickets import FEW, MANY, compared, grown
@@ -192,7 +214,19 @@ def server(report: Report) -> None:
     report.line("CPU of a turn over the command's", turn.server / turn.command, 1.3, "x")
 
 
-PARTS = (chat_turns, postgres, tickets, tool_calls, commands, search, walk, real_clis, server, page)
+PARTS = (
+    chat_turns,
+    postgres,
+    workers,
+    tickets,
+    tool_calls,
+    commands,
+    search,
+    walk,
+    real_clis,
+    server,
+    page,
+)
 
 
 def main() -> int:

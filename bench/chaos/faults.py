@@ -21,7 +21,7 @@ from pathlib import Path
 import anyio
 
 from bench.machines.links import Link, NamespaceLink, ProxyLink, in_own_network, listen_in_namespace
-from bench.machines.machine import Machine, furnish, make_repository, now
+from bench.machines.machine import Machine, furnish, make_repository, now, ticking
 from bench.machines.tasks import Alive, Desk, last_token, overlap, ticks
 from coterie.model.lease_clock import LeaseTimes
 from coterie.testing.postgres import Cluster, Databases, own_cluster
@@ -80,7 +80,6 @@ class Faults:
         self.tally = FaultTally(namespaces=namespaces)
         self._cluster = cluster
         self._folder = folder
-        self._heirs = 0
         make_repository(folder)
         Databases(cluster.url()).create("faults")
         self._desk = Desk(folder, cluster.url("faults"), ROWS, TIMES.ttl)
@@ -95,7 +94,8 @@ class Faults:
             else ProxyLink(self._cluster, "faults")
         )
         has = agents or (name,)
-        return Machine(furnish(self._folder, name, has, 600), link, has, 2 * len(has))
+        place = furnish(self._folder, name, has, ticking(self._folder, 600))
+        return Machine(place, link, has, 2 * len(has))
 
     def close(self) -> None:
         """End all machines."""

@@ -24,7 +24,7 @@ import psycopg
 
 from bench.chaos.faults import settings, until
 from bench.machines.links import Link, NamespaceLink, ProxyLink, in_own_network, listen_in_namespace
-from bench.machines.machine import Machine, furnish, make_repository
+from bench.machines.machine import Machine, furnish, make_repository, ticking
 from bench.machines.tasks import Desk, overlap, ticks
 from coterie.testing.postgres import Cluster, Databases, own_cluster
 
@@ -82,7 +82,8 @@ class WorkersChaos:
             if self._namespaces
             else ProxyLink(self._cluster, "workers")
         )
-        place = furnish(self._folder, f"machine{number}", [AGENT], SECONDS)
+        command = ticking(self._folder, SECONDS)
+        place = furnish(self._folder, f"machine{number}", [AGENT], command)
         return Machine(place, link, [AGENT], SEATS)
 
     def run(self, hits: int, tasks: int) -> None:

@@ -110,6 +110,12 @@ class FirstProcess:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def memory(self, pid: int) -> float:
+        """Megabytes of one process that are not shared with others."""
+        with open(f"/proc/{pid}/statm") as file:  # noqa: PTH123
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
 
 def reap_orphans(known: dict[int, subprocess.Popen[bytes]]) -> None:
     """Children that we did not start have come to us when their parents died."""

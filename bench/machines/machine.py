@@ -29,13 +29,17 @@ def make_repository(folder: Path) -> Path:
     return origin
 
 
-def furnish(folder: Path, name: str, agents: Sequence[str], seconds: float) -> Path:
-    """A clone for a machine of that name, whose agents work for so long; returns its folder."""
+def ticking(folder: Path, seconds: float) -> list[str]:
+    """The command of an agent that works for so long, and shows it in the folder."""
+    return [sys.executable, "-I", "-S", str(AGENT), str(folder), str(seconds)]
+
+
+def furnish(folder: Path, name: str, agents: Sequence[str], command: Sequence[str]) -> Path:
+    """A clone for a machine of that name, whose agents are this command; returns its folder."""
     place = folder / name
     (place / "home" / "agents").mkdir(parents=True)
     (folder / "ticks").mkdir(exist_ok=True)
-    run = {"command": sys.executable, "baseArgs": ["-I", "-S", str(AGENT), str(folder)]}
-    run["baseArgs"].append(str(seconds))
+    run = {"command": command[0], "baseArgs": [*command[1:]]}
     entries = {agent: {**run, "adapter": "generic", "capabilities": _ENDS} for agent in agents}
     registry = {"schemaVersion": "1.2", "agents": entries}
     (place / "home" / "agents" / "config.json").write_text(json.dumps(registry))

@@ -24,7 +24,7 @@ class Desk:
     """A machine that only offers tasks, by a line that is never cut."""
 
     def __init__(self, folder: Path, url: str, agents: Sequence[str], ttl: float) -> None:
-        place = furnish(folder, "desk", agents, 0)
+        place = furnish(folder, "desk", agents, ["true"])
         self.folder = folder
         self.url = url
         self._project = Project(place / "project", place / "home")
@@ -49,11 +49,10 @@ class Desk:
             ended = {row[0] for row in connection.execute(text)}
         return [task for task in tasks if task not in ended]
 
-    def tokens(self) -> dict[str, int]:
-        """Whose turn it is, by task."""
+    def attempts(self) -> int:
+        """How many turns were begun, of all tasks."""
         with psycopg.connect(self.url) as connection:
-            rows = connection.execute("SELECT task_id, token FROM coterie.leases").fetchall()
-        return {task: int(token) for task, token in rows}
+            return connection.execute("SELECT 1 FROM coterie.turns").rowcount
 
     async def problems(self, tasks: Sequence[str]) -> list[str]:
         """What is wrong with the record: a turn that is not there once, or of an old token."""
