@@ -98,6 +98,15 @@ async def test_an_agent_outlives_a_deadline_that_is_put_off() -> None:
             assert not lease.passed()
 
 
+def test_a_lease_that_another_has_taken_leaves_no_time_to_end() -> None:
+    """As on a machine that was paused with its clock: others run its tasks when it wakes."""
+    with page(FAR, 0.1) as lease:
+        timer = LeaseTimer(lease)
+        assert timer.look() == ""
+        lease.lose()
+        assert (timer.look(), lease.passed()) == ("k", True)
+
+
 OWNER = """
 import os, signal, sys, anyio
 from coterie.process.child import start

@@ -187,7 +187,7 @@ class LeasedOwners:
             sent = now()
             with suppress(StorageError):
                 if await self._asked(self.rows.renew(me)) is None:
-                    page.miss()  # another has declared us dead
+                    page.lose()  # another has declared us dead
                 else:
                     page.extend(sent + self.times.ttl)
             soft = page.deadline - page.soft

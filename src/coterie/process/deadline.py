@@ -63,6 +63,11 @@ class LeaseDeadline:
         """The lease is over, whatever its deadline says."""
         self._words[1] = 1
 
+    def lose(self) -> None:
+        """Another has taken the lease from us, and may go on already: there is no time to end."""
+        self._words[0] = min(self._words[0], int(self.now() * _SECOND))
+        self.miss()
+
     def passed(self) -> bool:
         """Whether nothing may be started or written any more."""
         if not self._words[1] and self.now() >= self.deadline - self.soft:
