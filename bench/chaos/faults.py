@@ -30,9 +30,11 @@ TIMES = LeaseTimes.of(6.0)
 AWAY = 10.0
 PATIENCE = 120.0
 """For a busy machine: whatever is waited for comes much sooner."""
-WAKES = "frozen"
-"""The machine whose agents may run for a moment when it wakes, before they end."""
-ROWS = ("killed", "restarted", "gone", "stopped", "cut", "mute", WAKES)
+FROZEN, PAUSED = "frozen", "paused"
+"""Machines that stand still, and a clock of theirs that goes on, or stands still too: their agents
+may run for a moment when they wake, before they end."""
+WAKING = (FROZEN, PAUSED)
+ROWS = ("killed", "restarted", "gone", "stopped", "cut", "mute", *WAKING)
 DATABASE = ("database restarted", "database crashed", "database away")
 HEIR = "heir"
 
@@ -47,8 +49,8 @@ class FaultTally:
     """By fault: seconds until the next agent of the task ran."""
     overlaps: dict[str, float] = field(default_factory=dict[str, float])
     """By fault: for how many seconds two agents ran at once; below 0: how long there was none."""
-    woken: list[float] = field(default_factory=list[float])
-    """For how many seconds agents of a machine that was frozen ran on when it woke."""
+    woken: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """By machine that stood still: for how many seconds its agents ran on when it woke."""
     disturbed: dict[str, int] = field(default_factory=dict[str, int])
     """By what befell the database: how many agents were ended by it."""
     wrong: list[str] = field(default_factory=list[str])
@@ -56,7 +58,13 @@ class FaultTally:
     def late(self) -> list[str]:
         """What took longer than it may, on a machine that has nothing else to do."""
         most = dict.fromkeys(ROWS, TIMES.ttl + TIMES.margin + 2.0) | {"restarted": 3.5}
-        return [
+        ran_on = [
+            f"{name}: ran on for {seconds:.1f} s"
+            for name, all_seconds in self.woken.items()
+            for seconds in all_seconds
+            if seconds > TIMES.beat
+        ]
+        return ran_on + [
             f"{fault}: taken over after {seconds:.1f} s"
             for fault, all_seconds in self.taken_over.items()
             for seconds in all_seconds
@@ -86,6 +94,7 @@ class Faults:
         self._machines = {name: self._machine(name, 10 + n) for n, name in enumerate(ROWS)}
         self._heir = self._machine(HEIR, 9, *ROWS)
         self._tasks: dict[str, str] = {}
+        self._paused_at = 0.0
 
     def _machine(self, name: str, number: int, *agents: str) -> Machine:
         link: Link = (
@@ -154,12 +163,14 @@ class Faults:
             "stopped": lambda: machines["stopped"].signal(signal.SIGSTOP),
             "cut": machines["cut"].link.cut,
             "mute": lambda: machines["mute"].link.cut(one_way=True),
-            WAKES: lambda: machines[WAKES].ask("freeze"),
+            FROZEN: lambda: machines[FROZEN].ask("freeze"),
+            PAUSED: lambda: machines[PAUSED].ask("freeze"),
             "restarted": machines["restarted"].kill,
         }
         for name, hit in hits.items():
             at[name] = now()
             hit()
+        self._paused_at = at[PAUSED]
         machines["restarted"].start()
         self._until_run_by(before, "every task is taken over")
         for name, task in self._tasks.items():
@@ -171,11 +182,14 @@ class Faults:
 
     def _heal(self) -> None:
         """Those that are well again find themselves dead, and begin anew."""
-        machines = {name: self._machines[name] for name in ("stopped", "cut", "mute", WAKES)}
+        machines = {name: self._machines[name] for name in ("stopped", "cut", "mute", *WAKING)}
         ready = {name: machine.told("ready") for name, machine in machines.items()}
         machines["stopped"].signal(signal.SIGCONT)
-        before, woken = self._tokens()[WAKES], now()
-        machines[WAKES].ask("thaw")
+        before, woken = self._tokens(), dict[str, float]()
+        machines[PAUSED].ask("put_off_deadlines", now() - self._paused_at)
+        for name in WAKING:
+            woken[name] = now()
+            machines[name].ask("thaw")
         for name in ("cut", "mute"):
             machines[name].link.heal()
         for name, machine in machines.items():
@@ -185,8 +199,10 @@ class Faults:
             )
             if left := machine.agents_running():
                 self.tally.wrong.append(f"{name}: {left} agents left")
-        old = [run.last for token, run in self._ran(self._tasks[WAKES]) if token < before]
-        self.tally.woken.append(round(max(0.0, max(old) - woken), 3))
+        for name in WAKING:
+            ran = self._ran(self._tasks[name])
+            last = max(run.last for token, run in ran if token < before[name])
+            self.tally.woken.setdefault(name, []).append(round(max(0.0, last - woken[name]), 3))
 
     def _away(self) -> None:
         before, begun = self._tokens(), now()
@@ -216,7 +232,7 @@ class Faults:
         wrong += anyio.run(self._desk.problems, tasks)
         wrong += [f"{one.name} shows a stack trace" for one in self._machines.values() if one.broke]
         for name, task in self._tasks.items():
-            if name == WAKES:
+            if name in WAKING:
                 continue
             found = overlap(ticks(self._folder, task))
             self.tally.overlaps[name] = round(max(found, self.tally.overlaps.get(name, -99.0)), 3)
