@@ -108,7 +108,7 @@ class PostgresDispatch:
     def __post_init__(self) -> None:
         # What it has to say is for its own developers; what matters to a user is raised.
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
-        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._app = App(
             connector=PsycopgConnector(
                 conninfo=self._conninfo, min_size=0, max_size=4, max_idle=5.0
