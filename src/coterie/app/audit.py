@@ -94,7 +94,7 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     running = {
         task_id
         for view in await app.tasks()
-        if view.pid or view.questions
+        if view.is_run or view.questions
         for task_id in await app.below(view.id)
     }
     return AuditView(
@@ -116,7 +116,7 @@ async def read_call(app: App, task_id: str, number: int) -> ToolUse:
     entry = source.entry
     calls = await app.storage.audit.of_call(entry.task_id, entry.tool_call_id)
     view = (await app.show(task_id)).view
-    uses = _uses(calls, {entry.task_id} if view.pid or view.questions else ())
+    uses = _uses(calls, {entry.task_id} if view.is_run or view.questions else ())
     return next(use for use in uses if entry in (use.entry, use.completed))
 
 

@@ -276,7 +276,11 @@ class App(WorkUseCases):
 
     async def tasks(self) -> list[TaskView]:
         """Every task that somebody started, oldest first."""
-        return await self._look.tasks()
+        views = await self._look.tasks()
+        if self.shared is None:
+            return views
+        offered = await self.shared.dispatch.offered()
+        return [replace(one, offered=one.id in offered) for one in views]
 
     async def below(self, task_id: str) -> list[str]:
         """A task and all that are below it, tickets and subtasks, each after the one above it."""
@@ -288,7 +292,12 @@ class App(WorkUseCases):
 
     async def show(self, task_id: str) -> TaskDetail:
         """All about one task."""
-        return await self._look.show(task_id)
+        detail = await self._look.show(task_id)
+        if self.shared is None or not detail.view.resumable:
+            return detail
+        offer = (await self.shared.dispatch.offered()).get(task_id)
+        view = replace(detail.view, offered=offer is not None)
+        return replace(detail, view=view, refused=offer.refused if offer else {})
 
     async def timeline(self, task_id: str) -> list[Entry]:
         """What happened so far, in order."""

@@ -236,7 +236,7 @@ async def stop_all(projects: ProjectsAtWork) -> AllStopped:
 
     async def stop(app: App) -> list[tuple[Path, TaskView]]:
         stopped: list[tuple[Path, TaskView]] = []
-        for view in [one for one in await app.tasks() if one.pid is not None]:
+        for view in [one for one in await app.tasks() if one.is_run]:
             try:
                 if await app.stop(view.id):
                     stopped.append((app.root, view))

@@ -42,7 +42,7 @@ def attach(call: Call, id_: str) -> None:
             raise UsageError(
                 f"{task_id} has ended ({detail.view.status}).", f"coterie log {task_id}"
             )
-        if detail.view.pid is None:
+        if not detail.view.is_run:
             raise UsageError(f"Nobody runs {task_id} now.", f"coterie resume {task_id}")
         follow = _on_screen if call.live else follow_log
         return await follow(call, app, detail)

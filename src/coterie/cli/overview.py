@@ -54,7 +54,7 @@ def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionVi
         asked = view.interaction
         who = view.member.id if view.member else asked.author_actor_id
         rows.append(f"Waits    {asked.interaction_id}  {who} {in_short(asked)}")
-    running = [task for task in tasks if task.pid is not None]
+    running = [task for task in tasks if task.is_run]
     rows += [f"Runs     {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]
     rows += [f"Parked   {task.id}  {one_line(task.title)}" for task in parked[-_FEW:]]
@@ -67,7 +67,7 @@ def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
     if questions:
         return "coterie inbox"
     newest = tasks[::-1]
-    if running := next((task.id for task in newest if task.pid is not None), None):
+    if running := next((task.id for task in newest if task.is_run), None):
         return f"coterie log {running} --follow"
     parked = next((task.id for task in newest if task.resumable), None)
     return f"coterie resume {parked}" if parked else 'coterie "what the team should do"'

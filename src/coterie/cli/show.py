@@ -135,6 +135,20 @@ def _show_question(call: Call, name: str) -> None:
         call.line(f'{view.state} at {when}{by}: "{answer}"')
 
 
+def _where(detail: TaskDetail, width: int) -> list[str]:
+    """Who runs it, or may."""
+    view = detail.view
+    if view.machine:
+        return field("runs", f"on {view.machine}", width)
+    if view.pid is not None:
+        return field("runs as", f"pid {view.pid}", width)
+    if not view.offered:
+        return []
+    refusals = [printable(f"{machine}: {why}") for machine, why in detail.refused.items()]
+    said = ["to every machine that has what it needs", *refusals]
+    return [line for one in said for line in field("offered", one, width)]
+
+
 def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]:
     view, created = detail.view, detail.state.created
     team = created.team
@@ -147,8 +161,7 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
         lines += field("summary", printable(detail.state.summary), width)
     lines += field("started", clock(view.created_at), width)
     lines += field("changed", clock(view.changed_at), width)
-    if view.pid is not None:
-        lines += field("runs as", f"pid {view.pid}", width)
+    lines += _where(detail, width)
     lines += field("team", team.name, width)
     for member in team.in_order:
         folder = shown(member_folder(root, team.name, member))

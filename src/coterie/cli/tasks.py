@@ -90,7 +90,9 @@ def state_of(view: TaskView) -> str:
     if view.standing == "waiting":
         asks = " ".join(view.questions)
         return f"waits {asks}"
-    return view.standing
+    if view.standing == "running" and view.machine:
+        return f"running on {view.machine}"
+    return "offered" if view.offered and view.standing == "parked" else view.standing
 
 
 @command("log", "coterie log last --follow")
@@ -108,7 +110,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
         timeline = Timeline(call, app.root, detail.state.created.team)
         timeline.head(detail)
         if not follow:
-            running = detail.view.pid is not None
+            running = detail.view.is_run
             timeline.show_all(await app.timeline(task_id), running=running)
             return
         async for entry in app.follow(task_id):
@@ -192,8 +194,8 @@ async def _dry_resume(call: Call, app: App, task_id: str) -> int:
     view = await _view(app, task_id)
     if view.status in ENDED:
         raise UsageError(f"{task_id} has ended ({view.status}).", f"coterie show {task_id}")
-    if view.pid is not None:
-        raise TaskBusy(task_id, view.pid, None)
+    if view.is_run:
+        raise TaskBusy(task_id, view.pid, view.machine)
     found = await dry_resume(app, task_id)
     dry_run.show(call, found)
     if found.view.refused is not None:

@@ -60,7 +60,7 @@ class Timeline:
 
     def end(self, view: TaskView) -> None:
         """How it stands when there is nothing more to follow."""
-        if view.pid is None and view.resumable:
+        if view.resumable:
             self._call.line(f"Nobody runs it now.  coterie resume {view.id}")
 
 

@@ -151,7 +151,8 @@ class TaskReader:
     async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
         runner = None if row.status in ENDED else await self.runner(lease)
         pid = runner.pid if runner else None
-        view = TaskView(**vars(row), pid=pid, questions=tuple(questions))
+        machine = runner.host if runner and pid is None else None
+        view = TaskView(**vars(row), pid=pid, questions=tuple(questions), machine=machine)
         # One of its tickets may ask, and the task itself not.
         return replace(view, status="waiting") if questions and row.status == "running" else view
 

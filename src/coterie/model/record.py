@@ -239,8 +239,17 @@ class TaskView(TaskRow):
     """A task in a list, with whether somebody runs it now."""
 
     pid: int | None = None
-    """The process that runs it; None when nobody does."""
+    """The process that runs it here; None when none does."""
     questions: tuple[str, ...] = ()
+    machine: str | None = None
+    """The machine that runs it, where that is another one."""
+    offered: bool = False
+    """Whether nobody runs it, and any machine may that has what it needs."""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether somebody runs it now."""
+        return self.pid is not None or self.machine is not None
 
     @property
     def standing(self) -> TaskStanding:
@@ -249,12 +258,12 @@ class TaskView(TaskRow):
             return self.status
         if self.questions:
             return "waiting"
-        return "running" if self.pid is not None else "parked"
+        return "running" if self.is_run else "parked"
 
     @property
     def resumable(self) -> bool:
         """Whether `coterie resume` would do something."""
-        return self.pid is None and self.status in ("created", "running", "waiting")
+        return not self.is_run and self.status in ("created", "running", "waiting")
 
 
 @dataclass(frozen=True)
@@ -333,3 +342,5 @@ class TaskDetail:
     folder: Path
     children: tuple[TaskView, ...] = ()
     """Its tickets and the subtasks that were handed out in it."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By machine: why it did not take the task, which is on offer."""

@@ -151,6 +151,10 @@ class Dispatch(Protocol):
         """The offer of a task, in whatever state."""
         ...
 
+    async def offered(self) -> Mapping[str, Offer]:
+        """By task: the offers that are open."""
+        ...
+
     async def hold(self, task_id: str) -> None:
         """Have nobody take it before something happens that is to be looked at."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -72,6 +72,10 @@ class MemoryOffers:
         """In whatever state."""
         row = self._rows.get(task_id)
         return row.offer if row else None
+
+    def open_ones(self) -> dict[str, Offer]:
+        """Those that are to be run."""
+        return {task: row.offer for task, row in self._rows.items() if row.is_open}
 
     def hold(self, task_id: str) -> None:
         """Its job, if there is one, finds nothing to take."""
@@ -243,6 +247,10 @@ class MemoryDispatch:
     async def get(self, task_id: str) -> Offer | None:
         """In whatever state."""
         return self.offers.get(task_id)
+
+    async def offered(self) -> Mapping[str, Offer]:
+        """Those that are open."""
+        return self.offers.open_ones()
 
     async def hold(self, task_id: str) -> None:
         """Not before something happens."""

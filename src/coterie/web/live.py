@@ -140,7 +140,7 @@ class Live:
     @property
     def has_running(self) -> bool:
         """Whether some process runs a task here."""
-        return any(now[0].pid is not None for now, _ in self._tasks.values())
+        return any(now[0].is_run for now, _ in self._tasks.values())
 
     def _next(self) -> int:
         self.version += 1

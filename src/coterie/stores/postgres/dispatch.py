@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,6 +57,7 @@ ON CONFLICT (task_id) DO UPDATE SET state = 'open', due = EXCLUDED.due, woken = 
     job = CASE WHEN EXCLUDED.due IS NULL
         AND offers.machine IS NOT DISTINCT FROM EXCLUDED.machine THEN offers.job END
 """
+_OFFERED = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE state = 'open'"
 _GET = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE task_id = %s"
 _TAKE = """
 UPDATE offers SET taker = %s WHERE task_id = %s AND state = 'open' AND taker IS NULL
@@ -136,6 +137,12 @@ class PostgresDispatch:
         """In whatever state."""
         async with self._transaction() as connection:
             return _offer(await (await connection.execute(_GET, [task_id])).fetchone())
+
+    async def offered(self) -> Mapping[str, Offer]:
+        """Those that are open."""
+        async with self._transaction() as connection:
+            rows = await (await connection.execute(_OFFERED)).fetchall()
+        return {row["task_id"]: found for row in rows if (found := _offer(row))}
 
     async def hold(self, task_id: str) -> None:
         """Its job, if there is one, finds nothing to take."""

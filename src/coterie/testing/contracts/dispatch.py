@@ -31,47 +31,38 @@ class DispatchContract(ABC):
     @abstractmethod
     async def open(self) -> Dispatch:
         """Nothing is on offer yet."""
-        ...
 
     @abstractmethod
     async def create(self, task_id: str, parent: str | None = None) -> None:
         """There is a task."""
-        ...
 
     @abstractmethod
     async def answer(self, task_id: str) -> None:
         """A question of it is asked and answered."""
-        ...
 
     @abstractmethod
     async def say(self, task_id: str) -> None:
         """Something is said to it."""
-        ...
 
     @abstractmethod
     async def end(self, task_id: str) -> None:
         """It is completed."""
-        ...
 
     @abstractmethod
     async def live(self, owner: str, machine: str) -> None:
         """There is an owner."""
-        ...
 
     @abstractmethod
     async def die(self, owner: str) -> None:
         """It is declared dead."""
-        ...
 
     @abstractmethod
     async def lose_jobs(self) -> None:
         """The queue forgets all that was queued."""
-        ...
 
     @abstractmethod
     async def later(self, seconds: float) -> None:
         """So much time goes by."""
-        ...
 
     @pytest.fixture
     async def dispatch(self) -> AsyncGenerator[Dispatch]:
@@ -115,9 +106,9 @@ class DispatchContract(ABC):
         await dispatch.offer(OFFER)
         assert (await dispatch.get(TASK), await dispatch.sweep()) == (OFFER, True)
         assert await self.handed_out(dispatch) == [TASK]
-        assert [await dispatch.take(TASK, owner) for owner in ("one", "two", "one")] == [
-            *(OFFER, None, None)
-        ]
+        assert await dispatch.offered() == {TASK: OFFER}
+        takers = ("one", "two", "one")
+        assert [await dispatch.take(TASK, one) for one in takers] == [OFFER, None, None]
         assert await dispatch.take("another", "one") is None
 
     async def test_who_took_it_alone_puts_it_back(self, dispatch: Dispatch) -> None:
