@@ -214,6 +214,29 @@ def server(report: Report) -> None:
     report.line("CPU of a turn over the command's", turn.server / turn.command, 1.3, "x")
 
 
+def simulation(report: Report) -> None:
+    """A thousand machines on a virtual clock."""
+    from bench.simulation import Scenario, simulate
+    from bench.simulation.world import Costs
+
+    workers, tasks = (100, 2_000) if report.short else (1_000, 100_000)
+    sys.stdout.write(f"{tasks:,} tasks on {workers:,} machines, simulated: clocks differ by 5 %\n")
+    outages = ((600.0, 0.3), (1_200.0, 10.0), (2_000.0, 90.0))
+    scenario = Scenario(workers, tasks, costs=Costs(cores=8), outages=outages)
+    found = simulate(scenario)
+    faults = sum(found.faults.values())
+    sys.stdout.write(
+        f"  {found.seconds:,.0f} s, {found.per_second:.1f} tasks a second, {faults} faults, "
+        f"{len(found.silent)} deaths declared; {found.busy:.2f} cores of the store busy\n"
+    )
+    for kind, count in sorted(found.asked.items()):
+        spent = found.spent[kind] / found.seconds
+        sys.stdout.write(f"  {kind:<10} {count / found.seconds:8.1f} a second {spent:6.3f} cores\n")
+    report.line("tasks that did not end, or twice", tasks - found.ended + found.ended_twice, 0)
+    report.line("times that a task had two agents", len(found.overlaps), 0)
+    report.line("owners declared dead too late", found.too_late, 0)
+
+
 PARTS = (
     chat_turns,
     postgres,
@@ -226,6 +249,7 @@ PARTS = (
     real_clis,
     server,
     page,
+    simulation,
 )
 
 
@@ -234,7 +258,7 @@ def main() -> int:
     names = {part.__name__: part for part in PARTS}
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*names, []], help="all, unless named")
-    parser.add_argument("--short", action="store_true", help="a tenth of the page's events")
+    parser.add_argument("--short", action="store_true", help="less of the longest")
     options = parser.parse_args()
     gc.set_threshold(20_000)  # as `coterie` itself does
     report = Report(short=options.short)

@@ -1,0 +1,164 @@
+"""One task in one seat: taken, claimed, run turn by turn, put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coterie.model.machine import Offer
+
+if TYPE_CHECKING:
+    from bench.simulation.worker import Life, Machine
+
+
+class Run:
+    """What a worker does with a job that it was handed."""
+
+    def __init__(self, machine: Machine, life: Life, job: int) -> None:
+        self.machine = machine
+        self.life = life
+        self.job = job
+        self.task_id = machine.store.offers.task_of(job)
+        self.offer: Offer | None = None
+        self.token = 0
+        self.agent = False
+        """Whether an agent was started and has not ended by itself."""
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether an agent of it lives at this moment, in true time."""
+        machine, life = self.machine, self.life
+        if not self.agent or machine.world.time >= life.reaped_at:
+            return False
+        return machine.now() < life.lease.deadline
+
+    def take(self) -> None:
+        """Have the offer in hand."""
+        self._ask("take", lambda: self._offers.take(self.task_id, self.life.id), self._taken)
+
+    def _taken(self, offer: Offer | None) -> None:
+        self.offer = offer
+        if offer is None:
+            self._over()
+            return
+        tokens: list[int | None] = []
+
+        def claim() -> int | None:  # sent again, it is the same commit
+            tokens[:] = tokens or [self._store.claim(self.task_id, self.life.id)]
+            return tokens[0]
+
+        self._commit(claim, self._claimed)
+
+    def _claimed(self, token: int | None) -> None:
+        assert self.offer is not None
+        if token is None:
+            offer = self.offer
+            self._let_go(lambda: self._offers.put_off(offer, self.life.id))
+            return
+        self.token = token
+        self._next_turn()
+
+    def _next_turn(self) -> None:
+        task, life = self._store.tasks[self.task_id], self.life
+        if life.lease.passed():
+            return  # nothing is started; the renewal sees to the rest
+        if task.done in task.asks:
+            self._ask_user(task.done)
+            return
+        self.agent = True
+        self.machine.on_agent(self)
+        seconds = self.machine.world.random.expovariate(1 / self.machine.rules.turn)
+        self.machine.world.after(seconds, self._turn_over, task.done)
+
+    def _turn_over(self, number: int) -> None:
+        """An agent has ended by itself, unless it was ended before."""
+        if not self.has_agent:
+            return
+        if self.machine.paused_at is not None:
+            self.machine.world.after(1.0, self._turn_over, number)
+            return
+        self.agent = False
+        self.machine._hear(self.life, self._close, number)
+
+    def _close(self, number: int) -> None:
+        def effect() -> bool:
+            task = self._store.tasks[self.task_id]
+            if not self._store.holds(self.task_id, self.token):
+                return False
+            if task.done == number:
+                task.done += 1
+                if task.done == task.turns:
+                    self._store.end(self.task_id)
+            return True
+
+        self._commit(effect, self._closed)
+
+    def _closed(self, kept: bool) -> None:
+        if not kept:  # the lease of the task is lost: so is ours, as the next renewal will say
+            self.life.lease.miss()
+        elif self._store.tasks[self.task_id].ended:
+            self._over()
+        else:
+            self._next_turn()
+
+    def _ask_user(self, number: int) -> None:
+        """Park the task with a question, which is answered at once or later."""
+
+        def effect() -> bool:
+            task = self._store.tasks[self.task_id]
+            if not self._store.holds(self.task_id, self.token):
+                return False
+            if number in task.asks:
+                task.asks.discard(number)
+                task.is_run = False
+                world = self.machine.world
+                seconds = world.random.choice([0.0, 0.01, 5.0, 60.0])
+                world.after(seconds, self.machine.store.answered, self.task_id)
+            return True
+
+        self._commit(effect, self._asked)
+
+    def _asked(self, kept: bool) -> None:
+        if not kept:
+            self.life.lease.miss()
+            return
+        offer = self.offer
+        assert offer is not None
+        self._let_go(lambda: self._offers.put_back(offer, self.life.id, held=True))
+
+    # -- the store -------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Any:
+        return self.machine.store
+
+    @property
+    def _offers(self) -> Any:
+        return self.machine.store.offers
+
+    def _ask(self, kind: str, effect: Callable[[], Any], answer: Callable[[Any], None]) -> None:
+        self.machine.ask(kind, effect, answer, self._storage_error)
+
+    def _commit(self, effect: Callable[[], Any], answer: Callable[[Any], None]) -> None:
+        """Sent again until it is known to be kept, or the lease is over; kept once."""
+
+        def again() -> None:
+            if not self.life.lease.passed():
+                self.machine.ask("commit", effect, answer, again)
+
+        again()
+
+    def _let_go(self, effect: Callable[[], None]) -> None:
+        def done(_: object) -> None:
+            self._over()
+
+        self._ask("put back", effect, done)
+
+    def _storage_error(self) -> None:
+        """Nobody knows what became of it: what is in our hand all the same is let go of."""
+        offer = self.offer or Offer(self.task_id)
+        self._let_go(lambda: self._offers.put_back(offer, self.life.id))
+
+    def _over(self) -> None:
+        self._offers.finish(self.job)
+        self.machine.finished(self)

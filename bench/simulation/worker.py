@@ -1,0 +1,378 @@
+"""A machine with a worker on it, as `LeasedOwners`, the keepers and `app/worker.py` behave.
+
+The rules are the real ones: `LeaseDeadline` and `SilentOwners` on this machine's own clock, and
+`MemoryOffers` for what is on offer.  Agents are deaf to TERM: they end when they are done, or when
+their keeper kills them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.simulation.runs import Run
+from bench.simulation.world import Store, World
+from coterie.model.lease_clock import LeaseTimes, SilentOwners
+from coterie.process.deadline import LeaseDeadline
+
+STALLED = 30.0
+"""A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
+AGAIN = 1.0
+"""How soon a store that is out of reach is tried again, in seconds."""
+REAPED = 0.5
+"""How long after the death of a worker its keepers have ended its agents."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be chosen."""
+
+    times: LeaseTimes = LeaseTimes()
+    seats: int = 2
+    turn: float = 30.0
+    """How long a turn takes on average, in seconds."""
+    poll: float = 5.0
+    """How often the queue is asked without being told to, by each pool, in seconds."""
+    pause: float = 0.02
+    """How long after a change of the store one sweeps, at most, for each machine there is; 0: so
+    long, however many there are."""
+    most_looks: float = 1e9
+    """How many looks at the others all machines make together in a second, at most."""
+
+    def sweeps(self, machines: int, seconds: float, changes: int) -> int:
+        """How often one has swept in so many seconds in which others changed the store so often."""
+        most = min(1.0, self.pause * machines) if self.pause else 0.02
+        return int(max(seconds, min(changes, seconds / (0.05 + max(0.02, most / 2)))))
+
+    def look(self, machines: int) -> float:
+        """How often one looks at so many, in seconds."""
+        return max(self.times.look, min(self.times.beat, machines / self.most_looks))
+
+
+@dataclass(eq=False)
+class Life:
+    """One owner, from its first breath."""
+
+    id: str
+    lease: LeaseDeadline
+    silent: SilentOwners
+    runs: set[Run] = field(default_factory=set[Run])
+    jobs: set[int] = field(default_factory=set[int])
+    """What the queue has handed to it, whether or not it knows."""
+    looks: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=100))
+    """When the store was read, and when that was known by our clock."""
+    reaped_at: float = float("inf")
+    """When its agents were ended because it died itself."""
+
+
+@dataclass(eq=False)
+class Machine:
+    """A machine with a clock of its own, which runs too fast or too slow."""
+
+    world: World
+    store: Store
+    rules: Rules
+    name: str
+    rate: float
+    queues: tuple[str, ...]
+    on_agent: Callable[[Run], None]
+    offset: float = 0.0
+    life: Life | None = None
+    lives: int = 0
+    is_cut: bool = False
+    is_mute: bool = False
+    is_off: bool = False
+    is_stopped: bool = False
+    paused_at: float | None = None
+    declared: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """Deaths that it declared: after how long without a beat, in true time, and its own rate."""
+    _stood_still: float = 0.0
+    _late: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(
+        default_factory=list[tuple[Callable[..., None], tuple[Any, ...]]]
+    )
+    _jobs: int = 1_000_000
+    _polling: bool = False
+    _seen_commits: int = 0
+    _poll_at: float = 0.0
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """What its clock says: nothing moves in a machine that its host has paused."""
+        time = self.world.time if self.paused_at is None else self.paused_at
+        return self.offset + self.rate * (time - self._stood_still)
+
+    def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+        """So much later by its own clock."""
+        self.world.after(max(0.0, seconds) / self.rate, call, *args)
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def die(self, until: float, *, power: bool = False) -> None:
+        """`kill -9` of the worker, or of all of the machine; it is started again then."""
+        life, self.life, self.is_off = self.life, None, True
+        if life is not None:
+            life.reaped_at = self.world.time + (0.0 if power else REAPED)
+        self._late.clear()
+        self._set_jobs(self.rules.seats)
+        self._forget_jobs(life)
+        self.world.at(until, self._start, life)
+
+    def _start(self, before: Life | None) -> None:
+        self.is_off = False
+        self.begin(before)
+
+    def pause(self, until: float) -> None:
+        """Its host stops it: no clock in it moves."""
+        if self.paused_at is None and not self.is_stopped:
+            self.paused_at = self.world.time
+            self.world.at(until, self._resume)
+
+    def _resume(self) -> None:
+        assert self.paused_at is not None
+        self._stood_still += self.world.time - self.paused_at
+        self.paused_at = None
+        for run in list(self.life.runs if self.life else ()):
+            if run.agent:
+                self.on_agent(run)
+        self._catch_up()
+
+    def stop(self, until: float) -> None:
+        """SIGSTOP for the worker: its keepers and agents go on."""
+        if self.paused_at is None and not self.is_stopped:
+            self.is_stopped = True
+            self.world.at(until, self._go_on)
+
+    def _go_on(self) -> None:
+        self.is_stopped = False
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        late, self._late = self._late, []
+        for call, args in late:
+            self.world.after(0.0, call, *args)
+
+    # -- the store -------------------------------------------------------------------------------
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether its worker does nothing."""
+        return self.is_stopped or self.paused_at is not None
+
+    def ask(
+        self,
+        kind: str,
+        effect: Callable[[], Any],
+        answer: Callable[[Any], None],
+        lost: Callable[[], None],
+    ) -> None:
+        """Have something done by the store; what it says, or that nobody knows."""
+        life = self.life
+        if self.is_cut or self.store.is_down:
+            self.world.after(AGAIN, self._hear, life, lost)
+            return
+        done = self.store.serve(kind, self.store.cost(kind))
+        self.world.at(done, self._served, life, effect, answer, lost)
+
+    def _served(
+        self,
+        life: Life | None,
+        effect: Callable[[], Any],
+        answer: Callable[[Any], None],
+        lost: Callable[[], None],
+    ) -> None:
+        said = effect()
+        self.store.tell_idle()
+        if self.is_cut or self.is_mute or self.store.is_down:
+            self.world.after(AGAIN, self._hear, life, lost)
+        else:
+            self._hear(life, answer, said)
+
+    def _hear(self, life: Life | None, call: Callable[..., None], *args: Any) -> None:
+        if self.life is not life or self.is_off:
+            return
+        if self.is_frozen:
+            self._late.append((self._hear, (life, call, *args)))
+        else:
+            call(*args)
+
+    # -- its own lease ---------------------------------------------------------------------------
+
+    def begin(self, before: Life | None = None) -> None:
+        """Be an owner, and say that the one before is dead, whose agents are."""
+        if self.is_off or self.life is not None:
+            return
+        if self.is_frozen or self.is_cut or self.is_mute or self.store.is_down:
+            self.world.after(AGAIN, self.begin, before)
+            return
+        self.lives += 1
+        life = Life(
+            f"{self.name}.{self.lives}",
+            LeaseDeadline([0, 0], self.rules.times.soft, self.now),
+            SilentOwners(self.rules.times),
+        )
+        self.life, sent = life, self.now()
+        self._polling = False
+
+        def begun(_: object) -> None:
+            life.lease.begin(sent + self.rules.times.ttl)
+            self._set_jobs(0)
+            if before is not None:
+                dead = before.id
+                self.ask("renew", lambda: self.store.declare_dead(dead, None), _heard, _nobody)
+            self.after(self.rules.times.beat, self._renew, life)
+            self.after(self.world.random.random() * self.rules.times.look, self._chores, life)
+
+        self.ask("renew", lambda: self.store.add(life.id), begun, lambda: self._begin_again(before))
+
+    def _begin_again(self, before: Life | None) -> None:
+        self.life = None
+        self.begin(before)
+
+    def _renew(self, life: Life) -> None:
+        if self.life is not life or self.is_off:
+            return
+        if self.is_frozen:
+            self._late.append((self._renew, (life,)))
+            return
+        if life.lease.passed():
+            self._over(life)
+            return
+        sent = self.now()
+
+        def answer(lives: bool) -> None:
+            if not lives:
+                life.lease.miss()  # another has declared us dead
+            elif self.now() - sent < self.rules.times.beat:
+                life.lease.extend(sent + self.rules.times.ttl)
+            later()
+
+        def later() -> None:
+            soft = 0.0 if life.lease.passed() else life.lease.deadline - life.lease.soft
+            self.after(min(sent + self.rules.times.beat, soft) - self.now(), self._renew, life)
+
+        self.ask("renew", lambda: self.store.renew(life.id), answer, later)
+
+    def _over(self, life: Life) -> None:
+        """The lease is over: nothing is written any more, and what runs is ended."""
+        self.life = None
+        declared_dead = self.now() < life.lease.deadline - life.lease.soft
+        for run in life.runs:
+            if declared_dead:
+                run.agent = False  # we end it ourselves; else its keeper does, when it is time
+        self._set_jobs(self.rules.seats)
+        self._forget_jobs(life)
+        self.after(max(0.0, life.lease.deadline - self.now()) + AGAIN, self.begin, life)
+
+    # -- the others ------------------------------------------------------------------------------
+
+    def _chores(self, life: Life) -> None:
+        """Look at the others, sweep, and ask the queue for more; then again."""
+        if self.life is not life or self.is_off:
+            return
+        if self.is_frozen:
+            self._late.append((self._chores, (life,)))
+            return
+        look = self.rules.look(len(self.store.owners))
+        if self.is_cut or self.store.is_down:
+            self.after(look, self._chores, life)
+            return
+        store = self.store
+        done = store.serve("look", store.cost("look"))
+        commits = store.asked["commit"] - self._seen_commits
+        self._seen_commits += commits
+        sweeps = self.rules.sweeps(len(store.owners), look, commits)
+        done = max(done, store.serve("sweep", store.cost("sweep"), sweeps))
+        if self.world.time >= self._poll_at:  # the pool of sessions, which has none here
+            self._poll_at = self.world.time + self.rules.poll
+            done = max(done, store.serve("poll", store.cost("poll")))
+        life.looks.append((done, self.now() + self.rate * (done - self.world.time)))
+        self.world.at(done, self._looked, life)
+        if self._jobs < self.rules.seats:
+            self.poll()
+        self.after(look + self.rate * (done - self.world.time), self._chores, life)
+
+    def _looked(self, life: Life) -> None:
+        """What was asked is answered.  Whoever has been silent is looked at as at every look since
+        its last beat."""
+        self.store.offers.sweep()
+        self.store.tell_idle()
+        if self.life is not life or self.is_mute or self.is_frozen or self.is_off:
+            return
+        for owner, row in self.store.silent(self.rules.times.ttl / 2):
+            if owner == life.id:
+                continue
+            first = next((mine for read, mine in life.looks if read >= row.beat_at), self.now())
+            life.silent.saw(owner, row.beat, first)
+            if life.silent.saw(owner, row.beat, self.now()):
+                self._declare(owner, row.beat)
+
+    def _declare(self, owner: str, beat: int) -> None:
+        silent_for = self.world.time - self.store.owners[owner].beat_at
+
+        def declared(was: bool) -> None:
+            if was:
+                self.declared.append((silent_for, self.rate))
+                self.ask("sweep", self.store.offers.sweep, _heard, _nobody)
+
+        self.ask("renew", lambda: self.store.declare_dead(owner, beat), declared, _nobody)
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Ask the queue for a job, where a seat is free."""
+        if self.life is None or self._polling or self._jobs >= self.rules.seats:
+            return
+        self._polling = True
+
+        def fetched(job: int | None) -> None:
+            self._polling = False
+            if job is not None and self.life is not None:
+                self._set_jobs(self._jobs + 1)
+                run = Run(self, self.life, job)
+                self.life.runs.add(run)
+                run.take()
+                self.poll()
+
+        def lost() -> None:
+            self._polling = False
+
+        life, kind = self.life, "fetch" if self.store.offers.has(self.queues) else "poll"
+        self.ask(kind, lambda: self._fetched(life), fetched, lost)
+
+    def _fetched(self, life: Life | None) -> int | None:
+        """A job that is handed to one that is gone is lost; a sweep finds that out."""
+        job = self.store.offers.fetch(self.queues)
+        if job is None or life is None:
+            return None
+        life.jobs.add(job)
+        if self.is_cut or self.is_mute or self.life is not life:
+            self.world.after(STALLED, self.store.offers.finish, job)
+            return None
+        return job
+
+    def finished(self, run: Run) -> None:
+        """A seat is free."""
+        run.life.runs.discard(run)
+        run.life.jobs.discard(run.job)
+        if self.life is run.life:
+            self._set_jobs(self._jobs - 1)
+            self.poll()
+
+    def _set_jobs(self, jobs: int) -> None:
+        seats = self.rules.seats
+        self.store.idle += (jobs < seats) - (self._jobs < seats)
+        self._jobs = jobs
+
+    def _forget_jobs(self, life: Life | None) -> None:
+        """The queue finds out that its worker gives no sign any more."""
+        for job in life.jobs if life else ():
+            self.world.after(STALLED, self.store.offers.finish, job)
+
+
+def _heard(_: object) -> None: ...
+
+
+def _nobody() -> None: ...
