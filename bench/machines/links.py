@@ -109,7 +109,8 @@ class ProxyLink:
     def __init__(self, cluster: Cluster, database: str) -> None:
         self._server = f"{cluster.folder}/.s.PGSQL.5432"
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = cluster.url(database, f"127.0.0.1:{self._listener.getsockname()[1]}")
+        port = self._listener.getsockname()[1]
+        self.url = f"{cluster.url(database, f'127.0.0.1:{port}')}?sslmode=disable"
         self._passes = {"up": threading.Event(), "down": threading.Event()}
         self.heal()
         threading.Thread(target=self._serve, daemon=True).start()
