@@ -101,8 +101,7 @@ class WorkersChaos:
                 machine.start_again()
         while late:
             self._wait(0.2, late)
-        for machine in self.machines:
-            machine.start_again()
+        until(lambda: all(one.is_ready() for one in self.machines), "every worker is ready")
         until(lambda: not self._desk.unfinished(made), "every task ends")
         self.tally.seconds = round(time.monotonic() - begun, 1)
         self._check(made)

@@ -56,6 +56,7 @@ class Machine:
         self.link = link
         self.seats = seats
         self.worker: int | None = None
+        self._ready_before = 0
         self.is_hit = False
         """Whether something has befallen it that will pass."""
         self._place = place
@@ -86,6 +87,7 @@ class Machine:
 
     def start(self) -> None:
         """Start its worker."""
+        self._ready_before = self.told("ready")
         words = [sys.executable, "-m", "coterie", "worker", "--json", "--name", self.name]
         words += ["--seats", str(self.seats), "--agents", ",".join(self._agents)]
         home = str(self._place / "home")
@@ -97,6 +99,11 @@ class Machine:
         """As a service manager does where a worker has ended: its store was away at its start."""
         if self.worker is not None and self.ask("has_ended", self.worker):
             self.start()
+
+    def is_ready(self) -> bool:
+        """Whether its worker has come so far; one that ended instead is started again."""
+        self.start_again()
+        return self.told("ready") > self._ready_before
 
     def told(self, state: str) -> int:
         """How often its workers have said this of themselves or a task."""
