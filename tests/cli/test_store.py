@@ -226,6 +226,13 @@ def test_a_database_that_is_not_there_or_not_for_this_user(inside: Inside, ada: 
     assert way.endswith(f"-U {ada.name} nowhere\n  coterie store init URL")
 
 
+def test_a_right_to_connect_is_not_asked_for_where_it_is_there(inside: Inside, ada: Ada) -> None:
+    execute(ada.admin, f"ALTER DATABASE {ada.database} CONNECTION LIMIT 0")
+    code, said, way = refused(inside("store", "init", ada.url(IN_URL)), ada.url())
+    assert (code, way) == (1, "Try again.")
+    assert said.startswith("The server gave no connection: ")
+
+
 def test_rights_are_asked_for_and_a_password_is_never_kept(inside: Inside, ada: Ada) -> None:
     given = ada.url(IN_URL)
     assert refused(inside("store", "init", given), ada.url()) == (

@@ -43,7 +43,7 @@ def no_connection(place: Place, error: psycopg.Error) -> StorageError:
         problem = f"No PostgreSQL answers: {first_line(said)}"
         way = "Look at the host and the port, or start the server."
         return StorageError(place.shown, problem, way)
-    found = _no_password(place, failed) or _no_database(place) or _pooler(place)
+    found = _no_password(place, failed) or _no_database(place, said) or _pooler(place)
     return found or _no_login(place, failed, said)
 
 
@@ -73,15 +73,22 @@ def _no_password(place: Place, failed: abc.PGconn | None) -> StorageError | None
     return StorageError(place.shown, problem, f"Put it into ~/.pgpass:  {_pass_line(place)}")
 
 
-def _no_database(place: Place) -> StorageError | None:
+def _no_database(place: Place, said: str) -> StorageError | None:
     """The login is good for another database of the server."""
     try:
         with psycopg.connect(place.conninfo, dbname="postgres") as server:
-            known = "SELECT FROM pg_database WHERE datname = %s"
-            is_there = server.execute(known, [place.database]).fetchone() is not None
+            known = (
+                "SELECT has_database_privilege(datname, 'CONNECT') "
+                "FROM pg_database WHERE datname = %s"
+            )
+            found = server.execute(known, [place.database]).fetchone()
     except psycopg.Error:
         return None
-    if is_there:
+    if found is not None and found[0]:  # such as a connection that was ended as it was made
+        return StorageError(
+            place.shown, f"The server gave no connection: {first_line(said)}", "Try again."
+        )
+    if found is not None:
         return StorageError(
             place.shown,
             f"User {place.user} may not connect to the database {place.database}",
