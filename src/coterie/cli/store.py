@@ -12,11 +12,18 @@ from coterie.app import store as stores
 from coterie.cli.main import Call, command, group, here, pass_call
 
 if TYPE_CHECKING:
+    from coterie.app.projects import Project
     from coterie.app.store import StoreFacts
 
 
-use = stores.use_store
-require = stores.require_store
+def use(url: str) -> None:
+    """Name the store for this command."""
+    stores.use_store(url)
+
+
+def require(project: Project) -> None:
+    """Raise StorageError where the store that was named is not this project's."""
+    stores.require_store(project)
 
 
 @group("store", "coterie store init postgresql://user@host/database")

@@ -88,7 +88,9 @@ def offer_new(call: Call, start: StartRequest) -> None:
     call.line(f"Follow it:  coterie log {task_id} --follow")
 
 
-machines = list_group("machines", "coterie machines", "The machines that share a store.")
+machines: click.Group = list_group(
+    "machines", "coterie machines", "The machines that share a store."
+)
 
 
 @command("list", "coterie machines list", machines)
