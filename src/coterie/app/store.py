@@ -146,7 +146,8 @@ async def open_shared(
     name = name or await in_thread(machine_name, project.home)
     place = Place.of(url)
     dispatch = PostgresDispatch(place)
-    storage = await PostgresStorage.open(url)
+    # Longer than its lease an owner need not wait for a store that is away.
+    storage = await PostgresStorage.open(url, patience=ttl)
 
     async def give_back(owner: str) -> None:
         await dispatch.sweep()

@@ -32,7 +32,7 @@ from coterie.errors import (
 from coterie.model import instant
 from coterie.model.journal import Fence
 from coterie.model.machine import FULL, MachineRow, Offer, Pool, queues_of
-from coterie.model.record import Record, ResultRecord
+from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import RateLimited
 
 PATIENCE = 60.0
@@ -235,9 +235,9 @@ class Worker:
 
     async def _run(self, offer: Offer, me: str) -> None:
         dispatch, task = self.shared.dispatch, offer.task_id
-        self.tell(WorkerEvent("taken", task))
+        watch = StartWatch(lambda: self.tell(WorkerEvent("taken", task)))
         try:
-            result = await self.app.run(task, Unseen(), patience=PATIENCE)
+            result = await self.app.run(task, watch, patience=PATIENCE)
         except (LeaseExpired, LeaseLost):
             raise
         except (TaskBusy, SurvivorsElsewhere):
@@ -247,7 +247,8 @@ class Worker:
             await dispatch.put_off(offer, me)
             await self._require_storage()
         except CoterieError as error:
-            self.tell(WorkerEvent("refused", task, str(error)))
+            if offer.refused.get(self.machine.name) != str(error):  # told once
+                self.tell(WorkerEvent("refused", task, str(error)))
             await dispatch.refuse(offer, me, self.machine.name, str(error))
         else:
             self.tell(WorkerEvent("over", task, result.reason or result.status))
@@ -261,8 +262,13 @@ class Worker:
             await dispatch.put_back(offer, me, held=True)
 
 
-class Unseen:
-    """An observer of what nobody looks at here: it is all in the store."""
+@dataclass
+class StartWatch:
+    """An observer of what nobody looks at here, for it is all in the store: tells of the start."""
+
+    tell: Callable[[], None]
 
     def saw(self, record: Record) -> None:
-        """Nothing is shown."""
+        """Something happened."""
+        if isinstance(record, TaskRecord) and record.status == "running":
+            self.tell()

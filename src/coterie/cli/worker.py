@@ -36,10 +36,12 @@ def worker(
     """
     import anyio
 
+    from coterie.app.store import store_url
     from coterie.app.worker import WorkerOptions, work
 
     wanted = tuple(part.strip() for part in agents.split(",") if part.strip()) if agents else ()
     options = WorkerOptions(name, wanted, seats, allow == "full", once)
+    store_url(call.store)
     project = made(call, here(call))
 
     async def run() -> None:
