@@ -105,13 +105,16 @@ class Simulation:
         outcome.ended_twice = sum(task.ended > 1 for task in store.tasks.values())
         outcome.turns = sum(task.done for task in store.tasks.values())
         outcome.asked, outcome.spent, outcome.slowest = store.asked, store.spent, store.slowest
-        times, away = scenario.rules.times, [0.0, *(length for _, length in scenario.outages)]
+        times = scenario.rules.times
+        away = max([0.0, *(length for _, length in scenario.outages)])
+        if away > times.ttl - times.soft:  # all begin anew, and wait anew for who does not
+            away += times.ttl + times.margin
         for machine in self.machines:
             look = scenario.rules.look(scenario.workers)
             for seconds, rate in machine.declared:
                 outcome.silent.append(seconds)
                 late = (times.ttl + times.margin + 2 * look) / rate + 3 * store.slowest
-                outcome.too_late += seconds > late + max(away)
+                outcome.too_late += seconds > late + away
         return outcome
 
     def _machine(self, number: int) -> Machine:
