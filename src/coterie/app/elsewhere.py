@@ -13,8 +13,8 @@ from coterie.config.allowed import allowed_team
 from coterie.config.project import Project
 from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import Power, learned_rules, powers, require_trust
-from coterie.errors import ConfigError, NotTrusted
-from coterie.model.machine import FULL, Offer, Pool
+from coterie.errors import ConfigError, NotTrusted, UsageError
+from coterie.model.machine import FULL, MOST_NEEDS, Offer, Pool
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Permissions, Team
 
@@ -117,5 +117,8 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
     needs = {member.agent for member in members if member.agent}
     if any(member.permissions.mode == "full" for member in members):
         needs.add(FULL)
+    if len(needs) > MOST_NEEDS:
+        said = f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} are the most."
+        raise UsageError(said, "Run it here: without --detach.")
     pool: Pool = "session" if created.workflow == "tickets" else "seat"
     return Offer(created.task_id, pool, tuple(sorted(needs)), machine)

@@ -15,7 +15,7 @@ a seat, all seats could wait for what nobody has a seat to run."""
 
 FULL = "allow full"
 """What a machine must allow, where a member may do everything unasked."""
-_MOST_TOGETHER = 4
+MOST_NEEDS = 4
 """How many different things a task may need at once."""
 
 
@@ -112,5 +112,5 @@ def queue_of(pool: Pool, needs: Iterable[str], machine: str | None = None) -> st
 def queues_of(pool: Pool, offers: Iterable[str], machine: str) -> list[str]:
     """The queues that a machine serves: its own, and those of all that it can run."""
     has = sorted(set(offers))
-    together = {part for count in range(_MOST_TOGETHER + 1) for part in combinations(has, count)}
+    together = {part for count in range(MOST_NEEDS + 1) for part in combinations(has, count)}
     return [queue_of(pool, (), machine), *sorted(queue_of(pool, part) for part in together)]
