@@ -2945,8 +2945,12 @@ export interface components {
             goal: string;
             /** Id */
             id: string;
+            /** Machine */
+            machine: string | null;
             /** Members */
             members: components["schemas"]["MemberShown"][];
+            /** Offered */
+            offered: boolean;
             /** Parent Id */
             parent_id: string | null;
             /** Pid */
@@ -3043,6 +3047,10 @@ export interface components {
             created_at: string;
             /** Id */
             id: string;
+            /** Machine */
+            machine: string | null;
+            /** Offered */
+            offered: boolean;
             /** Parent Id */
             parent_id: string | null;
             /** Pid */

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -358,10 +359,10 @@ async def notifying(
     if members.settings.notify is None:
         yield observer
         return
-    from coterie.app.notify import Notifier, Target
-
-    shared, target = members.shared, Target(members.settings)
-    notifier = Notifier(shared.storage, shared.root, created, target, members.redactor(), observer)
+    notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")  # reads files
+    shared, target = members.shared, notify.Target(members.settings)
+    told = (shared.storage, shared.root, created, target, members.redactor(), observer)
+    notifier = notify.Notifier(*told)
     async with notifier.watching() as watched:
         yield watched
 

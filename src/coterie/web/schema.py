@@ -261,7 +261,11 @@ class TaskShown(Shown):
     created_at: str
     changed_at: str
     pid: int | None
-    """The process that runs it; null when nobody does."""
+    """The process that runs it here; null when none does."""
+    machine: str | None
+    """The machine that runs it, where that is another one."""
+    offered: bool
+    """Whether any machine may run it that has what it needs."""
     questions: list[str]
     """The open questions of it and of its tickets."""
     resumable: bool
