@@ -79,6 +79,7 @@ Usage: coterie log [OPTIONS] [ID]
   Without ID: in the last task that you started.
 
 Options:
+  --store URL   The database that machines share (COTERIE_STORE).
   -C DIR        The project's folder.
   --json        One JSON object a line.
   --debug       Show stack traces.

@@ -43,7 +43,8 @@ def test_a_wrong_url_or_none(cli: Cli) -> None:
     assert way.startswith("Write it like postgresql://user@host/database")
     ran = cli("worker", "--agents", "ada")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.partition("\n")[2] == "! No store of this project is named.\n  --store URL\n"
+    said = "! No store is named: tasks are kept in each project's folder.\n"
+    assert ran.err.startswith(said + "  Name it:  coterie store show postgresql://")
 
 
 def test_a_server_that_does_not_answer_at_the_start(cli: Cli) -> None:

@@ -52,11 +52,12 @@ async def test_ten_thousand_messages_are_read_by_number(house: House) -> None:
     def plan() -> str:
         with sqlite3.connect(database) as connection:
             steps = connection.execute(
-                f"EXPLAIN QUERY PLAN {SQL['timeline_before']}", (TASK, None, None, None, 9, 9)
+                f"EXPLAIN QUERY PLAN {SQL['timeline_before']}",
+                (TASK, TASK, TASK, None, None, None, 9, 9),
             ).fetchall()
         connection.close()
         return "; ".join(step[-1] for step in steps)
 
     found = await anyio.to_thread.run_sync(plan)
-    assert "SEARCH t USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in found
+    assert "SEARCH messages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in found
     assert "SCAN" not in found.replace("SCAN CONSTANT ROW", "")
