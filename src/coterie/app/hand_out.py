@@ -38,6 +38,8 @@ class ChildOffers:
         """How a child task ended, or what it waits for."""
         await self._make(part)
         offer = offer_of(part)
+        if (ended := await self._ended(part.task_id)) is not None:
+            return ended
         if not await self._can_be_taken(offer):
             return await here(part)
         await self.shared.dispatch.offer(offer)
@@ -64,24 +66,32 @@ class ChildOffers:
     async def _over(
         self, part: TaskCreated, here: RunChild, offer: Offer, patience: float | None
     ) -> ResultRecord:
-        seen, waited = 0, 0.0
+        seen, since = 0, anyio.current_time()
         while True:
-            state = fold(await self._storage.events.of_task(part.task_id))
-            if state.status in ENDED:
-                return ResultRecord(state.id, state.status, state.reason, state.summary, 0)
+            if (ended := await self._ended(part.task_id)) is not None:
+                return ended
             if await self._is_run(part.task_id):
-                waited = 0.0
-            elif state.open_questions:
-                waited += LOOK
-                if patience is not None and waited > patience:
+                since = anyio.current_time()
+            elif await self._asks(part.task_id):
+                if patience is not None and anyio.current_time() - since > patience:
                     stop = Stopped("question")
-                    return ResultRecord(state.id, "waiting", stop.reason, "", 0, stop=stop)
+                    return ResultRecord(part.task_id, "waiting", stop.reason, "", 0, stop=stop)
             elif not await self._can_be_taken(offer):
                 await self.shared.dispatch.hold(part.task_id)
                 return await here(part)
             with anyio.move_on_after(LOOK):
                 seen = await self._storage.changed(seen)
                 await anyio.sleep(0.05)  # several in a row are one
+
+    async def _ended(self, task_id: str) -> ResultRecord | None:
+        state = fold(await self._storage.events.of_task(task_id))
+        if state.status not in ENDED:
+            return None
+        return ResultRecord(task_id, state.status, state.reason, state.summary, 0)
+
+    async def _asks(self, task_id: str) -> bool:
+        asked = await self._storage.inbox.questions()
+        return any(one.interaction.task_id == task_id for one in asked)
 
     async def _is_run(self, task_id: str) -> bool:
         lease = await self._storage.leases.get(task_id)
