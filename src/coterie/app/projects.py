@@ -20,6 +20,7 @@ from coterie.config.project import (
     find_project,
     known_projects,
     make_project,
+    named_store,
     require_ours,
 )
 from coterie.config.settings import AllSettings, Setting
@@ -50,7 +51,7 @@ def project_around(directory: Path | None) -> Project | None:
 def has_history(project: Project) -> bool:
     """Whether something was done here, or may have been on another machine; also where the database
     is gone that our logs know of."""
-    if project.database.exists() or settings.named_store():
+    if project.database.exists() or named_store():
         return True
     if project.exists and settings.store_url(None, project.home):
         return True

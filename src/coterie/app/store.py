@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from coterie.config import settings
-from coterie.config.project import Project, coterie_home, give_store
+from coterie.config.project import Project, coterie_home, give_store, named_store
 from coterie.engine.channels import SurvivorReaper
 from coterie.errors import ForeignStore, UsageError
 from coterie.model.journal import Fence
@@ -94,7 +94,7 @@ class SharedStore:
 
 
 def use_store(url: str) -> None:
-    """Name the store for the rest of this process."""
+    """Name the store for the rest of this command."""
     give_store(url)
 
 
@@ -103,7 +103,7 @@ def require_store(project: Project) -> None:
 
     Blocks.
     """
-    url = settings.named_store()
+    url = named_store()
     if url is not None:
         _schema().check(url, identity(project))
 

@@ -14,6 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -333,7 +334,9 @@ def run(arguments: list[str]) -> int:
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     call.json, call.debug = "--json" in before, "--debug" in before
     try:
-        code = coterie.main(arguments, prog_name="coterie", standalone_mode=False, obj=call)
+        # What an option names holds for this command, whatever else this process runs.
+        start = functools.partial(coterie.main, prog_name="coterie", standalone_mode=False)
+        code = copy_context().run(start, arguments, obj=call)
     except SystemExit:  # click's own, after a shell was given its completions
         raise
     except BaseException as error:  # noqa: BLE001  the one place where everything ends

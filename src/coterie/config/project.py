@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,21 +85,25 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-STORE = "COTERIE_STORE"
+_STORE = "COTERIE_STORE"
 """The variable that names a store; no member sees it, for it may hold a password."""
-
-
+_given_store: ContextVar[str | None] = ContextVar("store", default=None)
 SETTINGS_FILE = "settings.json"
+
+
+def named_store() -> str | None:
+    """The store that was named for this very command, by an option or by the environment."""
+    return _given_store.get() or os.environ.get(_STORE) or None
 
 
 def may_name_store(home: Path | None) -> bool:
     """Whether a store could be named at all; most users have neither."""
-    return STORE in os.environ or ((home or coterie_home()) / SETTINGS_FILE).exists()
+    return named_store() is not None or ((home or coterie_home()) / SETTINGS_FILE).exists()
 
 
 def give_store(url: str) -> None:
-    """Name the store for the rest of this process."""
-    os.environ[STORE] = url
+    """Name the store for the rest of this command."""
+    _given_store.set(url)
 
 
 def search_path() -> str:

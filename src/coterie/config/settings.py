@@ -27,11 +27,10 @@ from coterie.config.mistakes import (
 )
 from coterie.config.project import (
     SETTINGS_FILE,
-    STORE,
     Project,
     coterie_home,
-    environment,
     expanded,
+    named_store,
 )
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
@@ -224,11 +223,6 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
 def store_url(given: str | None, home: Path | None = None) -> str | None:
     """The store that is meant: as it was given, by COTERIE_STORE, or in the user's settings."""
     return given or named_store() or load_settings(None, home).values.store
-
-
-def named_store() -> str | None:
-    """The store that was named for this very command."""
-    return environment().get(STORE) or None
 
 
 def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> object:
