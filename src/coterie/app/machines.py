@@ -22,7 +22,7 @@ def shared_store(app: App) -> SharedStore:
     """The store that machines share; raises UsageError where there is none."""
     if app.shared is None:
         said = "No store is named: the tasks of this project are kept in its folder."
-        raise UsageError(said, "coterie machines --store postgresql://user@host/database")
+        raise UsageError(said, "--store postgresql://user@host/database")
     return app.shared
 
 

@@ -214,6 +214,10 @@ def carry_out(
     """Start what is asked for, or show what would be."""
     if more["dry_run"]:
         return _dry_run(call, choose, make, more)
+    if more.get("detach"):  # known before anything is made
+        from coterie.app.store import store_url
+
+        store_url(call.store)
     rehearsal = _rehearsal(call, more)
     start = make(_prepared(call, choose, rehearsal), rehearsal)
     if more.get("detach"):

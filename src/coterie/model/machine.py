@@ -60,9 +60,8 @@ class MachineView:
     """A machine as it is shown."""
 
     name: str
-    state: Literal["alive", "silent", "dead"]
-    """`silent`: it has given no beat for longer than it keeps its tasks, and nobody has declared it
-    dead."""
+    state: Literal["alive", "dead"]
+    """`dead`: no process of it lives that could own a task."""
     agents: tuple[str, ...] = ()
     seats: int = 0
     running: tuple[str, ...] = ()

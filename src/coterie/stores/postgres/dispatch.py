@@ -116,11 +116,6 @@ class PostgresDispatch:
             )
         )
 
-    @classmethod
-    def at(cls, url: str) -> PostgresDispatch:
-        """Nothing is connected before the first call."""
-        return cls(Place.of(url))
-
     @property
     def _conninfo(self) -> str:
         return self.place.with_path(QUEUE_SCHEMA, SCHEMA)
