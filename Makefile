@@ -88,8 +88,8 @@ bench: $(DEV) compiled page ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) compiled page ## kill -9 at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets, 100 of pipelines, 70 with several terminals at once, 20 of the server with pages left open, 50 hits on the PostgreSQL of a chat, 20 times each way in which a machine fails, 125 on four workers; 20,000 looks in hostile folders
-	$(SAY) "killing 740 times (ARGS='--only tickets' for those alone)"
+chaos: $(DEV) compiled page ## kill -9 with tasks in SQLite and again in PostgreSQL, at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets, 100 of pipelines, 70 with several terminals at once; 20 of the server with pages left open, 50 hits on the PostgreSQL of a chat, 20 times each way in which a machine fails, 125 on four workers; 20,000 looks in hostile folders
+	$(SAY) "killing 1410 times (ARGS='--only tickets --store postgres' for those alone)"
 	@$(BIN)/python -m bench.chaos $(ARGS)
 
 coverage: $(DEV) compiled ## lines no test reaches

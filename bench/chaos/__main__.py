@@ -3,6 +3,8 @@
 Chats are killed when nothing else happens to them, between interrupts and words, and when several
 share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
 for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
+All but the servers keep their tasks in SQLite first and then in PostgreSQL; `--store` picks one.
+
 A chat on PostgreSQL is cut off, and its server restarted and crashed.  Machines that share a store
 fail in every way of the fault table, and at random with many tasks.
 
@@ -27,6 +29,8 @@ from bench.chaos.cuts import CutChaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
 from bench.chaos.looks import LookFuzzer
 from bench.chaos.pipelines import PipelineChaos
+from bench.chaos.stores import KINDS as STORES
+from bench.chaos.stores import Stores, stores_of
 from bench.chaos.terminals import TerminalChaos
 from bench.chaos.tickets import TicketChaos
 
@@ -50,22 +54,8 @@ KILLS = {
 def main() -> int:
     """Kill as often as asked."""
     options = _options()
-    parts = {
-        "chat": chats,
-        "interrupts": interrupts,
-        "builtin": builtin,
-        "tickets": tickets,
-        "terminals": terminals,
-        "pipelines": pipelines,
-        "budgets": budgets,
-        "pages": pages,
-        "cuts": cuts,
-        "faults": faults,
-        "workers": workers,
-        "looks": looks,
-    }
-    wanted = [options.only] if options.only else list(parts)
-    clean = [parts[name](options, options.kills or KILLS[name]) for name in wanted]
+    wanted = [options.only] if options.only else list(KILLS)
+    clean = [_run(name, options) for name in wanted if name in ON_STORES or options.store is None]
     return 0 if all(clean) else 1
 
 
@@ -74,80 +64,92 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=list(KILLS))
     usual = ", ".join(f"{name} {kills}" for name, kills in KILLS.items())
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
+    several = ", ".join(ON_STORES)
+    parser.add_argument("--store", choices=STORES, help=f"both where not given; of {several}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keeper", default="auto", choices=["auto", "bubblewrap", "subreaper"])
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.store and options.only in ELSEWHERE:
+        parser.error(f"--store is for {several}; {options.only} has one of its own, or none")
+    return options
 
 
-def chats(options: argparse.Namespace, kills: int) -> bool:
+def _run(name: str, options: argparse.Namespace) -> bool:
+    """One of them, on every store that is wanted; whether nothing went wrong."""
+    kills = options.kills or KILLS[name]
+    if name in ELSEWHERE:
+        return ELSEWHERE[name](options, kills)
+    clean = True
+    for store in STORES if options.store is None else (options.store,):
+        sys.stdout.write(f"{name} on {store}, seed {options.seed}\n")
+        sys.stdout.flush()
+        with stores_of(store) as stores, tempfile.TemporaryDirectory() as folder:
+            clean = ON_STORES[name](options, kills, Path(folder), stores) and clean
+    return clean
+
+
+def chats(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Durable chats; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = Chaos(Path(folder), options.turns, keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.chats} chats"))
+    chaos = Chaos(folder, options.turns, keeper=options.keeper, seed=options.seed, stores=stores)
+    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.chats} chats"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     clean = not (tally.wrong or tally.overlaps or tally.survivors)
     return clean and tally.repeated <= tally.kills
 
 
-def interrupts(options: argparse.Namespace, kills: int) -> bool:
+def interrupts(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Chats whose turns are interrupted and that are spoken to; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = InterruptChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+    chaos = InterruptChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
 
-        def progress(now: Interrupted) -> None:
-            _tell(now.kills, kills, f"{now.chats} chats, {now.interrupts} interrupts")
+    def progress(now: Interrupted) -> None:
+        _tell(now.kills, kills, f"{now.chats} chats, {now.interrupts} interrupts")
 
-        outcome = anyio.run(chaos.run, kills, progress)
+    outcome = anyio.run(chaos.run, kills, progress)
     sys.stdout.write(f"\n{asdict(outcome)}\n")
     return outcome.clean
 
 
-def builtin(options: argparse.Namespace, kills: int) -> bool:
+def builtin(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Tasks of 30 tool calls with approvals; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = BuiltinChaos(Path(folder), seed=options.seed)
+    chaos = BuiltinChaos(folder, seed=options.seed, stores=stores)
 
-        def progress(now: Outcome) -> None:
-            _tell(now.kills, kills, f"{now.tasks} tasks")
+    def progress(now: Outcome) -> None:
+        _tell(now.kills, kills, f"{now.tasks} tasks")
 
-        outcome = anyio.run(chaos.run, kills, progress)
+    outcome = anyio.run(chaos.run, kills, progress)
     sys.stdout.write(f"\n{asdict(outcome)}\n")
     return not outcome.wrong
 
 
-def tickets(options: argparse.Namespace, kills: int) -> bool:
+def tickets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Sessions of twelve tickets with three workers; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = TicketChaos(Path(folder), keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    chaos = TicketChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
+    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
 
-def terminals(options: argparse.Namespace, kills: int) -> bool:
+def terminals(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """The same sessions with budgets and several terminals at once; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = TerminalChaos(Path(folder), keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    chaos = TerminalChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
+    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
 
-def budgets(options: argparse.Namespace, kills: int) -> bool:
+def budgets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Chats side by side under one day's limit; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = BudgetChaos(Path(folder), keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
+    chaos = BudgetChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
+    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
 
 
-def pipelines(options: argparse.Namespace, kills: int) -> bool:
+def pipelines(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Pipelines from plan to commit, with a finding in between; whether nothing went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        chaos = PipelineChaos(Path(folder), keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
+    chaos = PipelineChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
+    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
@@ -209,6 +211,20 @@ def looks(options: argparse.Namespace, cases: int) -> bool:
         tally = fuzzer.run(cases, lambda now: _tell(now.cases, cases, str(now), "lines"))
     sys.stdout.write("\n" + "\n".join([str(tally), *tally.escapes]) + "\n")
     return not tally.escapes
+
+
+ON_STORES = {
+    "chat": chats,
+    "interrupts": interrupts,
+    "builtin": builtin,
+    "tickets": tickets,
+    "terminals": terminals,
+    "pipelines": pipelines,
+    "budgets": budgets,
+}
+"""What is killed with its tasks in SQLite, and in PostgreSQL."""
+ELSEWHERE = {"pages": pages, "cuts": cuts, "faults": faults, "workers": workers, "looks": looks}
+"""What has a store of its own, or none."""
 
 
 def _tell(done: int, kills: int, what: str, unit: str = "kills") -> None:

@@ -6,16 +6,15 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 
 from bench.chaos.chats import AGENT, is_locked
+from bench.chaos.stores import Stores, rows
 from coterie.config.project import Project, make_project
 from coterie.model.team import more
 
@@ -64,6 +63,7 @@ class BudgetChaos:
     seed: int = 1
     kills_each: int = 6
     """After so many kills a project is left alone."""
+    stores: Stores = field(default_factory=Stores)
     tally: BudgetTally = field(default_factory=BudgetTally)
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class BudgetChaos:
             (team / "team.json").write_text(json.dumps({"budget": budget, "members": members}))
         config = {"schemaVersion": "1.2", "agents": agents}
         (registry / "config.json").write_text(json.dumps(config))
-        (project / "user" / "settings.json").write_text(json.dumps({"keeper": self.keeper}))
+        self.stores.settle(project, self.keeper)
 
 
 def _coterie(project: Path, number: int | None, *words: str) -> subprocess.Popen[bytes]:
@@ -204,51 +204,38 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _answer(project: Path) -> None:
     """Give more, from another terminal, where somebody asks."""
-    for identity, _ in _rows(project, "SELECT id, state FROM questions WHERE state = 'open'"):
+    for identity, _ in rows(project, "SELECT id, state FROM questions WHERE state = 'open'"):
         _coterie(project, None, "answer", identity, f"+{_GIVEN}").wait()
 
 
 # -- what is recorded, read without Coterie ------------------------------------------------------
 
 
-def _rows(project: Path, *statements: str) -> list[tuple[str, str]]:
-    """The rows of all statements, as of one instant; none where there is no database yet."""
-    database = project / "work" / ".coterie" / "coterie.db"
-    if not database.exists():
-        return []
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            connection.execute("BEGIN")
-            return [row for one in statements for row in connection.execute(one).fetchall()]
-        except sqlite3.OperationalError:
-            return []
-
-
 def _task(project: Path, number: int) -> str | None:
-    found = _rows(project, f"SELECT id, title FROM tasks WHERE title = '{number} turn 0'")
+    found = rows(project, f"SELECT id, title FROM tasks WHERE title = '{number} turn 0'")
     return found[0][0] if found else None
 
 
 def _said(project: Path, task: str) -> list[str]:
-    found = _rows(project, f"SELECT text, seq FROM messages WHERE task_id = '{task}' ORDER BY seq")
+    found = rows(project, f"SELECT text, seq FROM messages WHERE task_id = '{task}' ORDER BY seq")
     return [text for text, _ in found]
 
 
 def _day(project: Path) -> tuple[int, float, int]:
     """How many turns were taken, how many may be, and how many questions about that are open."""
-    rows = _rows(
+    found = rows(
         project,
         "SELECT 'turn', step FROM turns WHERE outcome IN ('completed', 'interrupted')",
         "SELECT 'open', id FROM questions WHERE state = 'open'",
         "SELECT type, data FROM events WHERE type = 'UserInteractionResponded'",
     )
-    kinds = [kind for kind, _ in rows]
-    answers = (json.loads(data) for kind, data in rows if kind == "UserInteractionResponded")
+    kinds = [kind for kind, _ in found]
+    answers = (json.loads(data) for kind, data in found if kind == "UserInteractionResponded")
     given = (more(str(one["response"].get("inputValue") or "stop")) or 0 for one in answers)
     return kinds.count("turn"), _LIMIT + sum(given), kinds.count("open")
 
 
 def _budget_questions(project: Path) -> Iterator[dict[str, object]]:
     asked = "SELECT data, task_id FROM events WHERE type = 'UserInteractionRequested'"
-    for data, _ in _rows(project, asked):
+    for data, _ in rows(project, asked):
         yield json.loads(data)["interaction"]["about"]

@@ -5,24 +5,26 @@ As a program it is the parent of those that are killed: python -m bench.chaos.bu
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from bench.chaos.forked import ROOT, Parent, Silent, serve
+from bench.chaos.forked import ROOT, Parent, Silent, kill, serve
+from bench.chaos.stores import Stores
 from coterie.app.project import App
 from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused
+from coterie.model.about import ToolPermission
 from coterie.model.conversation import YOU
+from coterie.model.record import QuestionView
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.rehearsal.model_api import (
@@ -108,6 +110,7 @@ class BuiltinChaos:
     seed: int = 1
     span: float = 0.5
     """A kill comes within so many seconds, so that a task lives through several."""
+    stores: Stores = field(default_factory=Stores)
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
@@ -124,22 +127,27 @@ class BuiltinChaos:
             ) as parent,
         ):
             while self.outcome.kills < kills:
-                root = self.folder / f"task{self.outcome.tasks}"
-                root.mkdir()
+                project = self.folder / f"task{self.outcome.tasks}"
+                await anyio.to_thread.run_sync(self._furnish, project)
                 before = self.outcome.kills
-                await self._to_its_end(root, Parent(parent), kills)
-                await self._count(root, self.outcome.kills - before)
+                await self._to_its_end(project, Parent(parent), kills)
+                await self._count(project, self.outcome.kills - before)
                 progress(self.outcome)
             parent.terminate()
         return self.outcome
 
-    async def _to_its_end(self, root: Path, parent: Parent, kills: int) -> None:
+    def _furnish(self, project: Path) -> None:
+        for name in ("user", "work"):
+            (project / name).mkdir(parents=True)
+        self.stores.settle(project)
+
+    async def _to_its_end(self, project: Path, parent: Parent, kills: int) -> None:
         """Start or resume, kill or let it end; somebody says yes to whatever is asked."""
-        async with App.open(root) as app, anyio.create_task_group() as group:
+        async with _opened(project) as app, anyio.create_task_group() as group:
             group.start_soon(_say_yes, app)
             code = None
             while code != 0:
-                process = await parent.fork(root)
+                process = await parent.fork(project)
                 async with anyio.create_task_group() as killing:
                     if self.outcome.kills < kills:
                         killing.start_soon(self._kill, process, app)
@@ -155,21 +163,23 @@ class BuiltinChaos:
             while await _calls(app) == before:
                 seen = await app.storage.changed(seen)
         await anyio.sleep(self._random.uniform(0.0, self.span))
-        os.kill(process, signal.SIGKILL)
+        kill(process)
 
-    async def _count(self, root: Path, kills: int) -> None:
-        async with App.open(root) as app:
+    async def _count(self, project: Path, kills: int) -> None:
+        async with _opened(project) as app:
             [task] = await app.tasks()
             entries = await app.storage.audit.of_task(task.id)
             questions = await app.questions(only_open=False)
+            damage = await app.storage.problems()
         self.outcome.tasks += 1
         unknown = [entry for entry in entries if _was_unknown(entry)]
-        again = [q for q in questions if "may already have run" in q.interaction.display.title]
+        again = [question for question in questions if _may_have_run(question)]
         self.outcome.unknown += len(unknown)
         self.outcome.asked_again += len(again)
         wrong = [
+            *damage,
             *_pairs(entries),
-            *await anyio.to_thread.run_sync(_effects, root, self.calls, entries),
+            *await anyio.to_thread.run_sync(_effects, project / "work", self.calls, entries),
         ]
         if task.status != "completed":
             wrong.append(f"it is {task.status}")
@@ -179,7 +189,11 @@ class BuiltinChaos:
         changing = sum(number % 3 != 0 for number in range(1, self.calls + 1))
         if not changing <= len(asked) <= changing + len(unknown):
             wrong.append(f"{len(asked)} answers for {changing} calls, {len(unknown)} unknown")
-        self.outcome.wrong += [f"{root.name}: {one}" for one in wrong]
+        self.outcome.wrong += [f"{project.name}: {one}" for one in wrong]
+
+
+def _opened(project: Path, url: str | None = None) -> AbstractAsyncContextManager[App]:
+    return App.open(project / "work", project / "user", url)
 
 
 async def _calls(app: App) -> int:
@@ -197,6 +211,11 @@ async def _say_yes(app: App) -> None:
             except AnswerRefused:
                 continue  # it was closed meanwhile
         seen = await app.storage.changed(seen)
+
+
+def _may_have_run(question: QuestionView) -> bool:
+    about = question.interaction.about
+    return isinstance(about, ToolPermission) and about.may_have_run_at is not None
 
 
 def _was_unknown(entry: AuditEntry) -> bool:
@@ -232,8 +251,8 @@ def _effects(root: Path, calls: int, entries: list[AuditEntry]) -> list[str]:
 # -- the processes that are killed ---------------------------------------------------------------
 
 
-async def _own(root: Path, url: str) -> int:
-    async with App.open(root, None, url) as app:
+async def _own(project: Path, url: str) -> int:
+    async with _opened(project, url) as app:
         tasks = await app.tasks()
         task = tasks[0].id if tasks else None
         if task is None:
@@ -245,6 +264,4 @@ async def _own(root: Path, url: str) -> int:
 
 
 if __name__ == "__main__":
-    for module in _LATE:
-        import_module(module)
-    serve(partial(_own, url=sys.argv[1]))
+    serve(partial(_own, url=sys.argv[1]), *_LATE)

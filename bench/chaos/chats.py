@@ -7,13 +7,13 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from bench.chaos.stores import Stores, has_begun
 
 AGENT = Path(__file__).with_name("locked_agent.py")
 
@@ -45,6 +45,7 @@ class Chaos:
     milliseconds: float = 50
     keeper: str = "auto"
     seed: int = 1
+    stores: Stores = field(default_factory=Stores)
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -60,12 +61,12 @@ class Chaos:
 
     def _chat(self, kills: int) -> None:
         project = self.folder / f"chat{self.tally.chats}"
-        furnish(project, self.milliseconds, self.keeper)
+        furnish(project, self.milliseconds)
+        self.stores.settle(project, self.keeper)
         words = ["chat", "--agents", "a=locked,b=locked", "--max-turns", str(self.turns), "turn 0"]
         code, before = None, self.tally.kills
         while code is None:
-            begun = has_begun(project / "work" / ".coterie" / "coterie.db")
-            command = ["resume", "last"] if begun else words
+            command = ["resume", "last"] if has_begun(project) else words
             code = self._killed_or_done(project, command, may_kill=self.tally.kills < kills)
         self._count(project, code, self.tally.kills - before)
 
@@ -96,7 +97,7 @@ class Chaos:
             tally.wrong.append(f"{project.name}: exit {code}, said {said}")
 
 
-def furnish(project: Path, milliseconds: float, keeper: str) -> None:
+def furnish(project: Path, milliseconds: float) -> None:
     """A project whose registry has the agent `locked`."""
     registry = project / "user" / "agents"
     registry.mkdir(parents=True)
@@ -107,7 +108,6 @@ def furnish(project: Path, milliseconds: float, keeper: str) -> None:
     }
     config = {"schemaVersion": "1.2", "agents": {"locked": entry}}
     (registry / "config.json").write_text(json.dumps(config))
-    (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
     (project / "work").mkdir()
 
 
@@ -133,17 +133,6 @@ def _lines(project: Path, *words: str) -> list[dict[str, object]]:
 def _said(project: Path) -> list[object]:
     lines = _lines(project, "log", "last")
     return [line["text"] for line in lines if line.get("type") == "message"]
-
-
-def has_begun(database: Path) -> bool:
-    """Whether there is a task: the kill may have come before."""
-    if not database.exists():
-        return False
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            return bool(connection.execute("SELECT id FROM tasks").fetchall())
-        except sqlite3.OperationalError:
-            return False
 
 
 def is_locked(lock: Path) -> bool:

@@ -6,8 +6,11 @@ Importing costs more than what such an owner does between two kills.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -17,6 +20,15 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from coterie.model.record import Record
 
 ROOT = Path(__file__).parents[2]
+_LATE = (
+    "coterie.app.store",
+    "coterie.engine.leased",
+    "coterie.stores.postgres.blobs",
+    "coterie.stores.postgres.dispatch",
+    "coterie.stores.postgres.owners",
+    "coterie.stores.postgres.storage",
+)
+"""What is imported where a store is used."""
 
 
 class Parent:
@@ -38,6 +50,12 @@ class Parent:
         return int(await self._output.receive_until(b"\n", 100))
 
 
+def kill(process: int) -> None:
+    """kill -9, unless it has ended, of which we have yet to hear."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
 class Silent:
     """An observer for runs that nobody watches."""
 
@@ -45,8 +63,13 @@ class Silent:
         """Nobody looks."""
 
 
-def serve(own: Callable[[Path], Awaitable[int]]) -> None:
-    """Fork an owner for each folder on stdin; print its pid, and then how it ended."""
+def serve(own: Callable[[Path], Awaitable[int]], *late: str) -> None:
+    """Fork an owner for each folder on stdin; print its pid, and then how it ended.
+
+    `late` are modules that are imported where they are used.
+    """
+    for module in (*_LATE, *late):
+        import_module(module)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for line in sys.stdin:
         process = os.fork()

@@ -5,7 +5,6 @@ As a program it is the parent of those that are killed: python -m bench.chaos.in
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
@@ -20,7 +19,8 @@ import anyio
 import anyio.to_thread
 
 from bench.chaos.chats import furnish, is_locked
-from bench.chaos.forked import ROOT, Parent, Silent, serve
+from bench.chaos.forked import ROOT, Parent, Silent, kill, serve
+from bench.chaos.stores import Stores
 from coterie.app.project import App
 from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused, UsageError
@@ -76,6 +76,7 @@ class InterruptChaos:
     seed: int = 1
     kills_each: int = 10
     """After so many kills a chat is only interrupted."""
+    stores: Stores = field(default_factory=Stores)
     outcome: Interrupted = field(default_factory=Interrupted)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,8 @@ class InterruptChaos:
             parent = Parent(process)
             while self.outcome.kills < kills:
                 project = self.folder / f"interrupted{self.outcome.chats}"
-                await anyio.to_thread.run_sync(furnish, project, self.milliseconds, self.keeper)
+                await anyio.to_thread.run_sync(furnish, project, self.milliseconds)
+                await anyio.to_thread.run_sync(self.stores.settle, project, self.keeper)
                 most = min(kills, self.outcome.kills + self.kills_each)
                 chat = _Chat(project, self._random, self.outcome)
                 with anyio.move_on_after(120) as patience:
@@ -129,7 +131,7 @@ class _Chat:
                     try:
                         code = await parent.ended()
                     except anyio.get_cancelled_exc_class():  # we gave up: it would outlive us
-                        os.kill(process, signal.SIGKILL)
+                        kill(process)
                         raise
                     killing.cancel_scope.cancel()
                 self._outcome.kills += code == -signal.SIGKILL
@@ -143,7 +145,7 @@ class _Chat:
 
     async def _kill(self, process: int) -> None:
         await anyio.sleep(self._random.uniform(0.02, _KILL_WITHIN))
-        os.kill(process, signal.SIGKILL)
+        kill(process)
 
     async def _interrupt(self, app: App) -> None:
         """Esc, and then words."""

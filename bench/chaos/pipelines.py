@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.chaos import pipeline_agent
-from bench.chaos.chats import has_begun, is_locked
+from bench.chaos.chats import is_locked
+from bench.chaos.stores import Stores, has_begun
 from bench.chaos.ticket_outcome import git
 from coterie.config.project import Project, make_project
 
@@ -61,6 +62,7 @@ class PipelineChaos:
     seed: int = 1
     kills_each: int = 10
     """After so many a pipeline is left alone."""
+    stores: Stores = field(default_factory=Stores)
     tally: PipelineTally = field(default_factory=PipelineTally)
 
     def __post_init__(self) -> None:
@@ -83,7 +85,8 @@ class PipelineChaos:
 
     def _project(self, name: str) -> Path:
         project = self.folder / name
-        _furnish(project, self.milliseconds, self.keeper)
+        _furnish(project, self.milliseconds)
+        self.stores.settle(project, self.keeper)
         return project
 
     def _to_its_end(self, project: Path, kills: int) -> None:
@@ -159,7 +162,7 @@ def executions(project: Path) -> list[str]:
     return [line.partition(":")[0] for line in lines]
 
 
-def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
+def _furnish(project: Path, milliseconds: float) -> None:
     registry, work = project / "user" / "agents", project / "work"
     registry.mkdir(parents=True)
     agents = {
@@ -173,7 +176,6 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
     }
     config = {"schemaVersion": "1.2", "agents": agents}
     (registry / "config.json").write_text(json.dumps(config))
-    (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
     work.mkdir(parents=True)
     make_project(Project(work, project / "user"))
     (work / ".coterie" / "eval.conf").write_text("unit = grep -q mended cart.py\n")
@@ -193,7 +195,7 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
 def _start(project: Path) -> subprocess.Popen[bytes]:
     team = ",".join(f"{member}={member}" for member in MEMBERS)
     begin = ["build", "--agents", team, "--yes", "--accept", _MESSAGE, "Add coupons"]
-    words = ["resume", "last"] if has_begun(project / "work" / ".coterie" / "coterie.db") else begin
+    words = ["resume", "last"] if has_begun(project) else begin
     user = str(project / "user")
     with (project / "said").open("wb") as said:
         return subprocess.Popen(

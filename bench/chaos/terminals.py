@@ -7,13 +7,13 @@ answer, take it over (`resume`), park it (`stop`) and clear away what ended task
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.chaos.stores import rows
 from bench.chaos.ticket_agent import WORKERS
 from bench.chaos.tickets import (
     MANAGER,
@@ -121,11 +121,8 @@ class TerminalChaos(TicketChaos):
 def _budget_faults(project: Path) -> Iterator[str]:
     """What is wrong with the questions about budgets: a limit in turns is never passed, and none
     is asked about twice at once."""
-    database = project / "work" / ".coterie" / "coterie.db"
     asked: dict[str, tuple[str, str, str]] = {}
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        events = connection.execute("SELECT type, data FROM events ORDER BY sequence").fetchall()
-    for kind, data in events:
+    for kind, data in rows(project, "SELECT type, data FROM events ORDER BY sequence"):
         event = json.loads(data)
         if kind == "UserInteractionResponded":
             asked.pop(event["response"]["interactionId"], None)

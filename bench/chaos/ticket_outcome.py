@@ -13,9 +13,9 @@ from typing import cast
 
 import anyio
 
+from coterie.app.project import App
 from coterie.model.envelope import ArtifactRef, Envelope
 from coterie.model.ticket import STATES, TRANSITIONS, Ticket
-from coterie.stores.sqlite import SqliteStorage
 
 _VARYING = frozenset({"session_id", "commit", "digest", "size_bytes", "usage", "attempts"})
 """Fields that differ between two runs that came to the same."""
@@ -65,22 +65,19 @@ class Kept:
     """By task of the session: how it stands."""
 
 
-def kept_in(work: Path) -> Kept:
+def kept_in(project: Path) -> Kept:
     """Read the last session of a project that nobody runs."""
-    return anyio.run(_kept, work / ".coterie" / "coterie.db")
+    return anyio.run(_kept, project)
 
 
-async def _kept(database: Path) -> Kept:
-    storage = await SqliteStorage.open(database)
-    try:
-        rows = await storage.events.tasks()
+async def _kept(project: Path) -> Kept:
+    async with App.open(project / "work", project / "user") as app:
+        rows = await app.storage.events.tasks()
         session = rows[-1].session_id
         tasks: dict[str, str] = {row.id: row.status for row in rows if row.session_id == session}
-        tickets = await storage.tickets.tickets(session)
-        envelopes = await storage.tickets.envelopes(session)
-        return Kept(session, tickets, envelopes, await storage.problems(), tasks)
-    finally:
-        await storage.close()
+        tickets = await app.storage.tickets.tickets(session)
+        envelopes = await app.storage.tickets.envelopes(session)
+        return Kept(session, tickets, envelopes, await app.storage.problems(), tasks)
 
 
 def git(folder: Path, *words: str) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 
 from bench.chaos import ticket_agent
-from bench.chaos.chats import has_begun, is_locked
+from bench.chaos.chats import is_locked
+from bench.chaos.stores import Stores, has_begun, rows
 from bench.chaos.ticket_agent import PRICES, TICKETS, WORKERS
 from bench.chaos.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
 from coterie.config.project import Project, make_project
@@ -64,6 +64,15 @@ class TicketTally:
         return few and not (self.wrong or self.overlaps or self.survivors)
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What a session comes to that nobody kills, on whatever store, and how many executions that
+    takes."""
+
+    outcome: Outcome
+    executions: int
+
+
 @dataclass
 class TicketChaos:
     """Sessions of twelve tickets in projects of their own, killed at random until each is done."""
@@ -76,6 +85,8 @@ class TicketChaos:
     """After so many a session is left alone."""
     team: str = _TEAM
     """The words that name it."""
+    stores: Stores = field(default_factory=Stores)
+    alone: Alone | None = None
     tally: TicketTally = field(default_factory=TicketTally)
 
     def __post_init__(self) -> None:
@@ -84,20 +95,26 @@ class TicketChaos:
     def run(
         self, kills: int, progress: Callable[[TicketTally], None] = lambda _: None
     ) -> TicketTally:
-        """A session left alone, then others until there have been so many kills."""
-        alone = self._project("alone")
-        self._to_its_end(alone, 0)
-        expected = self._ended(alone)
-        while expected is not None and self.tally.kills < kills:
+        """A session left alone, unless one was, then others until there have been so many kills."""
+        self.alone = self.alone or self.left_alone()
+        while self.alone is not None and self.tally.kills < kills:
             project = self._project(f"session{self.tally.sessions}")
             self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
-            self._count(project, expected, _executions(alone).count("begin"))
+            self._count(project, self.alone)
             progress(self.tally)
         return self.tally
 
+    def left_alone(self) -> Alone | None:
+        """A session that nobody kills; None where it does not come to its end."""
+        project = self._project("alone")
+        self._to_its_end(project, 0)
+        found = self._ended(project)
+        return None if found is None else Alone(found, _executions(project).count("begin"))
+
     def _project(self, name: str) -> Path:
         project = self.folder / name
-        furnish(project, self.milliseconds, self.keeper)
+        furnish(project, self.milliseconds)
+        self.stores.settle(project, self.keeper)
         return project
 
     def _to_its_end(self, project: Path, kills: int) -> None:
@@ -134,7 +151,7 @@ class TicketChaos:
     def _ended(self, project: Path) -> Outcome | None:
         """What the session came to; None where it did not come to its end."""
         work = project / "work"
-        kept = kept_in(work)
+        kept = kept_in(project)
         # The report is there before it is confirmed: only then is it over.
         if kept.tasks[kept.session] != "completed":
             said = (project / "said").read_text(errors="replace")
@@ -143,20 +160,20 @@ class TicketChaos:
         self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
         return outcome(work, kept)
 
-    def _count(self, project: Path, expected: Outcome, needed: int) -> None:
+    def _count(self, project: Path, alone: Alone) -> None:
         tally = self.tally
         words = _executions(project)
         tally.sessions += 1
-        tally.needed += needed
+        tally.needed += alone.executions
         tally.executions += words.count("begin")
         tally.overlaps += words.count("overlap")
         tally.survivors += sum(is_locked(lock) for lock in project.glob("lock.*"))
         found = self._ended(project)
         if found is not None:
-            tally.wrong += [f"{project.name}: {one}" for one in found.differences(expected)]
+            tally.wrong += [f"{project.name}: {one}" for one in found.differences(alone.outcome)]
 
 
-def furnish(project: Path, milliseconds: float, keeper: str) -> None:
+def furnish(project: Path, milliseconds: float) -> None:
     """A repository with a registry of our manager and workers."""
     registry, work = project / "user" / "agents", project / "work"
     registry.mkdir(parents=True)
@@ -171,7 +188,6 @@ def furnish(project: Path, milliseconds: float, keeper: str) -> None:
     }
     config = {"schemaVersion": "1.2", "agents": agents}
     (registry / "config.json").write_text(json.dumps(config))
-    (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
     work.mkdir(parents=True)
     make_project(Project(work, project / "user"))
     checks = {"checks": [f"test -s {PRICES}"]}
@@ -192,8 +208,7 @@ def furnish(project: Path, milliseconds: float, keeper: str) -> None:
 def start(project: Path, team: str) -> subprocess.Popen[bytes]:
     """The session, begun or resumed; what it says is in `said`."""
     begin = ["run", *team.split(), "Twelve parts"]
-    database = project / "work" / ".coterie" / "coterie.db"
-    words = ["resume", "last"] if has_begun(database) else begin
+    words = ["resume", "last"] if has_begun(project) else begin
     with (project / "said").open("wb") as said:
         return subprocess.Popen(
             command(project, *words),
@@ -217,12 +232,7 @@ def environment(project: Path) -> dict[str, str]:
 
 def is_over(project: Path) -> bool:
     """Whether the session has ended."""
-    database = project / "work" / ".coterie" / "coterie.db"
-    if not has_begun(database):
-        return False
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        sessions = "SELECT status FROM tasks WHERE parent_id IS NULL"
-        return connection.execute(sessions).fetchall() == [("completed",)]
+    return rows(project, "SELECT status FROM tasks WHERE parent_id IS NULL") == [("completed",)]
 
 
 def answered(project: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from bench.chaos.stores import Stores
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.postgres import Databases
 
@@ -44,7 +45,6 @@ ON_SQLITE = frozenset(
         "test_what_is_unknown_is_asked_about_with_a_word_of_warning",
         "test_what_is_read_does_not_grow_with_what_others_did",
         # They start a process that opens it.
-        "test_a_killed_session_comes_to_the_same_as_one_left_alone",
         "test_of_two_that_race_for_a_dead_task_one_wins_every_time",
         "test_an_owner_that_is_stopped_still_lives",
         "test_a_daemon_of_an_agent_is_gone_within_five_seconds",
@@ -63,7 +63,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if STORE == "postgres":
-        items[:] = [item for item in items if item.name.partition("[")[0] not in ON_SQLITE]
+        items[:] = [item for item in items if not _is_on_sqlite(item)]
+
+
+def _is_on_sqlite(item: pytest.Item) -> bool:
+    given = getattr(item, "callspec", None)
+    is_told = given is not None and given.params.get("stores") == "sqlite"
+    return is_told or item.name.partition("[")[0] in ON_SQLITE
+
+
+@pytest.fixture
+def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
+    """For projects whose processes are told their store as users tell them."""
+    made = Stores(request.getfixturevalue("postgres") if request.param == "postgres" else None)
+    yield made
+    made.drop()
 
 
 @pytest.fixture(autouse=True)

@@ -8,19 +8,24 @@ import anyio
 import pytest
 
 from bench.chaos.builtin import BuiltinChaos, Outcome
+from bench.chaos.stores import Stores
 from tests.conftest import House
 
 
 @pytest.mark.timeout(300)
-def test_no_call_is_lost_or_done_twice_unknown(house: House, tmp_path: Path) -> None:
-    chaos = BuiltinChaos(tmp_path / "chaos", calls=30, seed=3)
-    chaos.folder.mkdir()
-    outcome = anyio.run(chaos.run, 10)
+@pytest.mark.parametrize(
+    ("stores", "kills"), [("sqlite", 10), ("postgres", 3)], indirect=["stores"]
+)
+def test_no_call_is_lost_or_done_twice_unknown(
+    house: House, tmp_path: Path, stores: Stores, kills: int
+) -> None:
+    chaos = BuiltinChaos(tmp_path / "chaos", calls=30, seed=3, stores=stores)
+    outcome = anyio.run(chaos.run, kills)
     assert outcome == Outcome(
         kills=outcome.kills,
         tasks=outcome.tasks,
         unknown=outcome.unknown,
         asked_again=outcome.asked_again,
     )
-    assert outcome.kills >= 10
+    assert outcome.kills >= kills
     assert outcome.unknown <= outcome.kills

@@ -9,24 +9,34 @@ import pytest
 
 from bench.chaos.chats import Chaos, Tally
 from bench.chaos.interrupts import InterruptChaos
+from bench.chaos.stores import Stores
+from tests.flow.conftest import STORE
 
 
-@pytest.mark.parametrize("keeper", ["bubblewrap", "subreaper"])
-def test_a_killed_chat_loses_and_doubles_nothing(tmp_path: Path, keeper: str) -> None:
-    chaos = Chaos(tmp_path, turns=12, milliseconds=20, keeper=keeper, seed=7)
-    tally = chaos.run(kills=5)
+@pytest.mark.parametrize(
+    ("keeper", "stores", "kills"),
+    [("bubblewrap", "sqlite", 5), ("subreaper", "sqlite", 5), ("auto", "postgres", 3)],
+    indirect=["stores"],
+)
+def test_a_killed_chat_loses_and_doubles_nothing(
+    tmp_path: Path, keeper: str, stores: Stores, kills: int
+) -> None:
+    chaos = Chaos(tmp_path, turns=12, milliseconds=20, keeper=keeper, seed=7, stores=stores)
+    tally = chaos.run(kills)
     expected = Tally(
         kills=tally.kills, chats=tally.chats, turns=tally.turns, executions=tally.executions
     )
     assert tally == expected
-    assert tally.kills >= 5
+    assert tally.kills >= kills
     assert 0 <= tally.repeated <= tally.kills
 
 
-def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stores", [STORE], indirect=True)
+def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path, stores: Stores) -> None:
     cut = 0
     for seed in range(7, 12):  # on a busy machine an interrupt may come when its turn is over
-        chaos = InterruptChaos(tmp_path / str(seed), turns=8, milliseconds=20, seed=seed)
+        folder = tmp_path / str(seed)
+        chaos = InterruptChaos(folder, turns=8, milliseconds=20, seed=seed, stores=stores)
         outcome = anyio.run(chaos.run, 3)
         assert outcome.clean, outcome
         assert outcome.kills >= 3

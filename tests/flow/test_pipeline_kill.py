@@ -1,5 +1,8 @@
-"""A pipeline whose process dies at some write between plan and accept: it ends all the same, with
-every phase's effect once and one commit."""
+"""A pipeline whose process dies at some write between plan and accept, or is killed with -9: it
+ends all the same, with every phase's effect once and one commit.
+
+`make chaos` does the latter a hundred times on each store.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from bench.chaos.pipelines import PipelineChaos
+from bench.chaos.stores import Stores
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import TASK
@@ -32,6 +37,16 @@ async def ran(project: Path, death: Death | None, say: Say) -> int | None:
     finally:
         await real.close()
     return mortal.calls
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("stores", ["postgres"], indirect=True)
+def test_a_killed_pipeline_comes_to_the_same_as_one_left_alone(
+    tmp_path: Path, stores: Stores
+) -> None:
+    tally = PipelineChaos(tmp_path, seed=5, stores=stores).run(kills=3)
+    assert tally.clean, tally
+    assert tally.kills == 3  # of one pipeline, or of several where a quick one ends before
 
 
 @pytest.mark.parametrize("instant", range(INSTANTS))

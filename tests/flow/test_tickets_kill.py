@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.chaos.tickets import TicketChaos, TicketTally
+from bench.chaos.stores import Stores
+from bench.chaos.tickets import Alone, TicketChaos, TicketTally
 from coterie.engine.steering import answer
 from coterie.model.about import ReportConfirmation
 from coterie.model.envelope import Review
@@ -25,11 +26,21 @@ from coterie.workflows.tickets import Tickets
 from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone | None:
+    """What every session comes to, whatever its store."""
+    return TicketChaos(tmp_path_factory.mktemp("alone")).left_alone()
+
+
 @pytest.mark.timeout(300)
-def test_a_killed_session_comes_to_the_same_as_one_left_alone(tmp_path: Path) -> None:
-    tally = TicketChaos(tmp_path, seed=5).run(kills=5)
+@pytest.mark.parametrize(("stores", "kills"), [("sqlite", 5), ("postgres", 3)], indirect=["stores"])
+def test_a_killed_session_comes_to_the_same_as_one_left_alone(
+    tmp_path: Path, stores: Stores, kills: int, alone: Alone | None
+) -> None:
+    assert alone is not None
+    tally = TicketChaos(tmp_path, seed=5, stores=stores, alone=alone).run(kills)
     expected = TicketTally(
-        kills=5, sessions=1, executions=tally.executions, needed=tally.needed, wrong=[]
+        kills=kills, sessions=1, executions=tally.executions, needed=tally.needed, wrong=[]
     )
     assert tally == expected
     assert tally.clean

@@ -87,16 +87,17 @@ class MortalStorage:
         self.calls += 1
         dying = self.death is not None and self.calls == self.death.call
         if self.death is not None and dying and not self.death.took_effect:
-            self._die(self.death)
+            await self._die(self.death)
         self._flush()
         result = await call(*args, **options)
         if self.death is not None and dying:
-            self._die(self.death)
+            await self._die(self.death)
         return result
 
-    def _die(self, death: Death) -> None:
+    async def _die(self, death: Death) -> None:
         if death.queued_kept:
             self._flush()
+            await self.real.commit(None)  # else it might come after what another does then
         self._queued.clear()
         self.dead = True
         raise Died
