@@ -43,6 +43,7 @@ from coterie.model.update import (
     Waiting,
 )
 from coterie.workspace.folder import open_workspace
+from tests.contract.gate import shown
 
 HERE = Path(__file__).parent
 PLAYER = HERE / "codex" / "player.py"
@@ -218,7 +219,7 @@ def _brief(update: Update) -> str:
         case TextDelta(text):
             return f"says {text!r}"
         case Asked():
-            return f"asks {update.display.title!r}: {update.display.content!r}"
+            return f"asks {shown(update).title!r}: {shown(update).content!r}"
         case ToolCallStarted():
             return f"starts {update.name} {json.dumps(update.input)}"
         case ToolCallFinished():
@@ -534,7 +535,7 @@ async def test_an_edit_whose_diff_was_not_told(house: House) -> None:
     rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
     [asked, _] = await played(house, rows)
     assert isinstance(asked, Asked)
-    assert asked.display == Display(title="apply_patch", content="{}", content_kind="Json")
+    assert shown(asked) == Display(title="apply_patch", content="{}", content_kind="Json")
     assert asked.call is not None
     assert asked.call.action == Action("write", "apply_patch", str(house.root / "project"))
 
@@ -555,7 +556,7 @@ async def test_a_diff_of_every_kind(house: House) -> None:
     )
     [_, asked, *_] = await played(house, rows)
     assert isinstance(asked, Asked)
-    assert asked.display.content == (
+    assert shown(asked).content == (
         "--- /a\n+++ /a\n@@ -1 +1 @@\n-x\n+y\n"
         "--- /b\n+++ /dev/null\n-gone\n"
         "--- /dev/null\n+++ /c\n+new\n"
@@ -597,7 +598,7 @@ async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> N
         *asking(COMMAND, 9, itemId="c2", command="make y", reason="needed"),
     )
     first, again, outside = asked_in(await played(house, rows))
-    assert first.display == Display(title="Run a command", content="make x")
+    assert shown(first) == Display(title="Run a command", content="make x")
     assert first.call == PendingCall(
         "c1",
         "shell",
@@ -608,7 +609,7 @@ async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> N
     )
     assert first.call is not None
     assert again.call == replace(first.call, call_id="c1#2")
-    assert outside.display.title == "Run a command"
+    assert shown(outside).title == "Run a command"
     assert outside.call == PendingCall(
         "c2",
         "shell",
@@ -655,7 +656,7 @@ async def test_what_else_it_may_ask(house: House) -> None:
         Action("fetch", "network", project, target="example.com"),
         Action("fetch", "request_permissions", "/w"),
     ]
-    assert [one.display.title for one in asked_in(told)] == [
+    assert [shown(one).title for one in asked_in(told)] == [
         "Type into a terminal",
         "Reach the network",
         "Have more permissions",
@@ -689,7 +690,7 @@ async def test_asking_the_human_and_handing_over(house: House) -> None:
     async with house.open() as opened:
         told = await take(opened, "blue")
     which, why = asked_in(told)
-    assert (which.key, which.kind, which.display.title) == ("ask.c7", "Select", "Which?")
+    assert (which.key, which.kind, shown(which).title) == ("ask.c7", "Select", "Which?")
     assert (why.key, why.kind, why.call) == ("ask.c8", "Input", None)
     assert house.replies() == {
         7: {"contentItems": [{"type": "inputText", "text": "Blue"}], "success": True},
@@ -802,7 +803,7 @@ async def test_interrupted_before_it_began(house: House) -> None:
 
 
 async def test_the_process_ends_in_the_middle(house: House) -> None:
-    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well")), "exit:8")
+    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well")), "exit:9")
     async with house.open() as opened:
         told = await take(opened)
         assert told[0] == TextDelta("Well")

@@ -45,7 +45,7 @@ from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply,
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from tests.contract.acp.house import left_by_the_clock
-from tests.contract.gate import Answering, Gate, yes
+from tests.contract.gate import Answering, Gate, shown, yes
 from tests.contract.gate import answer as given
 
 ROOT = Path(__file__).parents[2]
@@ -490,6 +490,34 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
     assert "marjoram" not in told
 
 
+async def test_what_only_looks_passes_unasked(lived_in: House) -> None:
+    """In our sandbox, which sees no other file, runs none of the folder and cannot write."""
+    house, channel = lived_in, lived_in.channel
+    git("init", "-q", str(house.project))
+    (house.project / "note.txt").write_text("two\none\n")
+    (house.project / "evil").write_text("#!/bin/sh\ntouch fired\n")
+    (house.project / "evil").chmod(0o755)
+    git("-C", str(house.project), "config", "core.fsmonitor", "./evil")
+    looks = [
+        "git status --short | head -3; rg one",
+        "sort *.txt | jq -R .",
+        "git diff; cat < note.txt; echo end",
+    ]
+    work = "sort note.txt > sorted.txt && ls"
+    house.script(*map(shell, (*looks, work)), reply("Done."))
+    gate = house.gate("ask")
+    taken = await take(channel, "try", gate)
+    assert [shown(one).content for one in gate.asked] == [work]
+    assert taken.calls == [("shell", command, False) for command in (*looks, work)]
+    told = [str(end.output["output"]) for end in taken.of(ToolCallFinished)]
+    assert "?? evil\n" in told[0]
+    assert told[0].endswith("note.txt:one\n")
+    assert told[1] == '"one"\n"two"\n'
+    assert told[2].endswith("two\none\nend\n")
+    assert (house.project / "sorted.txt").read_text() == "one\ntwo\n"
+    assert not (house.project / "fired").exists()
+
+
 @pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["shell"]), ("full", [])])
 async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
     async with house.open(house.member(mode)) as channel:
@@ -546,7 +574,7 @@ async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) ->
     [asked] = taken.of(Asked)
     assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
     assert [option.id for option in asked.options] == ["approve", "reject"]
-    assert asked.display == Display(title="Run a command", content=command)
+    assert shown(asked) == Display(title="Run a command", content=command)
     [call] = taken.of(ToolCallStarted)
     line = asked.call.input["line"]
     assert line.endswith(f" -c '{command}'")
@@ -577,7 +605,7 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> No
     house.script(patch(str(target), "one", "two"), reply("Well."))
     taken = await take(channel, "try", no)
     [asked] = taken.of(Asked)
-    assert asked.display == Display(
+    assert shown(asked) == Display(
         title=f"Change {target}",
         content=f"--- /dev/null\n+++ {target}\n+one\n+two",
         content_kind="Diff",
@@ -606,7 +634,7 @@ async def test_asking_the_human_and_handing_over(house: House) -> None:
     async with house.open(others={"rex": "speed"}) as channel:
         taken = await take(channel, "ask me", gate)
         thread = channel.thread
-    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
     assert taken.calls == [("ask_human", None, False), ("hand_over", None, False)]
     assert [call.effect for call in taken.of(ToolCallStarted)] == ["read", "read"]
     results = [turn.asked.results[-1].text for turn in house.server.turns[1:] if turn.asked]
@@ -635,6 +663,27 @@ async def test_a_worktree_can_be_committed_in(house: House, tmp_path: Path) -> N
     assert not (house.project / ".git" / "hooks" / "post-commit").exists()
     assert not (house.project / "y.txt").exists()
     assert sorted(path.name for path in tree.iterdir()) == [".git", "x.txt"]
+
+
+async def test_what_a_command_leaves_for_git_is_taken_back(house: House, tmp_path: Path) -> None:
+    """As of a command of the built-in agent; Codex itself holds no repository but the first."""
+    git("init", "-q", str(house.project))
+    git("-C", str(house.project), "commit", "--allow-empty", "-qm", "first")
+    git("init", "-q", str(house.project / "inner"))
+    tree, fired = tmp_path / "tree", tmp_path / "fired"
+    git("-C", str(house.project), "worktree", "add", "-q", str(tree))
+    evil = f"git config core.fsmonitor 'touch {fired}; false'"
+    leave = f"git init -q new && cd new && {evil}; cd ../inner && {evil}"
+    for folder in (house.project, tree):
+        house.script(shell(leave), reply("Done."))
+        async with house.open(house.member(execution_dir=str(folder))) as channel:
+            taken = await take(channel, "try")
+        [finished] = taken.of(ToolCallFinished)
+        inner = ["inner/.git/config"] if folder == house.project else []
+        assert finished.output["taken_back"] == [*inner, "new/.git/config"]
+        for place in (folder, folder / "new", house.project / "inner"):
+            git("-C", str(place), "status", "--short")
+    assert not fired.exists()
 
 
 async def test_a_model_that_calls_tools_by_code(house: House) -> None:
@@ -956,7 +1005,7 @@ async def test_a_hostile_repository_does_nothing(
     async with house.open(member, trusted=trusted) as channel:
         taken = await take(channel, "please $evil", gate)
     assert isinstance(taken.end, TurnCompleted)
-    assert [asked.display.content for asked in gate.asked] == [f"touch {canaries}/text"]
+    assert [shown(asked).content for asked in gate.asked] == [f"touch {canaries}/text"]
     assert list(canaries.iterdir()) == []
     sent = body(house, 1)
     texts = (2 if place else 1) if trusted else 0

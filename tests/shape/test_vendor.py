@@ -161,6 +161,7 @@ def test_a_vendor_of_another_package_is_found_checked_and_spoken_to(machine: Mac
 def test_what_it_runs_by_itself_is_not_edited_unasked(machine: Machine) -> None:
     machine.run("agents", "scan")
     team = machine.team(permissions="accept-edits")
+    machine.run("team", "trust", team)
     for path, status in (("src/a.py", "completed"), (".acme/hooks.json", "waiting")):
         words = ("--team", team, "--wait", "0s", "--max-turns", "1", f"edit {path}")
         _, records, trouble = machine.run("chat", *words)

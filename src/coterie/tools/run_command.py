@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
@@ -30,8 +30,8 @@ from coterie.tools.read_only_sandbox import ReadOnlySandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
 from coterie.workspace.beneath import opened_folder, replace_file
-from coterie.workspace.git_guard import GitGuard
-from coterie.workspace.session_files import artifacts_folder
+from coterie.workspace.git_work import GuardedWork
+from coterie.workspace.session_files import CHECKS, artifacts_folder
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
 # stdout and stderr as one stream, in the order in which they were written; no input.
@@ -95,19 +95,28 @@ class CommandRunner:
         output: Excerpt | None = None,
         *,
         only_looking: bool = False,
+        cwd: Path | None = None,
     ) -> CommandResult:
         """Run it to its end or its time limit; nothing of it is left when this returns.
 
-        `output` collects what it prints, where more is wanted than a model may see.  Raises
-        ToolError when it cannot be started.
+        `output` collects what it prints, where more is wanted than a model may see; `cwd` is where
+        a look begins, if that is not the work folder.  Raises ToolError when it cannot be started.
         """
-        words, guard = await anyio.to_thread.run_sync(self._prepared, command, only_looking)
-        folder, cwd = str(self.workspace.folder), str(self.root)
-        spawn = Spawn(SHELL, words, cwd, self.env, self.member, folder)
+        looking = (cwd or self.root) if only_looking else None
+        words, guard = await anyio.to_thread.run_sync(self._prepared, command, looking)
+        folder = str(self.workspace.folder)
+        spawn = Spawn(SHELL, words, str(self.root), self.env, self.member, folder)
+        if guard is not None:
+            spawn = replace(spawn, orphaned=guard.when_orphaned, memory=guard.memory)
         try:
             child = await start_recorded(spawn, "runCommand", self.children)
-        except AgentMissing as missing:
-            raise ToolError(f"The command cannot be started: {missing.problem}.") from None
+        except BaseException as error:
+            if guard is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(guard.end)
+            if isinstance(error, AgentMissing):
+                raise ToolError(f"The command cannot be started: {error.problem}.") from None
+            raise
         kept, code, gone, taken = output or Excerpt(), None, False, list[str]()
         try:
             with anyio.move_on_after(seconds):
@@ -119,27 +128,31 @@ class CommandRunner:
             gone = await child.terminate()
             if guard is not None:
                 with anyio.CancelScope(shield=True):
-                    taken = await anyio.to_thread.run_sync(guard.put_right)
+                    taken = await anyio.to_thread.run_sync(guard.end)
         left = child.left if code is not None else 0
         return CommandResult(code, kept.text, left, gone, tuple(taken))
 
     def _prepared(
-        self, command: str, only_looking: bool
-    ) -> tuple[tuple[str, ...], GitGuard | None]:
-        held = self._looking() if only_looking else self._working()
+        self, command: str, looking: Path | None
+    ) -> tuple[tuple[str, ...], GuardedWork | None]:
+        guard = None
+        if looking is None and self.sandbox.confines:
+            held = "all" if self.sandbox.kind == "bubblewrap" else "none"
+            guard = GuardedWork(self.root, held)
+            guard.hold()
+        confining = self._working() if looking is None else self._looking(looking)
+        if guard is not None:
+            guard.begin()
         shell = BASH if Path(BASH).exists() else SHELL
-        words = ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
-        if only_looking or not self.sandbox.confines:
-            return words, None
-        return words, GitGuard.before(self.root, mounts=self.sandbox.kind == "bubblewrap")
+        return ("-c", _JOINED, SHELL, *confining, shell, "-c", "--", command), guard
 
     def _working(self) -> tuple[str, ...]:
         return self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
 
-    def _looking(self) -> tuple[str, ...]:
+    def _looking(self, cwd: Path) -> tuple[str, ...]:
         if self.looking is None:
             raise ToolError("There is no sandbox here in which a command can only look.")
-        return self.looking.words(self.root)
+        return self.looking.words(cwd)
 
 
 SECONDS, MOST_SECONDS = 120, 600
@@ -184,8 +197,8 @@ class RunCommand(Tool[RunCommandInput]):
         seconds = asked.timeout_seconds
         ran = await self.commands.run(asked.command, seconds, only_looking=only_looking)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
-        if notes := _notes(ran, seconds, only_looking=only_looking):
-            output["note"] = notes
+        if note := notes(ran, seconds, only_looking=only_looking):
+            output["note"] = note
         return ToolOutcome(output, is_error=ran.exit_code != 0)
 
 
@@ -203,21 +216,22 @@ _ONLY_LOOKED = (
 )
 
 
-def _notes(ran: CommandResult, seconds: float, *, only_looking: bool) -> str:
-    notes: list[str] = []
+def notes(ran: CommandResult, seconds: float, *, only_looking: bool) -> str:
+    """What a model should know besides of a command that ran."""
+    said: list[str] = []
     if only_looking and ran.exit_code not in (0, 1):
-        notes.append(_ONLY_LOOKED)
+        said.append(_ONLY_LOOKED)
     if ran.exit_code is None:
-        notes.append(f"It was ended after {seconds:g} s, its time limit, with all that it began.")
+        said.append(f"It was ended after {seconds:g} s, its time limit, with all that it began.")
     if ran.left:
         were = "1 process was" if ran.left == 1 else f"{ran.left} processes were"
-        notes.append(f"{were} left running in the background, and ended with it.")
+        said.append(f"{were} left running in the background, and ended with it.")
     if ran.taken_back:
         names = ", ".join(ran.taken_back)
-        notes.append(f"Taken back, as git would obey it later outside the sandbox: {names}.")
+        said.append(f"Taken back, as git would obey it later outside the sandbox: {names}.")
     if not ran.gone:
-        notes.append("Something that it began would not end and may still be running.")
-    return " ".join(notes)
+        said.append("Something that it began would not end and may still be running.")
+    return " ".join(said)
 
 
 MEMBER = "coterie"
@@ -265,7 +279,7 @@ class SandboxedChecks:
 
     def _workspace(self, folder: Path) -> Workspace:
         """A home for all checks of the session, and a temporary folder for each."""
-        place = artifacts_folder(self.root, self.session).parent / "checks"
+        place = artifacts_folder(self.root, self.session).parent / CHECKS
         home = place / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         tmp = Path(tempfile.mkdtemp(prefix="tmp-", dir=place))

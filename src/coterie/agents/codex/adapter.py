@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -14,6 +14,7 @@ import anyio.to_thread
 from coterie import __version__
 from coterie.agents.codex import FACTS, channel
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
+from coterie.agents.codex.looks import CodexLooks
 from coterie.agents.codex.turn import SIGNED_OUT, Tokens, readable
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
@@ -22,6 +23,9 @@ from coterie.agents.team_tools.serving import Serving, Tool
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
+from coterie.tools.read_only_sandbox import read_only_sandbox
+from coterie.tools.run_command import CommandRunner
+from coterie.workspace.git_work import GuardedWork
 
 _MODEL = ("-m", "--model")
 
@@ -76,24 +80,44 @@ class CodexAdapter(ProgramAdapter):
         """A channel on this thread, or on a new one where Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace, self.agent.command)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
-        start = partial(self._start, member, workspace, home)
-        opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others))
+        start = partial(self._start, member, workspace, home, leftovers.work)
+        looks = await self._looks(member, workspace, home)
+        opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others), looks)
         # Every command is asked about here, so that one which is allowed may have the network.
-        network = () if home.read_only else ("-c", f"{NETWORK}=true")
+        settings = () if home.read_only else ("-c", f"{NETWORK}=true")
+        settings = (*settings, *(looks.settings if looks else ()))
         try:
-            return await opening.on(await start("app-server", *network))
+            return await opening.on(await start("app-server", *settings))
         except NoAppServer:
             run = channel.ExecRun(member.system_instruction, thread, None if thread else Tokens())
             return channel.CodexExecChannel(start, run, leftovers)
         except SignedOut:
             return RefusedChannel(SIGNED_OUT.failure("codex"))
 
+    async def _looks(
+        self, member: Member, workspace: Workspace, home: CodexHome
+    ) -> CodexLooks | None:
+        """How its looks are run unasked; None where all passes, or there is no sandbox for it."""
+        looking = await read_only_sandbox(home.cwd)
+        if member.permissions.mode == "full" or looking is None:
+            return None
+        commands = await CommandRunner.of(member.id, workspace, self.children)
+        looks = CodexLooks(home.words, replace(commands, looking=looking))
+        await anyio.to_thread.run_sync(looks.clear)  # of what a kill left there
+        return looks
+
     async def _start(
-        self, member: Member, workspace: Workspace, home: CodexHome, *call: str
+        self,
+        member: Member,
+        workspace: Workspace,
+        home: CodexHome,
+        work: GuardedWork,
+        *call: str,
     ) -> AgentProcess:
         way, *rest = call
         given = passed_on((*self.agent.base_args, *member.additional_args))
-        return await self.start(member, workspace, home.cwd, home.env, way, *given, *rest)
+        words = (way, *given, *rest)
+        return await self.start(member, workspace, home.cwd, home.env, *words, work=work)
 
 
 @dataclass(frozen=True)
@@ -105,6 +129,7 @@ class CodexOpening:
     leftovers: Leftovers
     thread: str | None
     serving: Serving
+    looks: CodexLooks | None = None
 
     async def on(self, process: AgentProcess) -> channel.CodexChannel:
         """A channel on this process, which is ended if there will be none."""
@@ -114,6 +139,8 @@ class CodexOpening:
         await self._greet(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
+        if self.looks is not None:
+            await self.looks.trust_hook(rpc, self.home.cwd)
         opened, resumed = await self._resumed_or_new(rpc)
         self._check(opened)
         thread = cast("Object", opened["thread"])
@@ -123,7 +150,7 @@ class CodexOpening:
             rollout = await anyio.to_thread.run_sync(channel.Rollout.at_end, path)
         cwd, confined = str(self.home.cwd), self.home.confined
         known = channel.CodexThread(str(thread["id"]), cwd, rollout, confined)
-        return channel.CodexChannel(rpc, known, self.leftovers, self.serving)
+        return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.looks)
 
     async def _greet(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}

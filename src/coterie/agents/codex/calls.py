@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from coterie.agents.codex import hook
 from coterie.agents.fields import bounded, exactly, mapping, mappings
 from coterie.agents.process import Object
 from coterie.agents.program import CallLedger, ToldCall
@@ -43,12 +44,16 @@ _SHELLS = frozenset(
 class CodexCalls(CallLedger):
     """Which calls of a turn have begun and which have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: str = "") -> None:
         super().__init__()
+        self._words = words
+        """The folder of the words that commands wait for; empty where none does."""
         self._held: dict[str, ToolCallStarted] = {}
         """Patches that were only asked for: their item, if they get one, tells them better."""
         self._with_item: set[str] = set()
         self._in_background: set[str] = set()
+        self.left_behind: bool = False
+        """Whether the turn is over and a command of it runs on."""
         self._asked: Counter[str] = Counter()
         self._wanted: dict[str, Object] = {}
         """What the model gave with each call, which an item does not tell all of."""
@@ -56,6 +61,13 @@ class CodexCalls(CallLedger):
     def wanted(self, call_id: str) -> Object:
         """What the model gave with a call, as far as that is known."""
         return self._wanted.get(call_id, {})
+
+    def waiting(self, call_id: str, line: str) -> tuple[str, str | None]:
+        """A line of Codex's as it would be without our condition, and the command in it that waits
+        for our word, whatever shell is to run it; None where it would run at once."""
+        words = _split(line) if self._words else []
+        original = hook.original(self._words, call_id, words[-1]) if words else None
+        return (line, None) if original is None else (shlex.join((*words[:-1], original)), original)
 
     def asked(self, call_id: str) -> str:
         """A name for a question about a call: a further one about the same is another."""
@@ -65,7 +77,7 @@ class CodexCalls(CallLedger):
 
     def item_started(self, item: Object) -> Iterator[ToldCall]:
         """An item has begun."""
-        call = _call_of(item)
+        call = self._call_of(item)
         if call is not None:
             self._with_item.add(call.call_id)
             yield from self.start(call)
@@ -73,7 +85,7 @@ class CodexCalls(CallLedger):
     def item_completed(self, item: Object) -> Iterator[ToldCall]:
         """An item has ended; one that was never begun is told whole."""
         yield from self.item_started(item)
-        if _call_of(item) is not None:
+        if self._call_of(item) is not None:
             failed = item.get("status") != "completed"
             yield from self.finish(str(item.get("id")), failed, _outcome(item))
 
@@ -88,12 +100,24 @@ class CodexCalls(CallLedger):
         elif kind.endswith("_output"):
             yield from self._raw_output(call_id, item.get("output"))
 
+    @property
+    def runs_commands(self) -> bool:
+        """Whether a command has begun and not ended, as far as is known."""
+        return any(call.name == SHELL for call in self.running)
+
     def leave(self, *, broken_off: bool) -> Iterator[ToldCall]:
         """The turn is over: what was left in the background runs on, unless it was broken off."""
         for call in self.running:
             if not broken_off and call.call_id in self._in_background:
+                self.left_behind = True
                 yield from self.finish(call.call_id, False, {"status": "running"})
         yield from super().leave(broken_off=broken_off)
+
+    def _call_of(self, item: Object) -> ToolCallStarted | None:
+        if item.get("type") == "commandExecution":
+            line, _ = self.waiting(str(item.get("id")), str(item.get("command") or ""))
+            item = {**item, "command": line}
+        return _call_of(item)
 
     def _raw_output(self, call_id: str, output: object) -> Iterator[ToldCall]:
         if held := self._held.pop(call_id, None):
@@ -156,12 +180,16 @@ def _outcome(item: Object) -> Object:
 def command_of(command: object) -> str:
     """The command itself, without the shell that Codex puts around it."""
     text = str(command or "")
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return text
+    words = _split(text)
     wrapped = len(words) == 3 and words[0] in _SHELLS and words[1] in ("-c", "-lc")
     return words[2] if wrapped else text
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
 
 
 def changes_of(item: Object) -> list[Object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
@@ -19,6 +19,7 @@ import anyio.to_thread
 
 from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
+from coterie.agents.codex.looks import CodexLooks
 from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
@@ -26,7 +27,15 @@ from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
 from coterie.agents.team_tools.serving import Result, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.update import Activity, End, TextDelta, TurnCompleted, TurnInterrupted, Update
+from coterie.model.update import (
+    Activity,
+    End,
+    TextDelta,
+    ToolCallFinished,
+    TurnCompleted,
+    TurnInterrupted,
+    Update,
+)
 from coterie.process.streams import LineSplitter, clean, parse_object
 
 PATIENCE = 5.0
@@ -49,15 +58,23 @@ class CodexChannel(ProcessChannel):
     """`ports.Channel` on an app-server."""
 
     def __init__(
-        self, rpc: JsonRpc, thread: CodexThread, leftovers: Leftovers, serving: Serving
+        self,
+        rpc: JsonRpc,
+        thread: CodexThread,
+        leftovers: Leftovers,
+        serving: Serving,
+        looks: CodexLooks | None = None,
     ) -> None:
         super().__init__(rpc.process)
         self._rpc = rpc
         self._thread = thread
+        self._looks = looks
         self._leftovers = leftovers
         self._serving = serving
         self._tokens = Tokens()
         self._turn: CodexTurn | None = None
+        self._runs_on: bool = False
+        """Whether a command of an earlier turn may still be at work."""
 
     @property
     def thread(self) -> str:
@@ -65,8 +82,8 @@ class CodexChannel(ProcessChannel):
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         self._serving.begin()
-        thread = self._thread
-        turn = self._turn = CodexTurn(thread.id, thread.cwd, self._tokens, thread.confined)
+        thread, words = self._thread, str(self._looks.folder) if self._looks else ""
+        turn = self._turn = CodexTurn(thread.id, thread.cwd, self._tokens, thread.confined, words)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
@@ -78,7 +95,8 @@ class CodexChannel(ProcessChannel):
         finally:
             self._turn = None
         self._tokens = turn.tokens
-        await anyio.to_thread.run_sync(self._leftovers.remove)
+        self._runs_on = self._runs_on or turn.calls.left_behind
+        await anyio.to_thread.run_sync(self._tidy)
         assert turn.end is not None
         yield self._serving.finished(turn.end)
 
@@ -94,6 +112,10 @@ class CodexChannel(ProcessChannel):
         word = response.comment or response.input_value
         if word and not approved:
             await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
+        if approved and request.is_work and not response.is_read_only:
+            await anyio.to_thread.run_sync(self._leftovers.work.begin)
+        if approved and request.waiting is not None and self._looks is not None:
+            await self._looks.let_go(request.waiting, only_looking=response.is_read_only)
         self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
@@ -105,7 +127,19 @@ class CodexChannel(ProcessChannel):
     async def close(self) -> None:
         """End the process and all below it, and remove what it left in the working folder."""
         await self._process.close()
-        await anyio.to_thread.run_sync(self._leftovers.remove)
+        self._runs_on = False
+        await anyio.to_thread.run_sync(self._tidy)
+
+    def _tidy(self) -> None:
+        self._put_right()
+        self._leftovers.remove()
+        if self._looks is not None:
+            self._looks.clear()
+
+    def _put_right(self) -> list[str]:
+        """Take back what commands left in git directories: they have ended, or run on."""
+        work = self._leftovers.work
+        return work.put_right() if self._runs_on else work.end()
 
     async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
         given = {"threadId": turn.thread, "input": _text(prompt.text)}
@@ -143,6 +177,9 @@ class CodexChannel(ProcessChannel):
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
+        if not turn.calls.runs_commands and any(map(_is_end, updates)):
+            taken = await anyio.to_thread.run_sync(self._put_right)
+            return [_noting(update, taken) for update in updates]
         return updates
 
     def _serve(self, message: Object) -> Update:
@@ -189,6 +226,17 @@ class CodexChannel(ProcessChannel):
         with anyio.CancelScope(deadline=deadline):
             return await self._process.receive()
         return None
+
+
+def _is_end(update: Update) -> bool:
+    return isinstance(update, ToolCallFinished)
+
+
+def _noting(update: Update, taken: list[str]) -> Update:
+    """The end of a command, with what was taken back of what it left in git directories."""
+    if not taken or not isinstance(update, ToolCallFinished):
+        return update
+    return replace(update, output={**update.output, "taken_back": taken})
 
 
 _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")

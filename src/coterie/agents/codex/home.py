@@ -31,6 +31,7 @@ from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
 from coterie.workspace.git_guard import held_of_own
+from coterie.workspace.git_work import GuardedWork
 from coterie.workspace.worktree import Worktree
 
 PROFILE = "coterie"
@@ -45,6 +46,7 @@ _TERMINALS = "unified_exec_tty"
 _KEPT = "kept"
 _HELPERS = "tmp"
 """Below its home: links to itself, by which it starts what makes its sandbox."""
+_WORDS = "words"
 _ELF = b"\x7fELF"
 _BINARY = "codex-*/vendor/*/bin/codex"
 REHEARSAL_MODEL = "gpt-5.5"
@@ -67,6 +69,8 @@ class CodexHome:
     env: Mapping[str, str]
     read_only: bool
     """Whether its commands can change nothing at all."""
+    words: Path
+    """Where its commands find whether they may run; they can read it and not write."""
     confined: bool = False
     """Whether they then see nothing but the work folder and the system's programs either."""
 
@@ -97,7 +101,8 @@ def prepare(member: Member, workspace: Workspace, command: str = "codex") -> Cod
     homes.write_private(path / "config.toml", toml(config))
     _write_documents(path / "AGENTS.md", cwd, workspace)
     env = _environment(path, workspace)
-    return CodexHome(path, cwd, env, read_only, confined=read_only and bool(programs))
+    words = homes.private_folder(homes.private_folder(path / _HELPERS).resolve() / _WORDS)
+    return CodexHome(path, cwd, env, read_only, words, confined=read_only and bool(programs))
 
 
 def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
@@ -290,6 +295,8 @@ class Leftovers:
 
     cwd: Path
     absent: frozenset[str]
+    work: GuardedWork
+    """What commands that were allowed may leave in git directories."""
 
     @classmethod
     def before(cls, home: CodexHome) -> Leftovers:
@@ -301,15 +308,19 @@ class Leftovers:
             told = None
         if isinstance(told, dict):
             known = cast("dict[str, list[str]]", told).get(str(home.cwd), [])
-            cls(home.cwd, frozenset(SYNTHETIC).intersection(known)).remove()
+            _remove_empty(home.cwd, frozenset(SYNTHETIC).intersection(known))
         absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
         homes.write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
-        return cls(home.cwd, absent)
+        return cls(home.cwd, absent, GuardedWork(home.cwd, "own"))
 
     def remove(self) -> None:
         """Remove what is there now and empty."""
-        for name in self.absent:
-            try:
-                (self.cwd / name).rmdir()
-            except OSError:  # absent, in use, or not Codex's: then it is not empty
-                continue
+        _remove_empty(self.cwd, self.absent)
+
+
+def _remove_empty(cwd: Path, names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            (cwd / name).rmdir()
+        except OSError:  # absent, in use, or not Codex's: then it is not empty
+            continue

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
+from coterie.agents.codex.looks import WaitingCommand
 from coterie.agents.fields import brief, exact_text, exactly, mapping, text
 from coterie.agents.process import Object
 from coterie.agents.questions import permission
 from coterie.model.interaction import ContentKind, Display
 from coterie.model.tool_call import Action
 from coterie.model.update import Asked, PendingCall
+from coterie.model.visible import patch_name
 
 _LEAVES = "It would leave Codex's sandbox, and could write anywhere."
 _ACCEPT, _DECLINE = {"decision": "accept"}, {"decision": "decline"}
@@ -38,6 +40,10 @@ class CodexRequest:
     yes: Object
     """The reply that grants it, for this once."""
     no: Object
+    waiting: WaitingCommand | None = None
+    """The command that needs our word besides."""
+    is_work: bool = False
+    """Whether it is a command that Codex's sandbox holds."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,8 @@ class _Question:
     diff: str = ""
     display: Display | None = None
     """What is shown, where the call does not say it."""
+    waiting: WaitingCommand | None = None
+    is_work: bool = False
 
 
 def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | None:
@@ -70,11 +78,11 @@ def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | N
         why=brief(text(params.get("reason")).strip()),
         said=brief(around.said),
         note=found.note,
+        diff=found.diff,
     )
-    asked = permission(f"{message.get('id')}", call, found.diff)
-    if found.display is not None:
-        asked = replace(asked, display=found.display)
-    return CodexRequest(message.get("id"), asked, *_answers(method, params))
+    asked = replace(permission(f"{message.get('id')}", call), display=found.display)
+    answers, command = _answers(method, params), (found.waiting, found.is_work)
+    return CodexRequest(message.get("id"), asked, *answers, *command)
 
 
 def _answers(method: str, params: Object) -> tuple[Object, Object]:
@@ -94,14 +102,18 @@ def _command(params: Object, around: CodexRequestContext) -> _Question:
     if reached:
         return _reached(reached, params, around)
     line, call_id = exact_text(params.get("command")), text(params.get("itemId"))
+    line, original = around.calls.waiting(call_id, line)
     command, cwd = command_of(line), text(params.get("cwd")) or around.cwd
+    waiting = None if original is None else WaitingCommand(call_id, original, cwd)
     given: Object = {"command": command, "line": line}
     leaves = _leaves_sandbox(params, around)
     if leaves:
         given["sandbox"] = "none"
-    held = around.confined and not leaves
+    # What another shell than ours makes of its words, nobody can say.
+    held = (command == original or around.confined) and not leaves
     action = Action("run", SHELL, cwd, command=command, read_only_sandbox=held)
-    return _Question(call_id, given, action, note=_LEAVES if leaves else "")
+    note = _LEAVES if leaves else ""
+    return _Question(call_id, given, action, note=note, waiting=waiting, is_work=not leaves)
 
 
 def _leaves_sandbox(params: Object, around: CodexRequestContext) -> bool:
@@ -151,7 +163,7 @@ def _paths(change: Object) -> list[str]:
 def _diff(change: Object) -> str:
     """One file's change as a diff; of a file that comes or goes Codex gives its text alone."""
     kind, said = change.get("kind"), exact_text(change.get("diff"))
-    path, moved = (*_paths(change), "", "")[:2]
+    path, moved = (*map(patch_name, _paths(change)), "", "")[:2]
     match mapping(kind).get("type") or kind:
         case "update":
             return f"--- {path}\n+++ {moved or path}\n{said}"

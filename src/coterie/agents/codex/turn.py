@@ -163,6 +163,8 @@ class CodexTurn:
     before: Tokens
     confined: bool = False
     """Whether its commands can do no more than look, and only at the folder it works in."""
+    words: str = ""
+    """The folder of the words that its commands wait for; empty where none does."""
     id: str = ""
     interrupted: bool = False
     """Whether the user broke it off."""
@@ -171,13 +173,14 @@ class CodexTurn:
     """What was asked last; nothing comes after it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
     """Requests that a yes or a no does not answer, by their ids."""
-    calls: CodexCalls = field(default_factory=CodexCalls)
+    calls: CodexCalls = field(init=False)
     _limits: CodexLimits = field(default_factory=CodexLimits)
     _spent: Tokens | None = None
     _texts: dict[str, str] = field(default_factory=dict[str, str])
     """What it said, message by message; the last is the reply."""
 
     def __post_init__(self) -> None:
+        self.calls = CodexCalls(self.words)
         self._handlers: Mapping[str, Callable[[Object], Iterator[update.Update]]] = {
             "error": self._error,
             "item/agentMessage/delta": self._said,
