@@ -101,7 +101,7 @@ async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
     async with started(scripted()) as child:
         assert await outcome_of(child, "!exit 3") == TurnFailed(
-            "exit", "the agent ended with exit code 3 before its reply was whole", 3, "boom\n"
+            "exit", "the agent ended with exit code 3 before it had finished its reply", 3, "boom\n"
         )
 
 

@@ -107,6 +107,18 @@ async def test_the_network_is_open(shop: Workshop, kind: Kind) -> None:
 # -- what it is kept from ----------------------------------------------------------------------
 
 
+@every
+async def test_no_socket_without_a_file_is_reached(shop: Workshop, kind: Kind) -> None:
+    """Desktops and other services of the user's have such, which no mount can hide."""
+    name = token()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        call = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0{name}')"
+        ran = await run(shop, kind, f'python3 -c "{call}" && echo in')
+    assert ("in\n" in ran.output) == (kind == "none")  # the control
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A folder that a command can see: what is in /tmp it sees nothing of."""

@@ -59,6 +59,19 @@ class Leftover:
 _EVIL = "printf '#!/bin/sh\\ntouch %s\\n' $M >"
 _MONITOR = "printf '[core]\\n\\tfsmonitor = \"touch %s; false\"\\n' $M >>"
 _COMMIT = "git commit --allow-empty -qm x"
+_UPDATE = "cd {}; git update-ref refs/x/y $(git hash-object -w -t blob --stdin < /dev/null)"
+
+
+def _rebase(folder: str, place: str = ".git/rebase-merge") -> str:
+    """A rebase that was begun in a new repository, and is to go on with a command."""
+    return (
+        f"git init -q -b main {folder}; cd {folder}; "
+        "git -c user.name=a -c user.email=b@c commit -q --allow-empty -m x; "
+        f"mkdir {place}; (cd {place}; git rev-parse HEAD | tee onto > orig-head; "
+        "echo refs/heads/main > head-name; echo > interactive; echo 1 > msgnum; echo 1 > end; "
+        'touch done message; echo "exec touch $M" > git-rebase-todo)'
+    )
+
 
 LEFTOVERS: Sequence[Leftover] = (
     Leftover(
@@ -122,6 +135,37 @@ LEFTOVERS: Sequence[Leftover] = (
         "echo \"exec touch $M\" > git-rebase-todo; touch done message",
         "git rebase --continue",
     ),
+    Leftover("rebase-elsewhere", f"{_rebase('r1', 'todo')}; rm -rf .git/rebase-merge; "
+             "ln -s ../todo .git/rebase-merge", "cd r1; git rebase --continue"),
+    Leftover("rebase-linked", f"{_rebase('r2')}; mv .git/rebase-merge/git-rebase-todo todos; "
+             "ln -s ../../todos .git/rebase-merge/git-rebase-todo", "cd r2; git rebase --continue"),
+    Leftover(
+        "rebase-long",
+        f"{_rebase('r3')}; for i in {{1..9}}; do printf '# %0200000d\\n' 1; done "
+        ">> .git/rebase-merge/git-rebase-todo",
+        "cd r3; git rebase --continue",
+    ),
+    Leftover("log-linked", "ln -sfT $M .git/logs/HEAD", _COMMIT),
+    Leftover("message-linked", "ln -sfT $M .git/COMMIT_EDITMSG", _COMMIT),
+    Leftover("new-log-linked", "git init -q new3; mkdir -p new3/.git/logs; "
+             "ln -sT $M new3/.git/logs/HEAD", f"cd new3; {_COMMIT}"),
+    Leftover(
+        "bare-apart",
+        "git init -q --bare apart; rm -rf bare2; mkdir -p bare2 apart/hooks; mv apart/HEAD bare2; "
+        f"echo ../apart > bare2/commondir; {_EVIL} apart/hooks/reference-transaction; "
+        "chmod +x apart/hooks/*",
+        _UPDATE.format("bare2"),
+    ),
+    Leftover(
+        "bare-hooks",
+        "git init -q --bare bare3; rm bare3/config; mkdir -p bare3/hooks; "
+        f"{_EVIL} bare3/hooks/reference-transaction; chmod +x bare3/hooks/*",
+        _UPDATE.format("bare3"),
+    ),
+    Leftover("hidden", f"mkdir -p x/.coterie; git init -q x/.coterie/y; {_MONITOR} "
+             "x/.coterie/y/.git/config", "git -C x/.coterie/y status"),
+    Leftover("inside-bare", f"git init -q --bare outer; git init -q outer/refs/in; {_MONITOR} "
+             "outer/refs/in/.git/config", "git -C outer/refs/in status"),
     Leftover(
         "all-of-it",
         f"mv .git old && cp -r old .git; {_MONITOR} .git/config",

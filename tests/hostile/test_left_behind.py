@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,9 +20,42 @@ from tests.hostile.leftovers import LEFTOVERS, Leftover, furnish, script, shell
 _PROGRAMS = "bash cat chmod cp echo env git ln ls mkdir mv printf rm sed sh sleep tee touch true"
 
 
+@dataclass(frozen=True)
+class Furnished:
+    """A project with repositories inside, and a member that runs what it is told."""
+
+    base: Path
+    cli: Cli
+
+    @property
+    def project(self) -> Path:
+        return self.cli.house.project
+
+    @property
+    def marks(self) -> Path:
+        return self.base / "marks"
+
+    @property
+    def home(self) -> str:
+        return str(self.cli.house.home)
+
+    def told(self, command: str) -> tuple[str, ...]:
+        """The words by which the member runs a command."""
+        call = {"name": "runCommand", "input": {"command": command}}
+        script = self.base / "script.json"
+        replies = [{"tools": [call]}, {"text": "Done."}]
+        script.write_text(json.dumps({"rules": [{"replies": replies}]}))
+        return ("chat", "--script", str(script), "--max-turns", "1", "Leave something.")
+
+    @property
+    def fired(self) -> list[str]:
+        return sorted(path.name for path in self.marks.iterdir())
+
+
 @pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
-def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Which of all that a member's command tried to leave fired in the user's hands."""
+def furnished(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Furnished:
     base = tmp_path_factory.mktemp("left")
     house = House(base / "home", base / "home" / ".coterie", base / "project")
     for folder in (house.home, house.project, base / "marks"):
@@ -27,28 +65,30 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "landlock":
         env["PATH"] = str(_without_bubblewrap(base / "bin"))
     cli = Cli(house, env)
-    every = "\n".join(script(base / "marks", one) for one in LEFTOVERS)
-    # Work goes on: files are written and committed.
-    who = "git -c user.name=a -c user.email=b@c"
-    work = f"echo 2 > work.txt; git add work.txt; {who} commit -qm worked work.txt"
-    call = {"name": "runCommand", "input": {"command": f"{work}\n{every}\ntrue"}}
-    replies = [{"tools": [call]}, {"text": "Done."}]
-    told = base / "script.json"
-    told.write_text(json.dumps({"rules": [{"replies": replies}]}))
     with pytest.MonkeyPatch.context() as patched:
         for name in ("HOME", "COTERIE_HOME"):
             patched.setenv(name, env[name])
         team = cli.team("ann", name="solo")
     member = {"id": "ann", "agent": "builtin", "permissions": "full"}
     team.write_text(json.dumps({"members": [member]}))
-    ran = cli("chat", "--script", str(told), "--max-turns", "1", "Leave something.")
+    return Furnished(base, cli)
+
+
+@pytest.fixture(scope="module")
+def left(furnished: Furnished) -> list[str]:
+    """Which of all that a member's command tried to leave fired in the user's hands."""
+    every = "\n".join(script(furnished.marks, one) for one in LEFTOVERS)
+    # Work goes on: files are written and committed.
+    who = "git -c user.name=a -c user.email=b@c"
+    work = f"echo 2 > work.txt; git add work.txt; {who} commit -qm worked work.txt"
+    ran = furnished.cli(*furnished.told(f"{work}\n{every}\ntrue"))
     assert ran.code == 0, ran.out + ran.err
-    assert list((base / "marks").iterdir()) == []
-    assert (house.project / "evil").is_dir()  # the last one was tried
+    assert furnished.fired == []
+    assert (furnished.project / "evil").is_dir()  # the last one was tried
     for one in LEFTOVERS:
-        shell(house.project, one.fire, HOME=str(house.home))
-    assert "worked" in shell(house.project, "git log --format=%s main")
-    return sorted(path.name for path in (base / "marks").iterdir())
+        shell(furnished.project, one.fire, HOME=furnished.home)
+    assert "worked" in shell(furnished.project, "git log --format=%s main")
+    return furnished.fired
 
 
 def _without_bubblewrap(folder: Path) -> Path:
@@ -58,6 +98,33 @@ def _without_bubblewrap(folder: Path) -> Path:
         assert found is not None
         (folder / name).symlink_to(found)
     return folder
+
+
+def test_nor_does_what_is_left_when_coterie_is_killed(furnished: Furnished) -> None:
+    """Its keeper puts it right, a moment later; what a sandbox mounts could never be left."""
+    started = furnished.project / "started"
+    planted = [one for one in LEFTOVERS if one.name in ("new", "bare", "setting-by-hand", "common")]
+    every = "; ".join(script(furnished.marks, one) for one in planted)
+    with furnished.cli.start(*furnished.told(f"{every}; touch {started}; sleep 60")) as run:
+        until(started.exists)
+        held = "fsmonitor" not in (furnished.project / ".git" / "config").read_text()
+        if held:  # then not even while it runs
+            shell(furnished.project, "git status", HOME=furnished.home)
+            assert furnished.fired == []
+        os.kill(run.pid, signal.SIGKILL)
+        until(lambda: "fsmonitor" not in (furnished.project / "new/.git/config").read_text())
+    for one in planted:
+        shell(furnished.project, one.fire, HOME=furnished.home)
+    assert furnished.fired == []
+    assert not (furnished.project / ".git" / "commondir").exists()
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if wanted():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came")
 
 
 @pytest.mark.parametrize("one", LEFTOVERS, ids=lambda one: one.name)
@@ -74,3 +141,24 @@ def test_without_a_sandbox_it_fires(tmp_path: Path, one: Leftover) -> None:
     said = shell(project, script(marks, one), HOME=str(tmp_path))
     said += shell(project, one.fire, HOME=str(tmp_path))
     assert (marks / one.name).exists(), said
+
+
+def test_what_an_agent_leaves_that_nothing_holds_is_named(bare: Cli) -> None:
+    """It runs as the user, so nothing can be taken from it; but no diff would show it."""
+    project = bare.house.project
+    shell(project, "git init -q; git init -q inner; git config user.name x; echo 1 > f; git add f")
+    leave = (
+        "echo true > .git/hooks/pre-commit; git config branch.main.remote origin; "
+        "git -C inner config core.fsmonitor true"
+    )
+    bare.registry(ada={"command": "sh", "baseArgs": ["-c", f"mkdir -p .git/hooks; {leave}"]})
+    bare.team("ada", name="solo")
+    words = ("chat", "--max-turns", "1", "--json", "Leave something.")
+    why = "git obeys it: look before you run git here"
+    hook, setting = f".git/hooks/pre-commit ({why})", f"inner/.git/config ({why})"
+    [first] = bare(*words).of("result")
+    assert first["changed"] == [hook, setting]
+    [again] = bare(*words).of("result")
+    assert again.get("changed", []) == []
+    shown = bare("diff", first["task"])
+    assert ".git/hooks/pre-commit" in shown.out + shown.err

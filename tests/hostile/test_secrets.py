@@ -45,6 +45,10 @@ FORMS: Mapping[str, Callable[[str], str]] = {
     "continued": lambda secret: f"{secret[:9]}\\\n    {secret[9:]}",
     "wrapped": lambda secret: _wrapped(secret, 6, "\n> "),
     "in parts": lambda secret: _wrapped(secret, 8, '" + "'),
+    "in hex": lambda secret: secret.encode().hex(),
+    "in an address in an address": lambda secret: quote(quote(secret, ""), ""),
+    "in HTML": lambda secret: secret.replace("/", "&#x2F;").replace("+", "&#43;"),
+    "in octal": lambda secret: "".join(f"\\{ord(sign):03o}" for sign in secret),
 }
 """How a secret that is known by its value may be written."""
 FORMATS: Mapping[str, Callable[[random.Random], str]] = {

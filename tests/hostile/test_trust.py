@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,61 @@ def test_something_else_is_asked_about(cli: Cli, attack: str) -> None:
     assert "bad" not in parked.fired.read_text()
     cli("resume", parked.id, "--trust")  # the control: once allowed, it does take effect
     assert "bad" in parked.fired.read_text()
+
+
+PLACES = {
+    "a home of its own": {"homeDir": "planted"},
+    "a folder of its own": {"workingDir": "planted"},
+    "what git obeys": {"workDir": ".git"},
+    "what is Coterie's": {"workDir": ".coterie"},
+    "a link to what git obeys": {"workDir": "linked"},
+    "edits unasked": {"permissions": "accept-edits"},
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: str) -> None:
+    """What lies in a home, programs start with; and inside of `.git` no name says what it is."""
+    project, fired = cli.house.project, cli.house.home / "fired"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    cli("init")
+    (project / "linked").symlink_to(".git")
+    for home in (project / "planted", project / "planted" / "home"):
+        home.mkdir()
+        (home / "plugin").write_text(f"touch {fired}\n")
+    elsewhere = f"case $PWD in */project) echo here;; *) touch {fired}; esac"
+    command = f"[ ! -e ~/plugin ] || . ~/plugin; {elsewhere}"
+    cli.registry(spy={"command": "sh", "baseArgs": ["-c", command]})
+    team = project / "team.json"
+    member = {"id": "ann", "agent": "spy", **PLACES[name]}
+    team.write_text(json.dumps({"name": "one", "members": [member]}))
+    words = ("chat", "-t", str(team), "--max-turns", "1", "look around")
+    ran = cli(*words)
+    assert (ran.code, fired.exists()) == (2, False)
+    assert f"coterie team trust {team.name}" in ran.err
+    assert cli("team", "trust", str(team)).code == 0
+    assert cli(*words).code == 0  # the control: what was looked at is used
+    assert fired.exists() == (name != "edits unasked")
+
+
+def test_trust_does_not_go_to_another_repository(cli: Cli, tmp_path: Path) -> None:
+    """The same words, which everybody may have seen, let a file of another folder be run."""
+    rules = {"mode": "ask", "allow": ["run(sh check.sh)"]}
+    team = json.dumps({"name": "one", "members": [{"id": "ann", "agent": "builtin"}]})
+    team = json.dumps({**json.loads(team), "permissions": rules})
+    call = {"name": "runCommand", "input": {"command": "sh check.sh"}}
+    script = cli.house.home / "script.json"
+    script.write_text(json.dumps({"rules": [{"replies": [{"tools": [call]}, {"text": "x"}]}]}))
+    ran: list[tuple[int, bool]] = []
+    for project in (cli.house.project, tmp_path / "other"):
+        project.mkdir(exist_ok=True)
+        (project / "team.json").write_text(team)
+        (project / "check.sh").write_text("touch fired\n")
+        if project == cli.house.project:
+            assert cli("team", "trust", "team.json", cwd=project).code == 0
+        words = ("chat", "-t", "team.json", "--script", str(script), "--max-turns", "1", "go")
+        ran.append((cli(*words, cwd=project).code, (project / "fired").exists()))
+    assert ran == [(0, True), (2, False)]
 
 
 @pytest.mark.parametrize("where", [OUTSIDE, INSIDE])

@@ -26,7 +26,7 @@ from coterie import (
     Team,
     open_project,
 )
-from coterie.config.teams import trust_material
+from coterie.config.trust_record import trust_material
 from coterie.model import instant
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer

@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from coterie import Caps, InteractionRecord, Member, ResultRecord, Team, open_project
-from coterie.config.teams import trust_material
+from coterie.config.trust_record import trust_material
 from coterie.model import instant
 from coterie.rehearsal.model_api import (
     Answer,

@@ -3,24 +3,23 @@
 Run by path (`python -I -S keeper.py …`); imports nothing of Coterie but, for a lease, deadline.py:
 
     keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] [--locale=NAME]
-        [--private] [--lease=FD --soft=SECONDS] -- COMMAND [ARG…]
+      [--private] [--lease=FD --soft=SECONDS] [--memory=FD --orphaned=WORDS] -- COMMAND [ARG…]
 
 As a child subreaper it becomes the parent of everything below the agent that loses its own, so
 killing its children until none is left ends even what called setsid, forked twice and scrubbed
 its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the control
-pipe) or commands it, and the rest of the tree whenever the agent is gone.
-
-With `--private`, and where the kernel lets us, the agent runs below a fork of the keeper in a pid
-namespace with a /proc of its own, where it can read the keys in nobody else's environment.
-
-With `--lease`, a page that Coterie shares with us, the agent is sent TERM so many seconds before
-the deadline there, unless that has been put off, and all is killed at it; past it nothing starts.
+pipe) or commands it, and the rest of the tree whenever the agent is gone.  `--private`: where the
+kernel lets us, the agent runs below a fork of the keeper in a pid namespace with a /proc of its
+own, where it can read the keys in nobody else's environment.  `--lease`, a page that Coterie shares
+with us: the agent is sent TERM so long before the deadline there, unless that was put off, and all
+is killed at it; past it nothing starts.  `--orphaned`, words with U+001F between: the program that
+it becomes when nothing is left, if Coterie is gone by then; `--memory` is for that alone.
 
 Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
-the grace KILL to all, `k` KILL to all now.  Status, one line each: `private` (it runs in a
-namespace of its own), `started PID`, `failed ERRNO` (the command cannot be executed), `left COUNT`
-(processes that the agent leaves running, if any), `exited CODE` (128+n for signal n).  The status
-pipe ends when the keeper does, and the keeper does when nothing is left below it.
+the grace KILL to all, `k` KILL to all now.  Status, one line each: `private` (it is), `started
+PID`, `failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent leaves
+running, if any), `exited CODE` (128+n for signal n).  It ends when the keeper does, and the keeper
+when nothing is left below it.
 
 On macOS there is neither a subreaper nor a death signal: what is left is the end of the control
 pipe and the agent's process group, so a tool that leaves that group can outlive us.
@@ -69,9 +68,9 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
                 os._exit(127)
         # Handlers go by themselves at exec; what is ignored (Python: SIGPIPE; nohup: SIGHUP; a
         # shell's `&`: SIGINT) would stay so in the agent and in all that it starts.
-        for number in signal.valid_signals():
-            if signal.getsignal(number) is signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
+        ignored = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
+        for number in ignored:
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvp(command[0], command)
     except OSError as error:
@@ -222,21 +221,20 @@ class Keeper:
         self.status = status
         self.agent: int = 0
         self.child: int = 0  # the agent, or the first process of its namespace
-        self.reports: int | None = None
-        """What that process reports, if there is one."""
+        self.reports: int | None = None  # of that process, if there is one
         self.problem: int = 0  # the errno if the agent could not be executed
         self.code: int | None = None
+        self.deserted: bool = False  # whether the control pipe has ended
         self.lease: LeaseTimer | None = None
-        wakeup, wakeup_writer = os.pipe()
-        self.wakeup: int = wakeup
-        for end in (wakeup, wakeup_writer):
+        for end in (pipe := os.pipe()):
             os.set_blocking(end, False)
+        self.wakeup: int = pipe[0]
         for number in (*ENDING, signal.SIGCHLD):
             signal.signal(number, lambda number, frame: None)  # or the pipe is not written
-        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
         self.poll: select.poll = select.poll()
-        self.poll.register(control, select.POLLIN)
-        self.poll.register(self.wakeup, select.POLLIN)
+        for end in (control, self.wakeup):
+            self.poll.register(end, select.POLLIN)
 
     def report(self, line: str) -> None:
         """Write a status line to Coterie, if it still runs."""
@@ -261,7 +259,7 @@ class Keeper:
                 received += letters.decode("ascii", "ignore")
             else:
                 self.poll.unregister(ready)
-                received += "t"
+                received, self.deserted = f"{received}t", True
         return received + (self.lease.look() if self.lease is not None else "")
 
     def reap(self) -> bool:
@@ -321,8 +319,7 @@ class Keeper:
             self.poll.register(self.reports, select.POLLIN)
             self.hear()
         else:
-            self.reports = None
-            self.child, self.problem = start(command, tty)
+            self.reports, (self.child, self.problem) = None, start(command, tty)
             self.agent = self.child
         self.report(f"failed {self.problem}" if self.problem else f"started {self.agent}")
 
@@ -363,10 +360,9 @@ class Keeper:
 
 def close_stdio() -> None:
     """Close our copies of the agent's pipes: end of file must mean that the agent closed them."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    os.close(null)
+    with open(os.devnull, "rb+", 0) as null:
+        for number in (0, 1, 2):
+            os.dup2(null.fileno(), number)
 
 
 def main(arguments: list[str]) -> int:
@@ -376,8 +372,8 @@ def main(arguments: list[str]) -> int:
     for word in arguments[:cut]:
         name, _, options[name] = word[2:].partition("=")
     control, status = int(options["control"]), int(options["status"])
-    for number in (control, status):
-        os.set_inheritable(number, False)
+    for name in {"control", "status", "memory"} & options.keys():
+        os.set_inheritable(int(options[name]), False)
     keeper = Keeper(control, status)
     if LINUX:
         libc("prctl", PR_SET_CHILD_SUBREAPER, 1)
@@ -393,6 +389,10 @@ def main(arguments: list[str]) -> int:
     close_stdio()
     keeper.watch(float(options["grace"]))
     keeper.end_all()
+    if "orphaned" in options and (keeper.deserted or not parent(options["parent"])):
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the death signal may be yet to come
+        os.set_inheritable(int(options["memory"]), True)
+        os.execv((words := options["orphaned"].split("\x1f"))[0], words)
     return keeper.code or 0
 
 

@@ -115,8 +115,8 @@ def _forget(number: int, frame: object) -> None:
 def _no_signal_ignored() -> Generator[None]:
     """While in here, a signal that we ignore is caught and forgotten instead.
 
-    An ignored signal is inherited, a caught one is not: an agent started by a Coterie that runs
-    under nohup, or behind a shell's `&`, would be deaf to SIGHUP or SIGINT with its whole tree.
+    An ignored signal is inherited, a caught one is not: below nohup, or a shell's `&`, an agent
+    would be deaf to SIGHUP or SIGINT with its whole tree.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -162,6 +162,10 @@ class Spawn:
     """Called with what it writes to stderr, as it comes."""
     deadline: Deadline | None = None
     """When it is ended whatever we do; None: it may run for as long as we do."""
+    orphaned: tuple[str, ...] = ()
+    """What its keeper runs, with the number of `memory` added, when all of it and we are gone."""
+    memory: int | None = None
+    """A descriptor for that, which the agent does not get."""
 
     @property
     def marked_env(self) -> dict[str, str]:
@@ -182,6 +186,10 @@ def under_keeper(
     if "LC_CTYPE" in spawn.env:
         options.append(f"--locale={spawn.env['LC_CTYPE']}")
     passed = [control, status]
+    if spawn.memory is not None:
+        passed.append(memory := os.dup(spawn.memory))
+        words_then = "\x1f".join((*spawn.orphaned, str(memory)))
+        options += [f"--memory={memory}", f"--orphaned={words_then}"]
     if spawn.deadline is not None:
         passed.append(page := os.dup(spawn.deadline.fd))
         options += [f"--lease={page}", f"--soft={spawn.deadline.soft}"]
@@ -304,10 +312,8 @@ async def capture(
     given: bytes = b"",
 ) -> CapturedOutput:
     """Run a program until it ends, has printed `most` bytes or has run for `patience` seconds;
-    `given` is its input.  OSError when it cannot be run.
-
-    It is gone when this returns, or is cancelled; where it was cut short, with all its group.
-    """
+    `given` is its input.  OSError when it cannot be run.  It is gone when this returns, or is
+    cancelled; where it was cut short, with all its group."""
     output, errors, complaint, entered = OutputReader(), OutputReader(), Tail(), InputWriter()
     errors.divert(complaint.add)
 
@@ -336,13 +342,8 @@ async def capture(
             if len(printed) <= most:
                 await program.gone.wait()
                 await errors.ended.wait()
-        return CapturedOutput(
-            output=bytes(printed[:most]),
-            complaint=complaint.text,
-            status=program.code,
-            cut=len(printed) > most,
-            late=timeout.cancelled_caught,
-        )
+        cut, late = len(printed) > most, timeout.cancelled_caught
+        return CapturedOutput(bytes(printed[:most]), complaint.text, program.code, cut, late)
     finally:
         entered.abort()
         if program.code is None:
@@ -361,9 +362,7 @@ def succeeds(words: Sequence[str]) -> bool:
 
 def version_of(command: str, search_path: str) -> str | None:
     """The version a program prints with `--version`; None when it prints none.  Blocks.
-
-    It gets a home that is thrown away: some programs leave files behind even then.
-    """
+    It gets a home that is thrown away: some programs leave files behind even then."""
     try:
         with tempfile.TemporaryDirectory() as home:
             env = {"HOME": home, "TMPDIR": home, "PATH": search_path}

@@ -245,7 +245,7 @@ class StdioTurns:
         return TurnCompleted(self._reply.text)
 
     def _exited(self, code: int) -> TurnFailed:
-        message = f"the agent ended with exit code {code} before its reply was whole"
+        message = f"the agent ended with exit code {code} before it had finished its reply"
         return TurnFailed("exit", message, code, self._child.stderr_tail)
 
 

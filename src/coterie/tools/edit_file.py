@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from coterie.model.tool_call import Action
-from coterie.model.visible import patch_lines
+from coterie.model.visible import patch_lines, patch_name
 from coterie.model.workspace import unfinished_name
 from coterie.process.streams import whole
 from coterie.tools import workspace_files
@@ -274,6 +274,7 @@ def _new_file(asked: EditFileInput) -> _Change:
 def _shown(change: _Change, path: str) -> ToolOutcome:
     """The whole change: somebody says yes to it."""
     before, after = (patch_lines(whole(text)) for text in (change.before, change.after))
-    old = path if change.now else "/dev/null"
-    lines = difflib.unified_diff(before, after, old, path, lineterm="")
+    name = patch_name(path)
+    old = name if change.now else "/dev/null"
+    lines = difflib.unified_diff(before, after, old, name, lineterm="")
     return ToolOutcome({"path": path, "diff": "\n".join(lines)})

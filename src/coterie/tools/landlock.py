@@ -1,11 +1,15 @@
 """The launcher of a command that Landlock holds: a program that confines itself, then becomes it.
 
     landlock.py [--write=PATH…] [--read=PATH…] [--hide=PATH…] -- COMMAND [ARG…]
+    landlock.py --scope -- COMMAND [ARG…]
 
 It imports nothing of Coterie and is run by path.  What is confined stays so, with all that it
 starts.  Landlock knows only what is allowed and never takes back a part of it, so what is hidden
 is left out of what may be read: everything beside the way to it is allowed by itself.  For the
 same reason nothing can be hidden inside a folder that may be written.
+
+With `--scope` no files are held, for another sandbox does that, but the sockets without a file of
+processes outside are, which no mount can hide: a desktop's can be typed into.
 
 If the kernel cannot hold the command, it is not run: exit code 126.
 """
@@ -31,8 +35,9 @@ READ = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: TRUNCATE, 5: IOCTL_DEV}
 """The rights that each version brought."""
+SCOPES = 6
 NO_SIGNALS_OUT = 0b11
-"""Since version 6: neither signals nor abstract sockets to processes outside."""
+"""Since that version: neither signals nor abstract sockets to processes outside."""
 DEVICES = ("full", "null", "ptmx", "pts", "random", "shm", "tty", "urandom", "zero")
 REFUSED = 126
 
@@ -53,9 +58,9 @@ def rights(version: int) -> int:
     return sum(bits for since, bits in SINCE.items() if since <= version)
 
 
-def ruleset(version: int) -> int:
-    """A set of rules that forbids all it can, as a descriptor."""
-    words = [rights(version), 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < 6 else 3]
+def ruleset(version: int, files: int) -> int:
+    """A set of rules that forbids this of files, and all else that it can, as a descriptor."""
+    words = [files, 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < SCOPES else 3]
     given = struct.pack(f"{len(words)}Q", *words)
     return call(CREATE_RULESET, given, len(given), 0)
 
@@ -97,13 +102,29 @@ def confine(writable: list[str], readable: list[str], hidden: list[str]) -> None
     version = call(CREATE_RULESET, None, 0, ASK_VERSION)
     if version < OLDEST:
         raise OSError(f"Landlock is of version {version}, and {OLDEST} is needed")
-    rules = ruleset(version)
+    rules = ruleset(version, rights(version))
     for path in [*beside("/", hidden), *readable]:
         allow(rules, path, READ & rights(version))
     devices = [f"/dev/{name}" for name in DEVICES]
     for path in [*writable, *devices]:
         allow(rules, path, rights(version))
     give_up_privileges()
+    restrict(rules)
+
+
+def scope() -> None:
+    """Give up what is outside and is no file."""
+    version = call(CREATE_RULESET, None, 0, ASK_VERSION)
+    if version < SCOPES:
+        raise OSError(f"Landlock is of version {version}, and {SCOPES} is needed")
+    rules = ruleset(version, 0)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "privileges cannot be given up")
+    restrict(rules)
+
+
+def restrict(rules: int) -> None:
+    """Hold this process to rules."""
     call(RESTRICT_SELF, rules, 0)
     os.close(rules)
 
@@ -118,12 +139,15 @@ def give_up_privileges() -> None:
 def main(arguments: list[str]) -> NoReturn:
     """Confine this process and become the command; never returns."""
     cut = arguments.index("--")
-    given: dict[str, list[str]] = {"--write": [], "--read": [], "--hide": []}
+    given: dict[str, list[str]] = {"--write": [], "--read": [], "--hide": [], "--scope": []}
     for word in arguments[:cut]:
         name, _, path = word.partition("=")
         given[name].append(path)
     try:
-        confine(given["--write"], given["--read"], given["--hide"])
+        if given["--scope"]:
+            scope()
+        else:
+            confine(given["--write"], given["--read"], given["--hide"])
     except OSError as error:
         sys.stderr.write(f"The sandbox cannot be set up: {error}\n")
         sys.exit(REFUSED)

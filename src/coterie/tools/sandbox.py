@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -98,6 +99,7 @@ SHELL = "/bin/sh"
 _TMP = "/tmp"  # noqa: S108 - a mount point in the sandbox
 _OF_NPM = ".bin"
 """A folder of links to the packages beside it."""
+_LANDLOCK = (sys.executable, "-I", "-S", str(Path(landlock.__file__)))
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 # Without --die-with-parent: our keeper ends what is left, after it has counted it.
 _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
@@ -190,8 +192,16 @@ def _try(kind: Kind) -> str | None:
     return None if works else f"{kind}: does not work here"
 
 
+@cache
+def _scoped() -> tuple[str, ...]:
+    """The words that keep a command from sockets that are no file, where the kernel can."""
+    words = (*_LANDLOCK, "--scope", "--")
+    trial = (shutil.which(BWRAP) or BWRAP, *_NAMESPACES, *_FILES, SHELL, "-c", "exit 0")
+    return words if succeeds([*words, *trial]) else ()
+
+
 def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
-    yield shutil.which(BWRAP) or BWRAP
+    yield from (*_scoped(), shutil.which(BWRAP) or BWRAP)
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
     for path in (*KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
         yield from ("--ro-bind-try", path, path)
@@ -207,7 +217,7 @@ def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
 
 
 def _landlock(policy: SandboxPolicy) -> Iterator[str]:
-    yield from (sys.executable, "-I", "-S", str(Path(landlock.__file__)))
+    yield from _LANDLOCK
     yield from (f"--write={path}" for path in policy.writable)
     yield from (f"--read={path}" for path in policy.read_only)
     yield from (f"--hide={path}" for path in ("/dev", *policy.hidden))

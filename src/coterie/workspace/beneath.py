@@ -12,12 +12,14 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coterie.errors import NotOurs
+from coterie.model.workspace import START_FILES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -119,13 +121,16 @@ def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool =
     return base.joinpath(*names)
 
 
-def replace_file(folder: int, name: str, data: bytes, *, durable: bool = False) -> None:
+def replace_file(
+    folder: int, name: str, data: bytes, *, durable: bool = False, mode: int = 0o600
+) -> None:
     """The same in the folder of a handle; a draft that a kill leaves there is hidden."""
     fresh = f".{name}.{os.urandom(4).hex()}{NEW}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
             file.write(data)
             if durable:
                 file.flush()
@@ -137,6 +142,11 @@ def replace_file(folder: int, name: str, data: bytes, *, durable: bool = False) 
         raise
     if durable:
         os.fsync(folder)
+
+
+def is_draft(name: str) -> bool:
+    """Whether a file is one that `replace_file` has not finished."""
+    return name.startswith(".") and name.endswith(NEW)
 
 
 def require_file(base: Path, *names: str) -> None:
@@ -151,6 +161,36 @@ def require_file(base: Path, *names: str) -> None:
             raise _not_ours(place, "is no regular file")
         if found.st_uid != os.fstat(folder).st_uid:
             raise _not_ours(place, "belongs to another user")
+
+
+def remove_start_files(home: Path) -> None:
+    """Have none of `START_FILES` in a home, so that a turn leaves nothing that the next one runs.
+
+    No link is followed: one that stands for a folder on the way is removed itself.
+    """
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for path in START_FILES.split():
+            _remove_below(folder, *path.split("/"))
+    finally:
+        os.close(folder)
+
+
+def _remove_below(folder: int, name: str, *more: str) -> None:
+    try:
+        kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(kind):
+        os.unlink(name, dir_fd=folder)
+    elif not more:
+        shutil.rmtree(name, dir_fd=folder)
+    else:
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            _remove_below(inner, *more)
+        finally:
+            os.close(inner)
 
 
 def _kind(place: Path) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -25,12 +24,11 @@ from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member
 from coterie.model.workspace import (
     OURS,
     SHARED_ASSETS,
-    START_FILES,
     TEAM_INSTRUCTION,
     UNWRITTEN,
     Workspace,
 )
-from coterie.workspace.beneath import read_file, write_file
+from coterie.workspace.beneath import read_file, remove_start_files, write_file
 from coterie.workspace.own_worktree import own_worktree
 
 
@@ -67,40 +65,10 @@ def open_workspace(
     made = make_folder(root, team, member)
     if member.home_dir is None:  # one that the user named is theirs
         try:
-            _remove_start_files(made.home)
+            remove_start_files(made.home)
         except OSError as error:
             raise _storage_error(made.home, error) from error
     return replace(made, env=environment(member, made, passthrough, agent_env, isolating))
-
-
-def _remove_start_files(home: Path) -> None:
-    """Have none of `START_FILES` in a home, so that a turn leaves nothing that the next one runs.
-
-    No link is followed: one that stands for a folder on the way is removed itself.
-    """
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        for path in START_FILES.split():
-            _remove_below(folder, *path.split("/"))
-    finally:
-        os.close(folder)
-
-
-def _remove_below(folder: int, name: str, *more: str) -> None:
-    try:
-        kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(kind):
-        os.unlink(name, dir_fd=folder)
-    elif not more:
-        shutil.rmtree(name, dir_fd=folder)
-    else:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-        try:
-            _remove_below(inner, *more)
-        finally:
-            os.close(inner)
 
 
 def environment(

@@ -10,6 +10,7 @@ Whose configuration counts:
   there are no hooks, and what only `.git/config` knows does not exist.
 - The environment is built from nothing, and names the git directory and the work tree: nothing
   is discovered, and no submodule is entered.
+- No other repository is spoken to, but one that the user names themselves (`git_remote`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed
+from coterie.model.remote import GitRemote
 from coterie.model.workspace import UNFINISHED
 from coterie.workspace.git_directory import (
     GivenSettings,
@@ -38,6 +40,7 @@ from coterie.workspace.worktree import HEADS, Worktree, checkout_at, folder_of, 
 PATIENCE = 60.0
 CHECKOUT = 900.0
 """How long writing a whole tree may take, on the slowest disk with the largest repository."""
+_LOOK = 0.25  # seconds: how often it is looked whether a remote is still waited for
 KEPT = "refs/coterie/kept"
 """Where commits of a worktree whose folder is gone are found again."""
 
@@ -48,7 +51,10 @@ _VARIABLES = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_EDITOR": ":",
+    # What is shown and taken is what is there, not what a ref or a file says to show in its place.
+    "GIT_GRAFT_FILE": os.devnull,
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
@@ -89,6 +95,8 @@ class Git:
     """Open files, such as a lock, that stay open as long as git runs, even without us."""
     given: GivenSettings | None = None
     """Of a repository that is ours: its configuration."""
+    remote: GitRemote | None = None
+    """The one repository that may be spoken to; git then ends with the task that waits for it."""
 
     def run(
         self,
@@ -281,7 +289,7 @@ class Git:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=self.held,
-                process_group=0,
+                start_new_session=True,  # without a terminal: nobody is asked for a passphrase
             )
         except OSError as error:
             absent = shutil.which("git") is None
@@ -290,7 +298,7 @@ class Git:
         with child:
             try:
                 data = None if input is None else input.encode("utf-8", "surrogateescape")
-                out, errors = child.communicate(data, patience)
+                out, errors = self._communicate(child, data, patience)
             except BaseException as error:
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)  # git and what it started
@@ -299,11 +307,27 @@ class Git:
                 raise self._failed(command, f"it took over {patience:g} s", None) from None
         return child.returncode, _text(out), _text(errors)
 
+    def _communicate(
+        self, child: subprocess.Popen[bytes], data: bytes | None, patience: float
+    ) -> tuple[bytes, bytes]:
+        if self.remote is None:
+            return child.communicate(data, patience)
+        import anyio.from_thread
+
+        for _ in range(int(patience / _LOOK)):
+            with suppress(subprocess.TimeoutExpired):
+                return child.communicate(data, _LOOK)
+            data = None  # it is under way
+            with suppress(RuntimeError):  # nobody waits for this thread
+                anyio.from_thread.check_cancelled()
+        raise subprocess.TimeoutExpired(child.args, patience)
+
     def _environment(self) -> dict[str, str]:
         env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
         with suppress(RuntimeError):  # no home: then there is no configuration of a user's
             env["HOME"] = str(Path.home())
-        return env
+        there = self.remote
+        return env if there is None else {**there.environment, **env, **there.allowed}
 
     def _failed(self, command: str, problem: str, status: int | None) -> GitFailed:
         return GitFailed(command, str(self.folder), problem.strip()[-_TAIL:], status)

@@ -5,21 +5,25 @@ else is held: settings, hooks, and whatever a later git may read there.  A sandb
 holds what is there (`held_in`); what was absent cannot be mounted over without making it, so what
 a command adds is taken back when it has ended, and a repository that it made is kept as data.
 Repositories inside the folder are read-only as a whole.  All of it blocks.
+
+One file that git obeys and that is absent is made for as long as a command runs: `commondir`, which
+says where settings and hooks are.  It says "here", as its absence does.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-import shutil
 import stat
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from coterie.workspace.git_edits import GitEdits, bytes_of, is_folder, names_of
+from coterie.workspace.git_finder import git_directories
 from coterie.workspace.git_settings import has_worktree_settings, plain_settings
 from coterie.workspace.worktree import POINTER, Worktree
 
@@ -33,21 +37,15 @@ _TEMPLATE = frozenset({"branches", "config", "description", "hooks", "info"})
 """What git besides makes in a new repository."""
 _PLACEHOLDERS = ("hooks", "info")
 """Folders that every new repository has: made where absent, so that they can be held."""
-_BARE = frozenset({"HEAD", "config", "objects", "refs"})
-"""A folder with these is a repository to git, whatever it is called."""
-_TODO = re.compile(r"^[ \t]*(?:x|exec)\b.*\n?", re.MULTILINE)
-_COTERIE = ".coterie"
-MOST_FOLDERS = 100_000
-"""In a larger tree the rest is not looked through."""
-_LARGEST = 1_000_000
-_SETTLED = 100_000_000
-"""Nanoseconds after which a folder's time of change tells of a later change."""
+_COMMON, _HERE = "commondir", b".\n"
+_REBASE, _LIST = "rebase-merge", "rebase-merge/git-rebase-todo"
+_TODO = re.compile(rb"^[ \t]*(?:x|exec)\b.*\n?", re.MULTILINE)
 
 
 def held_in(root: Path) -> list[Path]:
     """What a sandbox has to mount read-only in a work folder, so that git obeys no one else."""
     own = _own(root)
-    return [*(path for path in _found(root) if path != own), *held_of_own(root)]
+    return [*(path for path in git_directories(root) if path != own), *held_of_own(root)]
 
 
 def held_of_own(root: Path) -> list[Path]:
@@ -56,7 +54,7 @@ def held_of_own(root: Path) -> list[Path]:
     if own is None:
         return []
     _make_placeholders(own)
-    return [own / name for name in _names(own) if not _WRITTEN.fullmatch(name)]
+    return [own / name for name in names_of(own) if not _WRITTEN.fullmatch(name)]
 
 
 def _make_placeholders(own: Path) -> None:
@@ -78,23 +76,63 @@ def _own(root: Path) -> Path | None:
     return own if own.is_dir() and not own.is_symlink() else None
 
 
+class CommonPlaceholder:
+    """A `commondir` that says "here", for as long as somebody needs it."""
+
+    def __init__(self, root: Path) -> None:
+        """Make it, where there is none."""
+        own = _own(root)
+        self._path = own / _COMMON if own is not None and own.name == POINTER else None
+        self._lock: int | None = None
+        if self._path is None:
+            return
+        with suppress(OSError):
+            with suppress(FileExistsError), self._path.open("xb") as file:
+                file.write(_HERE)
+            self._lock = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+
+    def remove(self) -> None:
+        """Remove it, unless another command needs it still."""
+        if self._path is None or self._lock is None:
+            return
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if bytes_of(self._path) == _HERE:
+                self._path.unlink()
+        except OSError:
+            pass
+        finally:
+            os.close(self._lock)
+            self._lock = None
+
+
 @dataclass(frozen=True)
-class _Entry:
+class HeldEntry:
     """A file, link or folder that is held."""
 
     data: bytes | None = None
     """What a file holds or where a link leads; None of a folder, and of what is not kept."""
     is_link: bool = False
+    mode: int = 0
+    """Who may do what with a file."""
 
 
 @dataclass(frozen=True)
-class _Seen:
+class SeenGit:
     """A git directory, or a file that names one, before a command."""
 
     identity: tuple[int, int]
     whole: bool
     """Whether all that is held is known, and not its top alone."""
-    held: Mapping[str, _Entry]
+    held: Mapping[str, HeldEntry]
+    odd: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Links among what work writes, with where they lead: git would write there."""
+
+
+Held = Literal["all", "own", "none"]
+"""Which git directories a sandbox itself holds while a command runs: all that are there, the work
+folder's own `.git`, of which nothing at all can be written then, or none."""
 
 
 @dataclass(frozen=True)
@@ -102,30 +140,37 @@ class GitGuard:
     """The git directories of a work folder as they were before a command."""
 
     root: Path
-    seen: Mapping[Path, _Seen]
+    seen: Mapping[Path, SeenGit]
+    others: frozenset[Path] = frozenset()
+    """Those that no command can write to: what changes in them somebody else has changed."""
 
     @classmethod
-    def before(cls, root: Path, *, mounts: bool) -> GitGuard:
+    def before(cls, root: Path, held: Held) -> GitGuard:
         """Note what there is; of what a sandbox mounts read-only, only that it is there."""
         own = _own(root)
-        places = {*_found(root), *([own] if own else [])}
-        seen = {path: _seen(path, whole=not mounts) for path in places}
-        return cls(root, {path: known for path, known in seen.items() if known})
+        places = {*git_directories(root), *([own] if own else [])}
+        unwritable = held == "own" and own is not None and own.name == POINTER
+        others = frozenset(place for place in places if unwritable and place == own)
+        seen = {path: _seen(path, whole=held != "all") for path in places - others}
+        return cls(root, {path: known for path, known in seen.items() if known}, others)
 
     def put_right(self) -> list[str]:
         """Take back what git would obey later; the paths of what was taken back."""
         own = _own(self.root)
+        edits = GitEdits(self.root, own)
         identities = {known.identity: known for known in self.seen.values()}
-        taken: list[Path] = []
-        for path in [*_found(self.root), *([own] if own else [])]:
+        for path in {*git_directories(self.root), *([own] if own else [])} - self.others:
             known = self.seen.get(path)
             identity = _identity(path)
             if identity is None:
                 continue
             if known is None or known.identity != identity:
                 known = identities.get(identity)  # it was moved
-            taken += _restored(path, known) if known else _defused(path)
-        return sorted({_shown(path, self.root) for path in taken})
+            if known:
+                _restore(path, known, edits)
+            else:
+                _defuse(path, edits)
+        return sorted({_shown(path, self.root) for path in edits.made})
 
 
 def _shown(path: Path, root: Path) -> str:
@@ -140,206 +185,111 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _seen(path: Path, *, whole: bool) -> _Seen | None:
+def _seen(path: Path, *, whole: bool) -> SeenGit | None:
     identity = _identity(path)
     if identity is None:
         return None
     held = dict(_held(path, whole=whole))
     if path.name == POINTER:
-        held.pop("commondir", None)  # git never makes one there: a command that was cut left it
-    return _Seen(identity, whole, held)
+        held.pop(_COMMON, None)  # git never makes one there: a command that was cut left it
+    return SeenGit(identity, whole, held, dict(_odd(path)))
 
 
-def _held(path: Path, *, whole: bool) -> Iterator[tuple[str, _Entry]]:
+def _held(path: Path, *, whole: bool) -> Iterator[tuple[str, HeldEntry]]:
     """What is held in a git directory, by its path from there; "." is the thing itself."""
-    if not _is_folder(path):
+    if not is_folder(path):
         yield ".", _entry(path, whole=whole)
         return
-    stack = [name for name in _names(path) if not _WRITTEN.fullmatch(name)]
+    stack = [name for name in names_of(path) if not _WRITTEN.fullmatch(name)]
     while stack:
         name = stack.pop()
         inner = path / name
+        if name == _COMMON and bytes_of(inner) == _HERE:
+            continue
         yield name, _entry(inner, whole=whole)
-        if whole and _is_folder(inner):
-            stack += [f"{name}/{one}" for one in _names(inner) if one not in ("objects", "lfs")]
+        if whole and is_folder(inner):
+            stack += [f"{name}/{one}" for one in names_of(inner) if one not in ("objects", "lfs")]
 
 
-def _entry(path: Path, *, whole: bool) -> _Entry:
+def _entry(path: Path, *, whole: bool) -> HeldEntry:
     link = path.is_symlink()  # no sandbox can mount over one
-    return _Entry(_bytes(path) if whole or link else None, link)
+    data = bytes_of(path) if whole or link else None
+    if data is None or link:
+        return HeldEntry(data, link)
+    return HeldEntry(data, mode=stat.S_IMODE(path.lstat().st_mode))
 
 
-def _restored(path: Path, known: _Seen) -> list[Path]:
+def _odd(path: Path) -> Iterator[tuple[str, str]]:
+    """What is neither a file nor a folder among what work writes, by its path from there."""
+    stack = [name for name in names_of(path) if _WRITTEN.fullmatch(name)] if is_folder(path) else []
+    while stack:
+        name = stack.pop()
+        with suppress(OSError):
+            mode = (path / name).lstat().st_mode
+            if stat.S_ISLNK(mode):
+                yield name, os.fsdecode((path / name).readlink())
+            elif stat.S_ISDIR(mode) and name != "objects":
+                stack += [f"{name}/{one}" for one in names_of(path / name)]
+            elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                yield name, ""
+
+
+def _restore(path: Path, known: SeenGit, edits: GitEdits) -> None:
     """Put back what is held in a git directory, and remove what was added to it."""
-    taken = _without_commands(path)
+    _tidy_work(path, edits, known.odd)
     now = dict(_held(path, whole=known.whole))
     for name in sorted(now.keys() - known.held.keys(), key=len):
-        _remove(path / name)
-        taken.append(path / name)
+        edits.remove(path / name)
     for name, entry in known.held.items():
-        if entry.data is not None and now.get(name) != entry:
-            _put_back(path / name, entry)
-            taken.append(path / name)
-    return taken
+        if entry.data is None or now.get(name) == entry:
+            continue
+        if entry.is_link:
+            edits.link(path / name, os.fsdecode(entry.data))
+        else:
+            edits.write(path / name, entry.data, entry.mode)
 
 
-def _defused(path: Path) -> list[Path]:
+def _defuse(path: Path, edits: GitEdits) -> None:
     """Keep of a repository that is new what is data."""
-    if not _is_folder(path):
-        _remove(path)  # it names a git directory elsewhere
-        return [path]
-    named = path.name == POINTER
-    taken = _without_commands(path)
-    for name in _names(path):
+    if not is_folder(path):
+        edits.remove(path)  # it names a git directory elsewhere
+        return
+    _tidy_work(path, edits, {})
+    for name in names_of(path):
         inner = path / name
         if name == "config":
-            taken += _plain_config(inner)
-        elif name == "hooks" and _is_folder(inner):
-            taken += [inner / hook for hook in _names(inner) if not hook.endswith(".sample")]
-        elif name in _DANGEROUS or (named and not _is_known(name)):
-            taken.append(inner)
-    for inner in taken:
-        if inner.name not in ("config", "git-rebase-todo"):
-            _remove(inner)
-    return taken
+            _plain_config(inner, edits)
+        elif name == "hooks" and is_folder(inner):
+            for hook in names_of(inner):
+                if not hook.endswith(".sample"):
+                    edits.remove(inner / hook)
+        elif name in _DANGEROUS or (path.name == POINTER and not _is_known(name)):
+            edits.remove(inner)
 
 
-_DANGEROUS = frozenset({"commondir", "config.worktree", "hooks", "modules", "worktrees"})
+_DANGEROUS = frozenset({_COMMON, "config.worktree", "hooks", "modules", "worktrees"})
 
 
 def _is_known(name: str) -> bool:
     return name in _TEMPLATE or _WRITTEN.fullmatch(name) is not None
 
 
-def _plain_config(path: Path) -> list[Path]:
+def _plain_config(path: Path, edits: GitEdits) -> None:
     text = "" if path.is_symlink() or not path.is_file() else plain_settings(path)
-    if text is None:
-        return []
-    _remove(path)
-    _write(path, text.encode("utf-8", "surrogateescape"))
-    return [path]
+    if text is not None:
+        edits.write(path, text.encode("utf-8", "surrogateescape"))
 
 
-def _without_commands(git_dir: Path) -> list[Path]:
-    """A rebase that was begun goes on without the commands that its list may hold."""
-    todo = git_dir / "rebase-merge" / "git-rebase-todo"
-    data = None if todo.parent.is_symlink() else _bytes(todo)
-    if not data:
-        return []
-    text = data.decode("utf-8", "surrogateescape")
-    plain = _TODO.sub("", text)
-    if plain == text:
-        return []
-    _write(todo, plain.encode("utf-8", "surrogateescape"))
-    return [todo]
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted
-    except OSError:
-        return []
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _bytes(path: Path) -> bytes | None:
-    """What a file holds, or where a link leads; None of anything else, and of large files."""
-    with suppress(OSError):
-        facts = path.lstat()
-        if stat.S_ISLNK(facts.st_mode):
-            return os.fsencode(path.readlink())
-        if stat.S_ISREG(facts.st_mode) and facts.st_size <= _LARGEST:
-            return path.read_bytes()
-    return None
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        if _is_folder(path):
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _put_back(path: Path, entry: _Entry) -> None:
-    data = entry.data or b""
-    if not entry.is_link:
-        _write(path, data)
+def _tidy_work(git_dir: Path, edits: GitEdits, known: Mapping[str, str]) -> None:
+    """Leave among what work writes no link that is new, and no command that a rebase would run."""
+    for name, target in list(_odd(git_dir)):
+        if known.get(name) != target:
+            edits.remove(git_dir / name)
+    if not is_folder(git_dir / _REBASE):
         return
-    _remove(path)
-    with suppress(OSError):
-        path.symlink_to(os.fsdecode(data))
-
-
-def _write(path: Path, data: bytes) -> None:
-    if path.is_symlink() or _is_folder(path):
-        _remove(path)
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-# -- finding them ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Folder:
-    changed: int
-    """When, as the file system tells; folders inside are not meant."""
-    folders: tuple[str, ...]
-    git: tuple[str, ...]
-
-
-class _Tree:
-    """A folder with all below it; what did not change is not read again."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._known: dict[str, _Folder] = {}
-        self._lock = threading.Lock()
-
-    def find(self) -> list[str]:
-        """Every `.git` below, and every folder that is a repository by what is in it."""
-        found: list[str] = []
-        reached: dict[str, _Folder] = {}
-        stack = [self._root]
-        with self._lock:
-            while stack and len(reached) < MOST_FOLDERS:
-                path = stack.pop()
-                with suppress(OSError):
-                    folder = reached[path] = self._read(path)
-                    found += folder.git
-                    stack += folder.folders
-            self._known = reached
-        return found
-
-    def _read(self, path: str) -> _Folder:
-        changed = os.lstat(path).st_ctime_ns
-        known = self._known.get(path)
-        if known is not None and known.changed == changed:
-            return known
-        folders: list[str] = []
-        git: list[str] = []
-        names: set[str] = set()
-        with os.scandir(path) as entries:
-            for entry in entries:
-                names.add(entry.name)
-                if entry.name == POINTER:
-                    git.append(entry.path)
-                elif entry.is_dir(follow_symlinks=False) and entry.name != _COTERIE:
-                    folders.append(entry.path)
-        if names >= _BARE and path != self._root:
-            return _Folder(0, (), (path,))
-        settled = time.time_ns() - changed > _SETTLED
-        return _Folder(changed if settled else 0, tuple(folders), tuple(git))
-
-
-_trees: dict[Path, _Tree] = {}
-
-
-def _found(root: Path) -> list[Path]:
-    tree = _trees.setdefault(root, _Tree(str(root)))
-    return [Path(path) for path in tree.find()]
+    todo = git_dir / _LIST
+    data = bytes_of(todo)
+    if data is None and todo.exists():  # too long to be one
+        edits.remove(git_dir / _REBASE)
+    elif data is not None and (plain := _TODO.sub(b"", data)) != data:
+        edits.write(todo, plain)

@@ -153,12 +153,17 @@ def plain_settings(path: Path) -> str | None:
         every = list(_settings_in(path))
     except ValueError:
         return ""
-    kept = [
-        (key, value)
-        for key, value in every
-        if key in _DATA or _PLAIN_KEY.fullmatch(key) is not None
-    ]
+    kept = [(key, value) for key, value in every if _is_plain(key)]
     return None if kept == every else "".join(starmap(_written, kept))
+
+
+def other_settings(path: Path) -> list[str]:
+    """What a configuration file holds besides plain data; ValueError where that cannot be told."""
+    return [f"{key}={value}" for key, value in _settings_in(path) if not _is_plain(key)]
+
+
+def _is_plain(key: str) -> bool:
+    return key in _DATA or _PLAIN_KEY.fullmatch(key) is not None
 
 
 def _written(key: str, value: str) -> str:

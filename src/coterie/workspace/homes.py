@@ -12,12 +12,14 @@ import re
 import stat
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+from coterie.workspace.beneath import remove_start_files
 from coterie.workspace.worktree import top_of
 
 REHEARSAL_KEY = "rehearsal"
@@ -75,12 +77,18 @@ def remove_private(path: Path) -> None:
         os.unlink(path.name, dir_fd=folder)
 
 
-def text_in(path: Path, *names: str) -> str | None:
-    """The text that stands under these names, one below the other, in a JSON file; else None."""
+def object_in(path: Path) -> dict[str, object]:
+    """The object that a JSON file holds; empty for anything else."""
     try:
         found = cast("object", json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
-        return None
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def text_in(path: Path, *names: str) -> str | None:
+    """The text that stands under these names, one below the other, in a JSON file; else None."""
+    found = cast("object", object_in(path))
     for name in names:
         found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else None
@@ -143,6 +151,18 @@ def _document(path: Path, root: Path) -> str:
         return ""
     with found.open(encoding="utf-8", errors="replace") as file:
         return file.read(_DOCUMENT).strip()
+
+
+_COMMANDS = "commands"
+
+
+def home_of_commands(workspace: Workspace) -> Workspace:
+    """The same with a home of its own for commands of the built-in agent: what these leave is in
+    none that the program of a vendor would start from, should the member become another's."""
+    home = private_folder(workspace.home / _COMMANDS)
+    with _told(home):
+        remove_start_files(home)
+    return replace(workspace, home=home, env={**workspace.env, "HOME": str(home)})
 
 
 # -- without following links -------------------------------------------------------------------

@@ -51,6 +51,20 @@ def test_head(house: House, repository: Git) -> None:
     assert Git(empty).head() is None
 
 
+def test_what_is_there_is_seen_and_nothing_in_its_place(house: House, repository: Git) -> None:
+    first = bare_git(house.project, "rev-parse", "HEAD")
+    true, other = (
+        bare_git(house.project, "commit-tree", "-p", first, "-m", word, f"{first}^{{tree}}")
+        for word in ("true", "other")
+    )
+    bare_git(house.project, "replace", true, other)
+    (house.project / ".git" / "info").mkdir(exist_ok=True)
+    (house.project / ".git" / "info" / "grafts").write_text(f"{true}\n")
+    said = ("log", "-1", "--format=%s %P", true)
+    assert bare_git(house.project, *said) == "other"  # the control: replaced, and without a parent
+    assert repository.run(*said).strip() == f"true {first}"
+
+
 def test_what_git_says_when_it_fails(house: House, repository: Git) -> None:
     with pytest.raises(GitFailed) as caught:
         repository.run("rev-parse", "--verify", "nobody")

@@ -23,9 +23,13 @@ MOST_FILES = 1000
 
 _OF_PROJECTS = name_set(".env .gitattributes")
 """Start files of a home that are plain data in a project."""
-GUARDED = name_set(".git .coterie .mcp.json .husky .vscode .idea .devcontainer .envrc") | {
-    name for name in START_FILES.split() if "/" not in name and name not in _OF_PROJECTS
-}
+GUARDED = name_set(
+    ".git .coterie .mcp.json .devcontainer .fleet .idea .vscode .zed "  # editors and their tasks
+    ".aider.conf.yml .amazonq .continue .cursor .kiro .windsurf "  # agents that are not ours
+    ".githooks .husky .lefthook.yml .overcommit.yml .pre-commit-config.yaml lefthook.yml "
+    ".envrc .autoenv .mise.toml mise.toml "  # entering a folder
+    ".irbrc .lldbinit .nvim.lua .nvimrc .octaverc .pryrc .rprofile"  # starting a program there
+) | {name for name in START_FILES.split() if "/" not in name and name not in _OF_PROJECTS}
 """What other programs run by themselves when a folder is opened, entered or committed to: hooks,
 tasks, servers, what shells and git start with; besides the settings of agents.  Permission to edit
 files must not become permission to run."""

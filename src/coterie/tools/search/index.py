@@ -104,6 +104,8 @@ class CodeIndex:
         return database.fits
 
     def _open(self) -> IndexDatabase:
+        if os.path.lexists(self._path) and not stat.S_ISREG(self._path.lstat().st_mode):
+            self._remove()  # a link would have another file of the user's opened, and changed
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             # A power cut may damage it, and then it is rebuilt; a killed process never does.
@@ -122,7 +124,9 @@ class CodeIndex:
     def _locked(self) -> Generator[None]:
         """Exclude other threads and processes: one of them may have to rebuild the file."""
         lock = self._path.with_name(f".{self._path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if lock.is_symlink():
+            lock.unlink()
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + LOCK_TIMEOUT
             while not _taken(descriptor):

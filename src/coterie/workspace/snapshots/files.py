@@ -2,8 +2,8 @@
 
 A snapshot is of the files that the user's git would show, but for a few.  Where the folder is in
 a repository, that says what is ignored; else the `.gitignore` files do.  Never stored: `.git` and
-`.coterie`, wherever they are; what is in a repository inside the folder, which has snapshots of
-its own; files that are very large or cannot be read.
+`.coterie`, wherever they are, but for digests of what git obeys; what is in a repository inside the
+folder, which has snapshots of its own; files that are very large or cannot be read.
 
 Files are never read or written through a link, and never written half.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from coterie.errors import GitFailed
 from coterie.model.workspace import UNFINISHED, unfinished_name
 from coterie.workspace.git import CHECKOUT, Git
+from coterie.workspace.git_obeyed import OBEYED, obeyed
 from coterie.workspace.snapshots.repository import (
     NO_FILES,
     REPOSITORY,
@@ -85,7 +86,8 @@ def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
         how = _PACKED if len(files.stored) - len(known) > _MANY else {}
         repository.run(*words, work=folder, input=_lines(files.stored), env={**env, **how})
     tree = repository.run("write-tree", work=folder, env=env).strip()
-    return Snapshot(folder, tree, tuple(files.excluded))
+    told = [ExcludedFile(path, OBEYED, digest) for path, digest in obeyed(folder).items()]
+    return Snapshot(folder, tree, (*files.excluded, *told))
 
 
 def _lines(names: Iterable[str]) -> str:

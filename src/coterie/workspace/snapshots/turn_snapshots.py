@@ -25,6 +25,7 @@ import psutil
 from coterie.errors import GitFailed, NotOurs
 from coterie.model import instant
 from coterie.workspace.beneath import names_in, opened_folder, replace_file, write_file
+from coterie.workspace.git_obeyed import obeyed_files
 from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
 from coterie.workspace.snapshots.repository import (
     COUNT,
@@ -36,7 +37,8 @@ from coterie.workspace.snapshots.repository import (
     SnapshotRepository,
 )
 
-_LEFT_OUT = frozenset({".git", ".coterie"})
+_GIT = ".git"
+_LEFT_OUT = frozenset({_GIT, ".coterie"})
 _MANY = 5_000
 """Of a folder with more files than this it is asked once which folders in it git ignores."""
 _MOST = 100_000
@@ -309,7 +311,10 @@ def look_at(place: Path, skipped: tuple[str, ...] = ()) -> FolderLook:
         else:
             files, figures = files + 1, _figures(facts)
         found.update(os.fsencode(f"{name}\0{figures}\0"))
-    for rule in _rules(place):
+    inner = [place / name for name in folders if Path(name).name == _GIT]
+    has_git = inner or any(os.path.lexists(one / _GIT) for one in (place, *place.parents))
+    tops = [place, *(git.parent for git in inner)] if has_git else []
+    for rule in (*_rules(place), *(file for top in tops for file in obeyed_files(top))):
         with suppress(OSError):
             found.update(os.fsencode(f"{rule}\0{_figures(rule.stat())}\0"))
     return FolderLook(found.hexdigest(), newest, tuple(folders), files)

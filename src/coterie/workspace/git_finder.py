@@ -1,0 +1,88 @@
+"""Finding every git directory of a folder: what is called `.git`, and what is one by what is in it.
+
+All of it blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.workspace.worktree import POINTER
+
+_COTERIE = ".coterie"
+_SETTLED = 100_000_000
+"""Nanoseconds after which a folder's time of change tells of a later change."""
+
+
+def git_directories(root: Path) -> list[Path]:
+    """Every `.git` below a folder, and every folder that is a repository by what is in it."""
+    tree = _trees.setdefault(root, _Tree(str(root)))
+    return [Path(path) for path in tree.find()]
+
+
+def _is_repository(names: set[str]) -> bool:
+    """Whether a folder with these names is one to git, whatever it is called."""
+    return "HEAD" in names and ("commondir" in names or names >= {"objects", "refs"})
+
+
+@dataclass(frozen=True)
+class _Folder:
+    changed: int
+    """When, as the file system tells; folders inside are not meant."""
+    folders: tuple[str, ...]
+    git: tuple[str, ...]
+
+
+class _Tree:
+    """A folder with all below it; what did not change is not read again."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._known: dict[str, _Folder] = {}
+        self._lock = threading.Lock()
+
+    def find(self) -> list[str]:
+        found: list[str] = []
+        reached: dict[str, _Folder] = {}
+        stack = [self._root]
+        with self._lock:
+            # However many there are: else a command need only make enough to hide one.
+            while stack:
+                path = stack.pop()
+                with suppress(OSError):
+                    folder = reached[path] = self._read(path)
+                    found += folder.git
+                    stack += folder.folders
+            self._known = reached
+        return found
+
+    def _read(self, path: str) -> _Folder:
+        changed = os.lstat(path).st_ctime_ns
+        known = self._known.get(path)
+        if known is not None and known.changed == changed:
+            return known
+        folders: list[str] = []
+        git: list[str] = []
+        names: set[str] = set()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                names.add(entry.name)
+                if entry.name == POINTER:
+                    git.append(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+        if path == self._root:
+            # Ours, and hidden from commands; a folder of that name elsewhere is like any other.
+            folders = [folder for folder in folders if folder != f"{path}/{_COTERIE}"]
+        elif _is_repository(names):
+            return _Folder(0, tuple(folders), (*git, path))
+        settled = time.time_ns() - changed > _SETTLED
+        return _Folder(changed if settled else 0, tuple(folders), tuple(git))
+
+
+_trees: dict[Path, _Tree] = {}
