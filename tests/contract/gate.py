@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.model.interaction import NOBODY, Response
+from coterie.model.interaction import NOBODY, Display, Response
+from coterie.model.question_text import call_display
 from coterie.model.team import Permissions
 from coterie.model.update import Asked
 from coterie.tools.permission import decide
@@ -22,6 +23,14 @@ def answer(choice: str | None, comment: str | None = None, author: str = "you") 
         selected_option_id=choice,
         comment=comment,
     )
+
+
+def shown(asked: Asked) -> Display:
+    """What a person would read."""
+    if asked.display is not None:
+        return asked.display
+    assert asked.call is not None, "a question that is no permission has words of its own"
+    return call_display(asked.call)
 
 
 def yes(asked: Asked) -> Response:

@@ -19,7 +19,6 @@ from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.agent import Capabilities
 from coterie.model.conversation import Limits
-from coterie.model.interaction import Display
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action
 from coterie.model.update import (
@@ -53,6 +52,7 @@ from tests.contract.acp.playing import (
     text_block,
     update,
 )
+from tests.contract.gate import shown
 from tests.unit.process.children import until
 
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
@@ -129,7 +129,7 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
                 ),
             ]
         )
-        assert [asked.display.content for asked in denied.of(Asked)] == ["touch denied"]
+        assert [shown(asked).content for asked in denied.of(Asked)] == ["touch denied"]
 
         def stop(update: object) -> Any:
             return opened.interrupt() if isinstance(update, TextDelta) else None
@@ -228,8 +228,7 @@ async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
         "7",
         "Confirm",
         "confirm_risky_action",
-        Display(title="Run a command", content="touch x"),
-        asked.options,
+        options=asked.options,
         call=PendingCall(
             "c1",
             "execute",
@@ -282,7 +281,7 @@ async def test_a_change_of_the_last_end_of_a_line(house: PlayingHouse) -> None:
     ends = {"type": "diff", "path": "a.txt", "oldText": "one\n", "newText": "one"}
     taken = await played(house, asks(7, "c1", kind="edit", content=[ends]), answered(7), done())
     (asked,) = taken.of(Asked)
-    assert asked.display.content == (
+    assert shown(asked).content == (
         "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-one\n+one\n\\ No newline at end of file"
     )
 
@@ -306,9 +305,9 @@ async def test_leave_asked_twice_for_one_call(house: PlayingHouse) -> None:
         done(),
     )
     first, second = taken.of(Asked)
-    assert (first.display.title, first.display.content_kind) == ("other", "Json")
-    assert json.loads(first.display.content) == {"directories": ["/tmp"]}
-    assert (second.display.title, second.display.content) == ("Run a command", "touch x")
+    assert (shown(first).title, shown(first).content_kind) == ("other", "Json")
+    assert json.loads(shown(first).content) == {"directories": ["/tmp"]}
+    assert (shown(second).title, shown(second).content) == ("Run a command", "touch x")
     assert (first.call.call_id, second.call.call_id) == ("c1", "c1#2")
     assert taken.of(ToolCallFinished) == [ToolCallFinished("c1", False, {"result": {"exit": 0}})]
 
@@ -467,7 +466,7 @@ async def test_asking_the_human_and_handing_over(house: PlayingHouse) -> None:
     gate = house.gate(person=lambda asked: said("blue") if asked.options else said(""))
     async with house.open(others={"rex": "speed"}) as opened:
         taken = await take(opened, choice=gate)
-    assert [(one.kind, one.display.title, one.call) for one in gate.asked] == [
+    assert [(one.kind, shown(one).title, one.call) for one in gate.asked] == [
         ("Select", "Which?", None),
         ("Input", "Why?", None),
     ]

@@ -49,7 +49,7 @@ from tests.contract.claude.desk import (
     turn,
 )
 from tests.contract.claude.timeline import HELLO
-from tests.contract.gate import Gate
+from tests.contract.gate import Gate, shown
 
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures" / "claude"
@@ -115,7 +115,8 @@ def short(update: Update) -> str:
             more = {key: value for key, value in output.items() if key != "content"}
             said = f"{'fails' if is_error else 'ends'} {str(output['content'])[:50]!r}"
             return f"{said} {json.dumps(more)}" if more else said
-        case Asked(display=display):
+        case Asked():
+            display = shown(update)
             return f"asks {update.kind} {display.title!r} {display.content!r}"
         case Waiting(waits_for, detail):
             return f"waits for {waits_for}: {detail}"
@@ -728,7 +729,7 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
     ]
     async with stage.play(one_turn(*steps)).channel() as channel:
         await turn(channel, "go", answering)
-    assert asked[0].display == Display(title="Run a command", content="touch x")
+    assert shown(asked[0]) == Display(title="Run a command", content="touch x")
     assert asked[0].call == PendingCall(
         "call-r1",
         "Bash",
@@ -757,7 +758,7 @@ async def test_a_yes_to_look_rewrites_the_command_and_nothing_else(stage: Stage)
         updates = await turn(channel, "go", looking)
     [asked] = [one for one in updates if isinstance(one, Asked)]
     assert asked.call is not None
-    assert (asked.display.content, asked.call.input["command"]) == (line, line)
+    assert (shown(asked).content, asked.call.input["command"]) == (line, line)
     [said_yes] = [line["response"] for line in stage.heard() if "updatedInput" in str(line)]
     given = said_yes["response"]["updatedInput"]
     assert given["timeout"] == 5
@@ -838,7 +839,7 @@ async def test_what_comes_out_is_cut_and_what_goes_in_is_not(stage: Stage) -> No
     assert isinstance(asked, Asked)
     assert begun.input == {"command": [{"a": long}]}
     assert ended.output == {"content": f"{long[:20_000]}… (50000 characters)"}
-    assert asked.display.content == long
+    assert shown(asked).content == long
     assert asked.call is not None
     assert asked.call.input == {"command": long}
 

@@ -28,6 +28,7 @@ from coterie.model.update import (
 )
 from tests.contract.acp.house import Taken, said, take
 from tests.contract.acp.playing import NOISE, Json, PlayingHouse, fixture
+from tests.contract.gate import shown
 
 NO_PROTOCOL: list[Json] = [{"err": "Unknown argument: acp\nUsage: gemini\n"}, {"exit": 1}]
 
@@ -134,7 +135,7 @@ async def test_an_edit(house: PlayingHouse) -> None:
     assert (asked.call.cwd, asked.call.why, asked.takes_words) == (project, "", False)
     path = "/lab/work/acp2nofs/out.txt"
     assert asked.call.action == Action("write", "write_file", project, paths=(path,))
-    assert (asked.display.title, asked.display.content_kind, asked.display.content) == snapshot(
+    assert (shown(asked).title, shown(asked).content_kind, shown(asked).content) == snapshot(
         (
             "Change /lab/work/acp2nofs/out.txt",
             "Diff",
@@ -208,7 +209,7 @@ async def test_commands(house: PlayingHouse) -> None:
                 ),
             ]
         )
-        assert [asked.display.content for asked in taken.of(Asked)] == ["touch x"]
+        assert [shown(asked).content for asked in taken.of(Asked)] == ["touch x"]
     assert house.replies() == [{"outcome": {"outcome": "selected", "optionId": "cancel"}}]
 
 

@@ -46,6 +46,7 @@ from tests.contract.acp.house import (
     said,
     take,
 )
+from tests.contract.gate import shown
 from tests.unit.process.children import until
 
 ROOT = Path(__file__).parents[2]
@@ -214,7 +215,7 @@ async def test_a_command_allowed_and_denied(lived_in: AcpHouse) -> None:
     taken = await take(channel, choice="approve")
     (asked,) = taken.of(Asked)
     command = "echo 40 && touch made"
-    assert asked.display == Display(title="Run a command", content=command)
+    assert shown(asked) == Display(title="Run a command", content=command)
     call = asked.call
     assert (call.cwd, call.input["command"], call.said) == (
         str(project),
@@ -239,8 +240,8 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: AcpHouse) -> None:
     house.says(house.writes(file, "one\ntwo\n"))
     taken = await take(channel, choice="approve")
     (asked,) = taken.of(Asked)
-    assert (asked.display.title, asked.display.content_kind) == (f"Change {file}", "Diff")
-    assert asked.display.content.splitlines()[2:] == ["@@ -0,0 +1,2 @@", "+one", "+two"]
+    assert (shown(asked).title, shown(asked).content_kind) == (f"Change {file}", "Diff")
+    assert shown(asked).content.splitlines()[2:] == ["@@ -0,0 +1,2 @@", "+one", "+two"]
     assert [call[1:] for call in taken.calls] == [(str(file), False)]
     assert file.read_text() == "one\ntwo\n"
 
@@ -306,7 +307,7 @@ async def test_asking_the_human_and_handing_over(lived_in: AcpHouse) -> None:
     )
     gate = house.gate(person=lambda asked: said("blue"))
     taken = await take(channel, choice=gate)
-    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
     results = [seen.asked.results[-1].text.strip() for seen in house.server.turns[1:] if seen.asked]
     assert results == ["Blue", "ok, your turn ends here"]
     assert [call.effect for call in taken.of(ToolCallStarted)] == ["read", "read"]
@@ -462,7 +463,7 @@ async def test_a_hostile_repository_does_nothing(
     house.says(house.runs("touch obeyed"))
     async with house.open(house.member(mode), trusted=trusted) as channel:
         taken = await take(channel)
-    assert [asked.display.content for asked in taken.of(Asked)] == ["touch obeyed"]
+    assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []
     assert not (house.project / "obeyed").exists()
     # Where the user trusts the material, its AGENTS.md is heard, and nothing else of it.

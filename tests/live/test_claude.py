@@ -40,7 +40,7 @@ from coterie.rehearsal.model_api import CompletionRequest as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
 from tests.contract.acp.house import left_by_the_clock
 from tests.contract.claude.desk import ROLE, TEAM, TaskRun, answered, nobody, reject, reply, turn
-from tests.contract.gate import Answering, Gate, yes
+from tests.contract.gate import Answering, Gate, shown, yes
 from tests.contract.gate import answer as given
 from tests.unit.process.children import token, until
 
@@ -215,7 +215,7 @@ async def test_a_command_that_is_approved(played: Stage) -> None:
     assert isinstance(begun, ToolCallStarted)
     assert (begun.name, begun.input["command"]) == ("Bash", "touch made.txt")
     assert isinstance(asked, Asked)
-    assert asked.display == Display(title="Run a command", content="touch made.txt")
+    assert shown(asked) == Display(title="Run a command", content="touch made.txt")
     assert asked.call == PendingCall(
         begun.call_id,
         "Bash",
@@ -291,8 +291,8 @@ async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) ->
     updates = await turn(channel, "look", gate)
     assert [call.input["command"] for call in some(updates, ToolCallStarted)] == lines
     [cats, jqs, envs, gits, above] = some(updates, ToolCallFinished)
-    shown = [asked.display.content for asked in gate.asked]
-    assert shown == [lines[1], lines[4]]  # what is elsewhere
+    contents = [shown(asked).content for asked in gate.asked]
+    assert contents == [lines[1], lines[4]]  # what is elsewhere
     assert "one" in str(cats.output["content"])
     assert "No such file" in str(cats.output["content"])
     assert "heliotrope" not in str([one.output for one in (cats, jqs, envs, gits, above)])
@@ -310,7 +310,7 @@ async def test_a_folder_that_is_entered_is_entered(played: Stage) -> None:
     updates = await turn(channel, "look", gate)
     ends = some(updates, ToolCallFinished)
     below.rmdir()
-    assert [asked.display.content for asked in gate.asked] == ["cd .coterie"]
+    assert [shown(asked).content for asked in gate.asked] == ["cd .coterie"]
     places = [str(end.output["content"]).strip() for end in ends[1:3]]
     assert places == [str(below), str(below.parent)]
 
@@ -329,11 +329,11 @@ async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
     gate = stage.gate()
     await turn(channel, "edit", gate)
     edit, write = gate.asked
-    assert (edit.display.title, edit.display.content_kind) == (f"Change {note}", "Diff")
+    assert (shown(edit).title, shown(edit).content_kind) == (f"Change {note}", "Diff")
     hunk = "@@ -1,2 +1,2 @@\n one\n-two\n+three"
-    assert edit.display.content == f"--- {note}\n+++ {note}\n{hunk}"
-    assert (write.display.title, write.display.content_kind) == (f"Change {note}.new", "Diff")
-    assert write.display.content == f"--- /dev/null\n+++ {note}.new\n@@ -0,0 +1,2 @@\n+all\n+new"
+    assert shown(edit).content == f"--- {note}\n+++ {note}\n{hunk}"
+    assert (shown(write).title, shown(write).content_kind) == (f"Change {note}.new", "Diff")
+    assert shown(write).content == f"--- /dev/null\n+++ {note}.new\n@@ -0,0 +1,2 @@\n+all\n+new"
     assert note.read_text() == "one\nthree\n"
 
 
@@ -395,7 +395,7 @@ async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
     gate = stage.gate(person=lambda asked: given("reject", "not today"))
     async with stage.desk.channel() as channel:
         updates = await turn(channel, "get help", gate)
-    assert [one.display.content for one in gate.asked] == ["touch helped.txt"]
+    assert [shown(one).content for one in gate.asked] == ["touch helped.txt"]
     assert [call.name for call in some(updates, ToolCallStarted)] == ["Agent", "Bash"]
     assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True]
     assert files_in(stage.desk.project) == set()
@@ -414,7 +414,7 @@ async def test_asking_the_human_and_handing_over(played: Stage) -> None:
     )
     gate = stage.gate(person=lambda asked: given("blue", "like the sea"))
     updates = await turn(channel, "ask me", gate)
-    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
     assert set(stage.server.turns[0].asked.tools) >= {ask, hand}  # type: ignore[union-attr]
     results = [turn.asked.results[-1].text for turn in stage.server.turns[1:] if turn.asked]
     assert results == ["Blue (like the sea)", "ok, your turn ends here"]
@@ -457,10 +457,10 @@ async def test_questions_to_the_user(stage: Stage) -> None:
     async with stage.desk.channel(permissions={"mode": "full"}) as channel:
         updates = await turn(channel, "ask me", answering)
     which, colours = some(updates, Asked)
-    assert (which.kind, which.display.title, which.call) == ("Select", "Which database?", None)
+    assert (which.kind, shown(which).title, which.call) == ("Select", "Which database?", None)
     assert [option.id for option in which.options] == ["sqlite", "postgres"]
-    assert which.display.content == "SQLite: one file\nPostgres: a server"
-    assert (colours.kind, colours.display.title) == ("Input", "Which colours?")
+    assert shown(which).content == "SQLite: one file\nPostgres: a server"
+    assert (colours.kind, shown(colours).title) == ("Input", "Which colours?")
     assert 'Which database?\\"=\\"SQLite (it is enough)' in stage.bodies[-1]
     assert 'Which colours?\\"=\\"Red, Blue' in stage.bodies[-1]
 
@@ -487,7 +487,7 @@ async def test_a_plan_is_approved(stage: Stage) -> None:
         updates = await turn(channel, "plan")
     asked = some(updates, Asked)[-1]
     assert (asked.kind, asked.purpose) == ("Confirm", "choose_strategy")
-    assert (asked.display.title, asked.display.content) == ("Approve a plan", "1. water them\n")
+    assert (shown(asked).title, shown(asked).content) == ("Approve a plan", "1. water them\n")
     assert kinds(updates)[-1] == "TurnCompleted"
 
 
@@ -820,7 +820,7 @@ async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -
         await turn(channel, "look", gate)
     assert list(canaries.iterdir()) == []
     assert [body for body in stage.bodies[before:] if "HOSTILE" in body] == []
-    assert [one.display.content for one in gate.asked] == ["touch owned.txt"]
+    assert [shown(one).content for one in gate.asked] == ["touch owned.txt"]
     assert not (project / "owned.txt").exists()
 
     stage.desk.more["trusted"] = True

@@ -46,6 +46,7 @@ from tests.contract.acp.house import (
     said,
     take,
 )
+from tests.contract.gate import shown
 from tests.unit.process.children import token, until
 
 ROOT = Path(__file__).parents[2]
@@ -170,7 +171,7 @@ async def test_a_model_of_ones_own_and_no_leave(
     house.says(shell("touch never"))
     async with house.open(house.member(mode, **given)) as channel:
         taken = await take(channel)
-    assert [asked.display.content for asked in taken.of(Asked)] == ["touch never"]
+    assert [shown(asked).content for asked in taken.of(Asked)] == ["touch never"]
     assert taken.calls == [("run_shell_command", "touch never", True)]
     assert [seen.asked.model for seen in house.server.turns if seen.asked] == [model] * 2
 
@@ -187,7 +188,7 @@ async def test_a_command_allowed_and_denied(lived_in: RealHouse) -> None:
     assert asked.purpose == "confirm_risky_action"
     assert [option.id for option in asked.options] == ["approve", "reject"]
     command = "echo 40 && touch made"
-    assert asked.display == Display(title="Run a command", content=command)
+    assert shown(asked) == Display(title="Run a command", content=command)
     told = {
         "command": command,
         "description": f"[current working directory {project}] (to see)",
@@ -218,8 +219,8 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: RealHouse) -> None:
     house.says(write(file, "one\nthree\n"))
     taken = await take(channel, choice="approve")
     (asked,) = taken.of(Asked)
-    assert (asked.display.title, asked.display.content_kind) == (f"Change {file}", "Diff")
-    assert asked.display.content.splitlines()[2:] == ["@@ -1,2 +1,2 @@", " one", "-two", "+three"]
+    assert (shown(asked).title, shown(asked).content_kind) == (f"Change {file}", "Diff")
+    assert shown(asked).content.splitlines()[2:] == ["@@ -1,2 +1,2 @@", " one", "-two", "+three"]
     assert taken.calls == [("write_file", str(file), False)]
     assert file.read_text() == "one\nthree\n"
 
@@ -323,7 +324,7 @@ async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
     )
     gate = house.gate(person=lambda asked: said("blue"))
     taken = await take(channel, choice=gate)
-    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
     results = [seen.asked.results[-1].text for seen in house.server.turns[1:] if seen.asked]
     assert results == ["Blue\n", "ok, your turn ends here\n"]
     tools = json.dumps(house.server.turns[0].body["tools"])
@@ -592,7 +593,7 @@ async def test_a_hostile_repository_does_nothing(
     house.says(shell("touch obeyed"))
     async with house.open(trusted=trusted) as channel:
         taken = await take(channel)
-    assert [asked.display.content for asked in taken.of(Asked)] == ["touch obeyed"]
+    assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []
     assert _tree(house.project) == before
     # Where the user trusts the material, its GEMINI.md is heard, and nothing else of it.

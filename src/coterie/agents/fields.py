@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from coterie.agents.process import Object
 from coterie.model import instant
-from coterie.model.visible import patch_lines
+from coterie.model.visible import patch_lines, patch_name
 from coterie.process.streams import clean, whole
 
 LONGEST = 20_000
@@ -104,9 +104,10 @@ NOTHING = "/dev/null"
 
 def unified(path: str, old: str, new: str) -> str:
     """The change of one file; an empty text stands for no file.  To compare may take a while."""
-    names = (path if old else NOTHING, path if new else NOTHING)
+    name = patch_name(path)
+    names = (name if old else NOTHING, name if new else NOTHING)
     lines = difflib.unified_diff(patch_lines(old), patch_lines(new), *names, lineterm="")
-    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(no change)"
+    return "\n".join(lines) or f"--- {name}\n+++ {name}\n(no change)"
 
 
 _FARTHEST = 8 * 24 * 3600

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -26,6 +26,7 @@ from coterie.model.update import (
 from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName, Spawn
+from coterie.workspace.git_work import GuardedWork
 
 START = 60.0
 """How long an agent may take to start and open a conversation; in practice a few seconds."""
@@ -59,10 +60,21 @@ class ProgramAdapter:
         )
 
     async def start(
-        self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
+        self,
+        member: Member,
+        workspace: Workspace,
+        cwd: Path,
+        env: Mapping[str, str],
+        *words: str,
+        work: GuardedWork | None = None,
     ) -> AgentProcess:
-        """A process of this agent for this member; AgentMissing when it cannot be started."""
+        """A process of this agent for this member; AgentMissing when it cannot be started.
+
+        `work` is put right by its keeper, if we are gone before it.
+        """
         spawn = Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
+        if work is not None:
+            spawn = replace(spawn, orphaned=work.when_orphaned, memory=work.memory)
         return await AgentProcess.open(spawn, self.agent.name, self.children, self.keeper)
 
     def missing(

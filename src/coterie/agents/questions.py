@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 
 from coterie.model.interaction import (
     APPROVE,
     REJECT,
-    ContentKind,
     Display,
     Option,
     Response,
@@ -25,31 +23,10 @@ PERMISSION_OPTIONS = (
 """How a question for permission may be answered."""
 
 
-def permission(key: str, call: PendingCall, diff: str = "") -> Asked:
-    """The question whether a call may be made, which shows exactly what it would do.
-
-    `diff` is what it would change, where that can be said.
-    """
-    title, content, kind = _shown(call, diff)
-    return Asked(
-        key=key,
-        kind="Confirm",
-        purpose="confirm_risky_action",
-        display=Display(title=title, content=content, content_kind=kind),
-        options=PERMISSION_OPTIONS,
-        call=call,
-    )
-
-
-def _shown(call: PendingCall, diff: str) -> tuple[str, str, ContentKind]:
-    action = call.action
-    if action is not None and action.effect == "run" and action.command:
-        return "Run a command", action.command, "PlainText"
-    paths = action.paths if action is not None and action.effect == "write" else ()
-    title = f"Change {', '.join(paths)}" if any(paths) else call.name
-    if diff:
-        return title, diff, "Diff"
-    return title, json.dumps(dict(call.input), indent=2, ensure_ascii=False), "Json"
+def permission(key: str, call: PendingCall) -> Asked:
+    """The question whether a call may be made."""
+    options = PERMISSION_OPTIONS
+    return Asked(key, "Confirm", "confirm_risky_action", options=options, call=call)
 
 
 def choices_of(labels: Iterable[str]) -> tuple[Option, ...]:

@@ -268,6 +268,20 @@ class ChangeAcceptance(_Subject):
     """Why it could not be taken when that was last wanted."""
 
 
+class SilentMachine(_Subject):
+    """A machine with tasks that has not been heard of for too long: is it dead?"""
+
+    kind: Literal["silent_machine"] = "silent_machine"
+    machine: str
+    owner: str
+    """The process there that owns the tasks."""
+    beat: int
+    """Its last sign of life: after another one nobody needs to know any more."""
+    since: Instant
+    """When that was seen."""
+    tasks: tuple[str, ...]
+
+
 About = Annotated[
     ToolPermission
     | AgentQuestion
@@ -290,6 +304,7 @@ About = Annotated[
     | FailedPhaseStep
     | UnplannedFiles
     | PlanQuestion
-    | ChangeAcceptance,
+    | ChangeAcceptance
+    | SilentMachine,
     Field(discriminator="kind"),
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from coterie.model import about
 from coterie.model.interaction import ContentKind, Display
 from coterie.model.team import shown
+from coterie.model.update import PendingCall
 
 MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
 """By measure: an answer that raises a budget."""
@@ -27,10 +29,10 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.Subtask: ("{asker} wants to hand out a part of its work", "{proposal}"),
     about.ClarifyingQuestion: (
         "{question}",
-        "{number} of {total}. Answer, or go to begin as it is.",
+        '{number} of {total}. Answer it, or say "go" to begin as it is.',
     ),
     about.PlanApproval: (
-        "{plan} with {tickets} tickets{reason}",
+        "{plan} with {count}{reason}",
         "Approve it, or say what to change (--say).",
     ),
     about.PlanRejected: (
@@ -67,6 +69,11 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
         "Accept the change: {summary}",
         "{stand}Say the message of the commit with it (--say).",
     ),
+    about.SilentMachine: (
+        "{machine} has not been heard of since {heard}",
+        "It runs {what}. Take over only if you know that it is dead: an agent that still runs "
+        "there would run twice.",
+    ),
 }
 """By what a question is about: its title and description."""
 _STOPPED = "{member} was stopped (turn {turn})"
@@ -89,6 +96,24 @@ def display_of(subject: about.About, content: str = "", kind: ContentKind = "Pla
     )
 
 
+def call_display(call: PendingCall) -> Display:
+    """What the person reads of a tool call that waits for a yes: exactly what it would do."""
+    action = call.action
+    if action is not None and action.effect == "run" and action.command:
+        return Display(title="Run a command", content=action.command)
+    paths = action.paths if action is not None and action.effect == "write" else ()
+    title = f"Change {', '.join(paths)}" if any(paths) else call.name
+    if call.diff:
+        return Display(title=title, content=call.diff, content_kind="Diff")
+    given = json.dumps(dict(call.input), indent=2, ensure_ascii=False)
+    return Display(title=title, content=given, content_kind="Json")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 ticket`, `5 tickets`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _derived(subject: about.About) -> Mapping[str, str]:
     """Words that are put together from several fields."""
     match subject:
@@ -103,8 +128,9 @@ def _derived(subject: about.About) -> Mapping[str, str]:
             }
         case about.Subtask(proposed=proposed):
             return {"proposal": f"It proposes {proposed}." if proposed else "Who should do it?"}
-        case about.PlanApproval(replaces=replaces, why=why):
+        case about.PlanApproval(tickets=tickets, replaces=replaces, why=why):
             return {
+                "count": counted(tickets, "ticket"),
                 "plan": "Changed plan" if replaces else "Plan",
                 "reason": f": {why}" if why else "",
             }
@@ -112,6 +138,10 @@ def _derived(subject: about.About) -> Mapping[str, str]:
             return {"who": " and ".join(workers)}
         case about.FailedChecks(checks=checks):
             return {"outcomes": "; ".join(checks)}
+        case about.SilentMachine(since=since, tasks=tasks):
+            count = f"{len(tasks)} tasks: " if len(tasks) > 1 else ""
+            heard = f"{since[:10]} {since[11:16]} UTC"
+            return {"heard": heard, "what": count + ", ".join(tasks)}
         case _:
             return _derived_in_pipeline(subject)
 
@@ -121,7 +151,7 @@ def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
         case about.PhaseChoice(phase=phase, reverted=reverted):
             return {"over": "The work was taken back" if reverted else f"{phase} is over"}
         case about.GateFailed(reasons=reasons, rounds=rounds):
-            after = f", after it went back {rounds} times" if rounds else ""
+            after = f", after it went back {counted(rounds, 'time')}" if rounds else ""
             return {"why": "\n".join(reasons), "after": after}
         case about.UnplannedFiles(files=files):
             return {"names": ", ".join(files)}

@@ -20,6 +20,13 @@ from urllib.parse import quote, quote_plus
 from pydantic import BaseModel
 
 from coterie.model.flags import words
+from coterie.model.secret_formats import (
+    masked,
+    own_places,
+    with_masks,
+    without_formats,
+    without_users,
+)
 
 T = TypeVar("T")
 
@@ -38,11 +45,6 @@ _ANYWHERE = 8
 """A value of so many characters is masked wherever it stands, a shorter one as a word alone."""
 
 
-def mask(count: int) -> str:
-    """What is written in place of so many characters of a secret."""
-    return f"[redacted {count}]"
-
-
 def is_kept_as(text: str, kept: str | None) -> bool:
     """Whether this is the text that was kept, as far as its masks show."""
     if kept is None or text == kept:
@@ -55,65 +57,6 @@ def is_kept_as(text: str, kept: str | None) -> bool:
 
 def _count(found: re.Match[str]) -> str:
     return found[0].removeprefix("[redacted").strip(" ]")
-
-
-def _masked(found: re.Match[str]) -> str:
-    return mask(len(found[0]))
-
-
-# -- by the format of a service's keys -----------------------------------------------------------
-
-_FORMATS = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
-    r"|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
-    r"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|pypi-[A-Za-z0-9_-]{30,}"
-    r"|xai-[A-Za-z0-9]{40,}|A[KS]IA[0-9A-Z]{16}\b|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"
-    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
-)
-_HINTS = {
-    "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_",
-          "hf_", "gsk_"),
-    "-": ("sk-", "glpat-", "pypi-", "xox", "xai-"),
-    "A": ("AKIA", "ASIA", "AIza"),
-    "J": ("eyJ",),
-    "9": ("ya29.",),
-    "G": ("SG.",),
-}  # fmt: skip
-"""One of them stands in each of those; by a character that is looked for first."""
-_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END |\Z)", re.DOTALL)
-_KEY_LINES = re.compile(
-    r"\\[nrt]|[A-Za-z0-9+/]{40,}={0,2}"
-    r"|(?:[A-Za-z0-9+/]{12,}={0,2}|[A-Za-z0-9+/]+={1,2})(?=(?:\\[nrt]|[^A-Za-z0-9+/=])*\Z)"
-)
-"""The lines of a key, of which the last may be short; an escaped end of a line is passed over."""
-_USER_PART = re.compile(r"""(:\\*/\\*/)([^\s/?#@"'`<>|;&()\\{}\[\]]{1,512})(?=@)""")
-"""Without what would end a word of a shell, or begin a command in it."""
-_USER_WORDS = re.compile(r"\$\w+|[:$]|[^:$]+")
-"""A variable is no secret, and what it would send somewhere is to be seen."""
-
-
-def _without_formats(text: str) -> str:
-    if "-" in text and "-----BEGIN " in text:
-        text = _PRIVATE_KEY.sub(lambda key: key[1] + _KEY_LINES.sub(_key_line, key[2]), text)
-    for character, hints in _HINTS.items():
-        if character in text:
-            for hint in hints:
-                if hint in text:
-                    return _FORMATS.sub(_masked, text)
-    return text
-
-
-def _key_line(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith("\\") else _masked(found)
-
-
-def _user_part(found: re.Match[str]) -> str:
-    return found[1] + _USER_WORDS.sub(_user_word, found[2])
-
-
-def _user_word(found: re.Match[str]) -> str:
-    return found[0] if found[0][0] in ":$" else _masked(found)
 
 
 # -- by value ------------------------------------------------------------------------------------
@@ -146,25 +89,47 @@ def _unescaped(sign: str) -> str:
     bare = sign.lstrip("\\")
     if bare[:1] in ("u", "x") and len(bare) > 2:
         return chr(int(bare[1:], 16))
-    return _BLANKS.get(bare, bare or "\\")
+    return chr(int(bare, 8)) if len(bare) == 3 else _BLANKS.get(bare, bare or "\\")
 
 
 def _unquoted(sign: str) -> str:
-    """What a character of an address, or of JSON that holds one, stands for."""
-    return chr(int(sign[1:], 16)) if len(sign) == 3 and sign[0] == "%" else _unescaped(sign)
+    """What a character of an address, or of JSON that holds one, stands for; of an address within
+    an address too."""
+    return chr(int(sign[-2:], 16)) if len(sign) > 2 and sign[0] in "%=" else _unescaped(sign)
+
+
+def _of_entity(sign: str) -> str:
+    """What a character of HTML stands for."""
+    code = sign[2:-1]
+    if len(sign) == 1 or sign[1] != "#":
+        return _NAMED.get(sign, sign[0])
+    return chr(min(int(code[1:], 16) if code[0] in "xX" else int(code), 0x10FFFF))
 
 
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-_ESCAPE = r"\\+u[0-9a-fA-F]{4}|\\+x[0-9a-fA-F]{2}|\\+[^ux]|"
-_ESCAPES = re.compile(r"\\[ux][0-9a-fA-F]{2}")
-_QUOTES = re.compile("%[0-9a-fA-F]{2}")
+_HEX = "[0-9a-fA-F]{2}"
+_ESCAPE = rf"\\+u{_HEX}{_HEX}|\\+x{_HEX}|\\+[0-7]{{3}}|\\+[^ux]|"
+_NAMED = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
+_ENTITY = rf"&#[0-9]{{1,7}};|&#[xX][0-9a-fA-F]{{1,6}};|{'|'.join(_NAMED)}"
 _AS_IS = _Writing(re.compile(r".", re.DOTALL), _plain)
 _ESCAPED = _Writing(re.compile(_ESCAPE + ".", re.DOTALL), _unescaped)
-_QUOTED = _Writing(re.compile("%[0-9a-fA-F]{2}|" + _ESCAPE + ".", re.DOTALL), _unquoted)
-
-_BREAK = re.compile(r"""|[+,$ ]*["'`\\]["'`\\+,$ ]*|.*[\n\r].*""", re.DOTALL)
-"""What may stand within a secret that was broken up: ends of lines, or the quotes of its parts."""
-_LETTER = re.compile(r"[A-Za-z0-9]")
+_OTHERS: Sequence[tuple[str, re.Pattern[str], _Writing]] = (
+    ("\\", re.compile(rf"\\(?:[ux]{_HEX}|[0-7]{{3}})"), _ESCAPED),
+    (
+        "%",
+        re.compile(f"%{_HEX}"),
+        _Writing(re.compile(f"%{_HEX}|{_ESCAPE}.", re.DOTALL), _unquoted),
+    ),
+    (
+        "%",
+        re.compile(f"%25{_HEX}"),
+        _Writing(re.compile(f"%(?:25)+{_HEX}|.", re.DOTALL), _unquoted),
+    ),
+    ("&", re.compile(_ENTITY), _Writing(re.compile(f"{_ENTITY}|.", re.DOTALL), _of_entity)),
+    ("=", re.compile(f"={_HEX}"), _Writing(re.compile(f"={_HEX}|.", re.DOTALL), _unquoted)),
+)
+"""Other ways than as it is: by a character without which there is none of it, what it looks like,
+and how it is read.  Programs, addresses, addresses in addresses, HTML, mail."""
 
 
 _NAMES = frozenset(
@@ -190,6 +155,27 @@ def _fields_of(kind: type[object]) -> tuple[str, ...]:
     return tuple(name for name in names if not _is_name(name))
 
 
+_HINTS = {
+    "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_",
+          "hf_", "gsk_"),
+    "-": ("-----BEGIN ", "sk-", "glpat-", "pypi-", "xox", "xai-"),
+    "A": ("AKIA", "ASIA", "AIza"),
+    "J": ("eyJ",),
+    "9": ("ya29.",),
+    "G": ("SG.",),
+}  # fmt: skip
+"""One of them stands in each format of a key; by a character that is looked for first."""
+
+
+def _may_hold_key(text: str) -> bool:
+    for character, hints in _HINTS.items():
+        if character in text:
+            for hint in hints:
+                if hint in text:
+                    return True
+    return False
+
+
 class Redactor:
     """Takes known secrets, and what has the format of one, out of texts."""
 
@@ -197,7 +183,7 @@ class Redactor:
         known = {one.strip() for one in secrets}
         known = sorted((one for one in known if one.lower() not in _USUAL), key=len, reverse=True)
         self._cores: dict[bytes, list[str]] = {}
-        """By their letters and digits: secrets, and their forms in base64."""
+        """By their letters and digits: secrets, and their forms in base64 and hexadecimal."""
         words: list[str] = []
         self._words: list[str] = []
         """What is looked for as it is: short secrets, and those of few letters."""
@@ -218,20 +204,32 @@ class Redactor:
             return text
         # Most texts hold none, and to look for that much costs next to nothing.
         if "@" in text and ":" in text:
-            text = _USER_PART.sub(_user_part, text)
+            text = without_users(text)
         if self._cores:
             text = self._without_values(text)
         for word in self._words:
             if word in text and self._pattern is not None:
-                text = self._pattern.sub(_masked, text)
+                text = self._pattern.sub(masked, text)
                 break
-        return _without_formats(text)
+        return without_formats(text) if _may_hold_key(text) else text
+
+    def begun(self, text: str) -> int:
+        """From where on a secret may have begun in a text that goes on; its length if none has."""
+        tail = text[-4 * max(map(len, self._cores), default=0) :]
+        letters = _core(tail)
+        rest = max((_overlap(letters, core) for core in self._cores), default=0)
+        if not rest:
+            return len(text)
+        places = [at for at, sign in enumerate(tail) if _is_letter(sign)]
+        return len(text) - len(tail) + places[-rest]
 
     def value(self, value: object) -> object:
         """JSON data without secrets, also where one is a key."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, Mapping):
+        if type(value) in _NO_TEXT:
+            return value
+        if isinstance(value, dict | Mapping):
             return self.mapping(cast("Mapping[str, object]", value))
         if isinstance(value, Sequence) and not isinstance(value, bytes):
             return [self.value(one) for one in cast("Sequence[object]", value)]
@@ -260,12 +258,12 @@ class Redactor:
                 return value.model_copy(update=changed) if changed else value
             return replace(cast("Any", value), **changed) if changed else value
         match value:
-            case str():
-                return self.text(value)
-            case Mapping():
+            case dict() | Mapping():  # the first is seen at once
                 given = cast("Mapping[str, object]", value)
                 kept = self.mapping(given)
                 return given if kept == given else kept
+            case str():
+                return self.text(value)
             case tuple() | list():
                 items = cast("Sequence[object]", value)
                 kept = [self._whole(one) for one in items]
@@ -289,10 +287,9 @@ class Redactor:
             if rare in text:
                 text = self._without_words(text)
                 break
-        if "\\" in text and _ESCAPES.search(text) and self._holds(_meant(text, _ESCAPED)):
-            text = self._masked_in(text, _ESCAPED)
-        if "%" in text and _QUOTES.search(text) and self._holds(_meant(text, _QUOTED)):
-            text = self._masked_in(text, _QUOTED)
+        for character, sign, writing in _OTHERS:
+            if character in text and sign.search(text) and self._holds(_meant(text, writing)):
+                text = self._masked_in(text, writing)
         return text
 
     def _without_words(self, text: str) -> str:
@@ -314,7 +311,7 @@ class Redactor:
         """The text with the secrets masked that can be read in it, when it is read that way."""
         signs: list[str] = writing.sign.findall(text)
         meanings = list(map(writing.meaning, signs))
-        places = [at for at, one in enumerate(meanings) if one.isascii() and one.isalnum()]
+        places = [at for at, one in enumerate(meanings) if _is_letter(one)]
         letters = "".join(meanings[at] for at in places).encode()
         hidden: set[int] = set()
         for core, forms in self._cores.items():
@@ -322,61 +319,31 @@ class Redactor:
             while start >= 0:
                 found = places[start : start + len(core)]
                 for form in forms:
-                    hidden.update(_own(meanings, found, form))
+                    hidden.update(own_places(meanings, found, form))
                 start = letters.find(core, start + 1)
-        return "".join(_runs(signs, hidden)) if hidden else text
+        return "".join(with_masks(signs, hidden)) if hidden else text
+
+
+def _overlap(letters: bytes, core: bytes) -> int:
+    """How many letters at the end of a text are the first of a secret, which is not whole yet."""
+    start = letters.find(core[:_SHORTEST])
+    while start >= 0:
+        if len(letters) - start < len(core) and core.startswith(letters[start:]):
+            return len(letters) - start
+        start = letters.find(core[:_SHORTEST], start + 1)
+    return 0
+
+
+def _is_letter(sign: str) -> bool:
+    return sign.isascii() and sign.isalnum()
 
 
 def _meant(text: str, writing: _Writing) -> bytes:
     return "".join(map(writing.meaning, writing.sign.findall(text))).encode("ascii", "ignore")
 
 
-def _own(meanings: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
-    """Where the characters of a secret stand, whose letters and digits were `found` there.
-
-    None, if what stands between them is more than the ways in which a text is broken up.
-    """
-    before, *between, after = _LETTER.split(secret)
-    own = list(found)
-    for left, right, signs in zip(found, found[1:], between, strict=False):
-        gap = range(left + 1, right)
-        mine = _matching(meanings, gap, signs)
-        rest = "".join(meanings[place] for place in gap if place not in mine)
-        if len(mine) < len(signs) or not _BREAK.fullmatch(rest):
-            return []
-        own += mine
-    first, last = found[0], found[-1] + 1
-    own += _matching(meanings, range(max(first - len(before), 0), first), before)
-    own += _matching(meanings, range(last, min(last + len(after), len(meanings))), after)
-    return own
-
-
-def _matching(meanings: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
-    """Where these characters stand in that order, other ones between them."""
-    found: list[int] = []
-    for place in places:
-        if len(found) < len(wanted) and meanings[place] == wanted[len(found)]:
-            found.append(place)
-    return found
-
-
-def _runs(signs: Sequence[str], hidden: set[int]) -> Iterator[str]:
-    """The signs, each run of hidden ones as a mask."""
-    count = 0
-    for place, sign in enumerate(signs):
-        if place in hidden:
-            count += len(sign)
-            continue
-        if count:
-            yield mask(count)
-            count = 0
-        yield sign
-    if count:
-        yield mask(count)
-
-
 def _forms(secret: str) -> Iterator[str]:
-    """A secret, and what of it is always the same in base64, whatever stands around it."""
+    """A secret, what of it is always the same in base64, whatever stands around it, and in hex."""
     if len(secret) < _SHORTEST:
         return
     yield secret
@@ -389,6 +356,7 @@ def _forms(secret: str) -> Iterator[str]:
         whole = slice(-(-8 * shift // 6), 8 * (shift + len(data)) // 6)
         padded = b"\0" * shift + data
         yield from {coded(padded).decode()[whole] for coded in (b64encode, urlsafe_b64encode)}
+    yield from {data.hex(), data.hex().upper()}
 
 
 def _pattern(form: str) -> str:

@@ -104,6 +104,8 @@ class PendingCall:
     given to it before still holds."""
     must_ask: bool = False
     """Whether nothing would hold it in, so that no rule is enough: a person must say yes."""
+    diff: str = ""
+    """What it would change, where that can be said."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class Asked:
     key: str
     kind: Kind
     purpose: Purpose
-    display: Display
+    display: Display | None = None
+    """The agent's own words; None for a permission: they are made from its call."""
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
     call: PendingCall | None = None
@@ -146,6 +149,8 @@ class Spent:
     """What one call of a model cost; a turn may have many, and may fail after them."""
 
     usage: Usage
+    is_last: bool = False
+    """Whether the turn makes no further call, so that a budget need not be asked about for it."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +194,10 @@ FailureKind = Literal[
     "rate_limit",
     "model",
     "stopped",
+    "not_sent",
 ]
-"""Why a turn failed; `stopped`: the user stopped the member."""
+"""Why a turn failed; `stopped`: the user stopped the member; `not_sent`: what it did is on another
+machine, and did not get here."""
 
 
 @dataclass(frozen=True)

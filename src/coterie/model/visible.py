@@ -8,6 +8,7 @@ What looks like another character (a Cyrillic a) is out of scope.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,12 @@ def patch_lines(text: str) -> list[str]:
     """The lines of a file, for a patch in which every change of it shows: also of what ends one."""
     *lines, last = text.split("\n")
     return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+
+
+def patch_name(path: str) -> str:
+    """The name of a file on the line of a patch; in quotes, as git has it, where it would be more
+    than one line and could pass for a part of the change."""
+    return path if path.isprintable() else json.dumps(path, ensure_ascii=False)
 
 
 def _character(found: re.Match[str]) -> str:

@@ -37,7 +37,8 @@ def test_parse(message: str, expected: Marked) -> None:
     ("message", "expected"),
     [
         ("/end", Marked("", (), done=True)),
-        (" /END ", Marked("", (), done=True)),
+        ("/END ", Marked("", (), done=True)),
+        (" /end", Marked(" /end")),
         ("say /end", Marked("say /end")),
         ("@rex look at this", Marked("@rex look at this", ("rex",))),
         ("ask @rex, then @ada.", Marked("ask @rex, then @ada.", ("rex", "ada"))),

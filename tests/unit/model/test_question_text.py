@@ -43,6 +43,12 @@ SUBJECTS: list[about.About] = [
     about.PlanQuestion(question="Which currency?", role="risk", number=1, total=2),
     about.ChangeAcceptance(summary="1 file", tree="9c1e"),
     about.ChangeAcceptance(summary="1 file", tree="9c1e", failed=("tests",), problem="main moved"),
+    about.SilentMachine(
+        machine="gpu1", owner="9c1e", beat=3, since="2026-11-15T12:04:31Z", tasks=("k3f9",)
+    ),
+    about.SilentMachine(
+        machine="gpu1", owner="9c1e", beat=3, since="2026-11-15T12:04:31Z", tasks=("k3f9", "m2n4")
+    ),
 ]
 
 
@@ -84,7 +90,7 @@ codex login\
             ),
             ("ada wants to hand out a part of its work", "Who should do it?"),
             ("ada wants to hand out a part of its work", "It proposes bob."),
-            ("Which database?", "1 of 2. Answer, or go to begin as it is."),
+            ("Which database?", '1 of 2. Answer it, or say "go" to begin as it is.'),
             ("Plan with 6 tickets", "Approve it, or say what to change (--say)."),
             (
                 "Changed plan with 6 tickets: T2 failed",
@@ -140,6 +146,16 @@ Only you can let it pass.\
                 "main moved. These gates failed: tests. "
                 "Say the message of the commit with it (--say).",
             ),
+            (
+                "gpu1 has not been heard of since 2026-11-15 12:04 UTC",
+                "It runs k3f9. Take over only if you know that it is dead: "
+                "an agent that still runs there would run twice.",
+            ),
+            (
+                "gpu1 has not been heard of since 2026-11-15 12:04 UTC",
+                "It runs 2 tasks: k3f9, m2n4. Take over only if you know that it is dead: "
+                "an agent that still runs there would run twice.",
+            ),
         ]
     )
 
@@ -152,3 +168,8 @@ def test_a_subject_is_read_back_as_it_was_written(subject: about.About) -> None:
 def test_braces_in_a_text_are_only_text() -> None:
     shown = display_of(about.TicketHelp(ticket="T1", question="{ticket} {0} {x.y}?"))
     assert shown.title == "{ticket} {0} {x.y}?"
+
+
+def test_one_ticket_is_not_several() -> None:
+    plan = next(one for one in SUBJECTS if isinstance(one, about.PlanApproval))
+    assert display_of(plan.model_copy(update={"tickets": 1})).title == "Plan with 1 ticket"

@@ -7,13 +7,17 @@ import json
 import shlex
 import timeit
 from collections.abc import Callable
+from html import escape
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.engine.task_run import RedactingObserver
 from coterie.model.interaction import Display
+from coterie.model.record import DeltaRecord, MessageRecord, Record
 from coterie.model.redaction import MASK, Redactor, is_kept_as
 
 SECRET = "Zx9/tQ+v_Lm3-kk=81.aB'c"
@@ -38,6 +42,12 @@ KEYS = (
         (f"{SECRET[:7]}\\n{SECRET[7:]}", "[redacted 7]\\n[redacted 16]"),
         (f'{SECRET[:7]}" + "{SECRET[7:]}', '[redacted 7]" + "[redacted 16]'),
         (base64.b64encode(f"u:{SECRET}x".encode()).decode(), "dTp[redacted 30]3g="),
+        (f"x{SECRET.encode().hex()}", "x[redacted 46]"),
+        (SECRET.encode().hex().upper(), "[redacted 46]"),
+        (f"u={quote(quote(SECRET, ''), '')}", "u=[redacted 39]"),
+        (escape(SECRET).replace("/", "&#x2F;"), "[redacted 33]"),
+        ("".join(f"\\{ord(sign):03o}" for sign in SECRET), "[redacted 92]"),
+        (f"k={SECRET.replace('=', '=3D')}", "k=[redacted 25]"),
         ("x=hunter2; hunter22", "x=[redacted 7]; hunter22"),
         (quote("pässwörter!!"), "[redacted 26]"),
         ("in production, abc", None),
@@ -82,3 +92,26 @@ def test_an_ordinary_text_costs_next_to_nothing() -> None:
     once = min(timeit.repeat(lambda: by.text(text), number=1000, repeat=20))
     # Compared with one that knows no value, so that a busy machine does not matter.
     assert once < 10 * min(timeit.repeat(lambda: bare.text(text), number=1000, repeat=20))
+
+
+class Terminal:
+    """Shows all that it is told, as it comes."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+
+    def saw(self, record: Record) -> None:
+        self.shown += record.text if isinstance(record, DeltaRecord) else ""
+
+
+@given(st.lists(st.integers(1, 60), max_size=12), st.sampled_from(["", "\n    ", '" + "', "\\\n"]))
+def test_what_is_said_piece_by_piece_shows_no_part_of_a_secret(cuts: list[int], gap: str) -> None:
+    """However it comes, and where it is broken up over words and lines too."""
+    whole = f"I found {SECRET[:6]}{gap}{SECRET[6:15]}{gap}{SECRET[15:]} there, and more.\n"
+    terminal = Terminal()
+    observer = RedactingObserver(terminal, Redactor([SECRET]))
+    places = [0, *sorted({cut for cut in cuts if cut < len(whole)}), len(whole)]
+    for begin, end in pairwise(places):
+        observer.saw(DeltaRecord("k3f9", "ann", whole[begin:end]))
+    observer.saw(MessageRecord("k3f9", 1, "ann", ""))
+    assert terminal.shown == Redactor([SECRET]).text(whole)

@@ -286,8 +286,9 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
         action=action,
         why=brief(_why(call)),
         said=brief(said),
+        diff=call.diff,
     )
-    question = questions.permission(permission.key, pending, call.diff)
+    question = questions.permission(permission.key, pending)
     return replace(question, takes_words=False)
 
 

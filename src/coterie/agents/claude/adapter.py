@@ -65,6 +65,21 @@ def prepare(member: Member, workspace: Workspace) -> dict[str, str]:
     return _environment(workspace, config)
 
 
+_WELCOMED = "hasCompletedOnboarding"
+
+
+def _skip_welcome(workspace: Workspace) -> None:
+    """Claude greets whoever opens a new config folder with questions about colours and the login;
+    who has answered them once is not asked again by every member."""
+    own, state = workspace.home / ".claude" / ".claude.json", homes.object_in
+    if workspace.user_home is None or state(own).get(_WELCOMED):
+        return
+    users = state(workspace.user_home / ".claude.json")
+    if users.get(_WELCOMED):
+        kept = {name: users[name] for name in (_WELCOMED, "theme") if name in users}
+        homes.write_private(own, json.dumps({**state(own), **kept}) + "\n")
+
+
 def _memory(workspace: Workspace) -> str:
     """The team's text, and where the user trusts the material, an import of its own."""
     # A word that begins with @ is an import to Claude: a team's text names people, not files.
@@ -145,9 +160,9 @@ class ClaudeAdapter(ProgramAdapter):
     def interactive(
         cls, agent: AgentDefinition, member: Member, workspace: Workspace
     ) -> InteractiveStart:
-        return InteractiveStart(
-            (*_CONFINED, *_member_arguments(agent, member)), prepare(member, workspace)
-        )
+        env = prepare(member, workspace)
+        _skip_welcome(workspace)
+        return InteractiveStart((*_CONFINED, _ASKING, *_member_arguments(agent, member)), env)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -244,6 +259,8 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
 
 _CONFINED = ("--setting-sources=user", "--strict-mcp-config")
 """Without these two a repository has its hooks and servers run by being opened."""
+_ASKING = "--permission-mode=default"
+"""Whoever the member is: what may be done unasked is not for Claude to say."""
 _CALL = (
     "-p",
     "--input-format=stream-json",
@@ -253,8 +270,7 @@ _CALL = (
     "--permission-prompt-tool=stdio",
     *_CONFINED,
     f"--mcp-config={json.dumps(channel.CONFIG, separators=(',', ':'))}",
-    # Whoever the member is: what may be done unasked is not for Claude to say.
-    "--permission-mode=default",
+    _ASKING,
 )
 _NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree", "ExitWorktree")
 """A turn ends when it ends, and worktrees are Coterie's to make."""

@@ -24,6 +24,7 @@ from coterie.model.flags import words
 from coterie.model.interaction import NOBODY, Display, Response
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
+from coterie.model.visible import patch_name
 
 _HARMLESS = frozenset(
     words(
@@ -117,7 +118,8 @@ def _edited(old: str, edits: list[Object]) -> str | None:
 
 
 def _pieces(path: str, edits: list[Object]) -> list[str]:
-    lines = [f"--- {path}", f"+++ {path}"]
+    name = patch_name(path)
+    lines = [f"--- {name}", f"+++ {name}"]
     for edit in edits:
         everywhere = " (everywhere)" if edit.get("replace_all") is True else ""
         lines.append(f"@@ somewhere{everywhere} @@")
@@ -182,12 +184,13 @@ class ClaudeQuestions:
 
     def _chosen(self) -> Object:
         answers: dict[str, str] = {}
-        for asked in self.questions:
+        questions = mappings(self.request.input.get("questions"))
+        for asked, given in zip(self.questions, questions, strict=True):
             response = self._answers[asked.key]
             said = said_to(asked, response)
             if not said:
                 return _denied(response)
-            answers[asked.display.title] = said
+            answers[text(given.get("question"))] = said
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
@@ -226,8 +229,9 @@ def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
         why=brief(text(given.get("description"))),
         said=brief(around.said),
         note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
+        diff=around.diff,
     )
-    asked = permission(request.id, call, around.diff)
+    asked = permission(request.id, call)
     if request.tool != PLAN:
         return asked
     plan = Display(title="Approve a plan", content=text(given.get("plan")))

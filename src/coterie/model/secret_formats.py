@@ -1,0 +1,110 @@
+"""Secrets that nobody told us of, by the fixed format of a service's keys; and how to mask one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+
+def mask(count: int) -> str:
+    """What is written in place of so many characters of a secret."""
+    return f"[redacted {count}]"
+
+
+def masked(found: re.Match[str]) -> str:
+    """What is written in place of what was found."""
+    return mask(len(found[0]))
+
+
+_FORMATS = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    r"|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|pypi-[A-Za-z0-9_-]{30,}"
+    r"|xai-[A-Za-z0-9]{40,}|A[KS]IA[0-9A-Z]{16}\b|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
+)
+_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END |\Z)", re.DOTALL)
+_KEY_LINES = re.compile(
+    r"\\[nrt]|[A-Za-z0-9+/]{40,}={0,2}"
+    r"|(?:[A-Za-z0-9+/]{12,}={0,2}|[A-Za-z0-9+/]+={1,2})(?=(?:\\[nrt]|[^A-Za-z0-9+/=])*\Z)"
+)
+"""The lines of a key, of which the last may be short; an escaped end of a line is passed over."""
+_USER_PART = re.compile(r"""(:\\*/\\*/)([^\s/?#@"'`<>|;&()\\{}\[\]]{1,512})(?=@)""")
+"""Without what would end a word of a shell, or begin a command in it."""
+_USER_WORDS = re.compile(r"\$\w+|[:$]|[^:$]+")
+"""A variable is no secret, and what it would send somewhere is to be seen."""
+
+
+def without_formats(text: str) -> str:
+    """The text without what has the format of a key."""
+    text = _PRIVATE_KEY.sub(lambda key: key[1] + _KEY_LINES.sub(_key_line, key[2]), text)
+    return _FORMATS.sub(masked, text)
+
+
+def _key_line(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("\\") else masked(found)
+
+
+def _user_part(found: re.Match[str]) -> str:
+    return found[1] + _USER_WORDS.sub(_user_word, found[2])
+
+
+def _user_word(found: re.Match[str]) -> str:
+    return found[0] if found[0][0] in ":$" else masked(found)
+
+
+def without_users(text: str) -> str:
+    """The text without the user parts of addresses in it."""
+    return _USER_PART.sub(_user_part, text)
+
+
+# -- what is masked of a secret that was found ---------------------------------------------------
+
+_BREAK = re.compile(r"""|[+,$ ]*["'`\\]["'`\\+,$ ]*|.*[\n\r].*""", re.DOTALL)
+"""What may stand within a secret that was broken up: ends of lines, or the quotes of its parts."""
+_LETTER = re.compile(r"[A-Za-z0-9]")
+
+
+def own_places(meanings: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
+    """Where the characters of a secret stand, whose letters and digits were `found` there.
+
+    None, if what stands between them is more than the ways in which a text is broken up.
+    """
+    before, *between, after = _LETTER.split(secret)
+    own = list(found)
+    for left, right, signs in zip(found, found[1:], between, strict=False):
+        gap = range(left + 1, right)
+        mine = _matching(meanings, gap, signs)
+        rest = "".join(meanings[place] for place in gap if place not in mine)
+        if len(mine) < len(signs) or not _BREAK.fullmatch(rest):
+            return []
+        own += mine
+    first, last = found[0], found[-1] + 1
+    own += _matching(meanings, range(max(first - len(before), 0), first), before)
+    own += _matching(meanings, range(last, min(last + len(after), len(meanings))), after)
+    return own
+
+
+def _matching(meanings: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
+    """Where these characters stand in that order, other ones between them."""
+    found: list[int] = []
+    for place in places:
+        if len(found) < len(wanted) and meanings[place] == wanted[len(found)]:
+            found.append(place)
+    return found
+
+
+def with_masks(signs: Sequence[str], hidden: set[int]) -> Iterator[str]:
+    """The signs, each run of hidden ones as a mask."""
+    count = 0
+    for place, sign in enumerate(signs):
+        if place in hidden:
+            count += len(sign)
+            continue
+        if count:
+            yield mask(count)
+            count = 0
+        yield sign
+    if count:
+        yield mask(count)
