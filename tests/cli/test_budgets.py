@@ -48,17 +48,22 @@ def titles(cli: Cli) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("budget", "ada", "said", "more"),
+    ("budget", "ada", "said", "more", "left"),
     [
-        ({"tokens": 100}, {}, "k3f9 used 100 of 100 tokens", "+1k"),
-        ({"usd": 0.1}, {}, "k3f9 used $0.10 of $0.10", "+$1"),
-        ({"perDay": {"usd": 0.05}}, {}, "Today used $0.10 of $0.05", "+1"),
-        ({}, {"usd": 0.1}, "ada used $0.10 of $0.10", "+1"),
-        ({}, {"perDay": {"turns": 1}}, "ada used 1 of 1 turns today", "+5"),
+        ({"tokens": 100}, {}, "k3f9 used 100 of 100 tokens", "+1k", "400 of 1.1k tokens"),
+        ({"usd": 0.1}, {}, "k3f9 used $0.10 of $0.10", "+$1", "$0.40 of $1.10"),
+        ({"perDay": {"usd": 0.05}}, {}, "Today used $0.10 of $0.05", "+1", ""),
+        ({}, {"usd": 0.1}, "ada used $0.10 of $0.10", "+1", "ada  $0.20 of $1.10"),
+        ({}, {"perDay": {"turns": 1}}, "ada used 1 of 1 turns today", "+5", ""),
     ],
 )
 def test_at_a_limit_the_next_turn_is_not_taken(
-    inside: Inside, budget: Mapping[str, Any], ada: Mapping[str, Any], said: str, more: str
+    inside: Inside,
+    budget: Mapping[str, Any],
+    ada: Mapping[str, Any],
+    said: str,
+    more: str,
+    left: str,
 ) -> None:
     furnish(inside, budget, ada=ada)
     ran = inside("chat", "--json", "--max-rounds", "2", "hello")
@@ -75,6 +80,7 @@ def test_at_a_limit_the_next_turn_is_not_taken(
     assert inside("ps", "--json").of("member") == []
     done = inside("resume", "--json")
     assert (done.code, len(done.of("message"))) == (0, 4 - before)
+    assert left in inside("cost", "last").out, "what was given counts"
 
 
 def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) -> None:

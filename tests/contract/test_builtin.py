@@ -37,6 +37,7 @@ from tests.contract.builtin.house import (
     outputs,
     says,
 )
+from tests.contract.gate import shown
 
 WIRES = ("anthropic:claude-x", "openai:gpt-x", "google:gemini-x")
 
@@ -68,7 +69,9 @@ async def test_a_turn_on_every_wire(tmp_path: Path, model: str) -> None:
             *("reply", "begun", "result", "reply"),
         ]
         assert "".join(one.text for one in taken.of(TextDelta)) == "I look.It says two."
-        assert [one.usage.source for one in taken.of(Spent)] == ["rehearsal"] * 3
+        assert [(one.usage.source, one.is_last) for one in taken.of(Spent)] == [
+            *(("rehearsal", False), ("rehearsal", False), ("rehearsal", True)),
+        ]
         seen = it.server.turns
         assert {(one.headers["user-agent"], one.token.reveal()) for one in seen} == {
             ("coterie-builtin", "rehearsal")
@@ -171,7 +174,6 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
             key=ids[0],
             kind="Confirm",
             purpose="confirm_risky_action",
-            display=Display(title="Run a command", content="rm -r build"),
             options=options,
             call=PendingCall(
                 call_id=ids[0],
@@ -192,7 +194,7 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
         )
         assert note.startswith(("Held by", "Nothing holds it"))
         diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-one\n+two"
-        assert edit.display == Display(title="Change a.txt", content=diff, content_kind="Diff")
+        assert shown(edit) == Display(title="Change a.txt", content=diff, content_kind="Diff")
         assert edit.call.action == Action("write", "editFile", cwd, paths=("a.txt",))
         assert it.results() == [
             ("error: It was not run; the answer was no.", True),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coterie.agents.builtin.conversation import (
+    UNKNOWN,
     Begun,
     Entry,
     Got,
@@ -33,6 +34,7 @@ from coterie.model.update import (
     ToolCallFinished,
     ToolCallStarted,
     TurnInterrupted,
+    Usage,
 )
 from tests.contract.builtin.house import ROLE, House, answer, call, calls, house, outputs, says
 
@@ -100,6 +102,15 @@ async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> 
         assert "do (again)" not in str(it.bodies[0])
 
 
+async def test_a_reply_that_was_kept_before_a_crash_is_not_paid_for_twice(tmp_path: Path) -> None:
+    async with house(tmp_path, says("Not asked.")) as it:
+        keep(it, Prompted("t1", "do"), Replied("All done."))
+        async with it.open(thread=THREAD) as channel:
+            taken = await it.take(channel, tries=2)
+        assert (taken.text, it.server.turns) == ("All done.", [])
+        assert taken.of(Spent) == [Spent(Usage(0, 0, 0.0, "model"), is_last=True)]
+
+
 async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
     again = calls(call("runCommand", command="echo x >> ran"))
     async with house(tmp_path, again, says("Now it ran.")) as it:
@@ -115,6 +126,19 @@ async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
         (asked,) = taken.of(Asked)
         assert (asked.call.is_untouched, asked.key) == (False, ran.call_id)
         assert (it.project / "ran").read_text() == "x\n"
+
+
+async def test_a_call_that_was_cut_over_and_over_may_still_be_made(tmp_path: Path) -> None:
+    entries: list[Entry] = [Prompted("t1", "hello")]
+    for number in range(7):
+        run = ToolCallRequest(RUN.name, RUN.arguments, id=f"call_{number}")
+        entries += [Replied("", (run,)), Begun(run.id), Returned(run.id, {"outcome": UNKNOWN})]
+    async with house(tmp_path, calls(call(RUN.name, **RUN.arguments)), says("Done.")) as it:
+        keep(it, *entries)
+        async with it.open(thread=THREAD) as channel:
+            taken = await it.take(channel, tries=2)
+        assert taken.text == "Done."
+        assert (it.project / "ran").read_text().split() == ["x"]
 
 
 async def test_a_call_whose_secret_was_not_kept_is_not_made_without_it(tmp_path: Path) -> None:

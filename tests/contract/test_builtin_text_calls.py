@@ -92,6 +92,15 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
         '{"name": "readFile", "arguments": {"path": "a.py"}}}]}',
         '{"type": "function", "function": {"name": "readFile", "arguments": {"path": "a.py"}}}',
         '{"function_call": {"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}',
+        # marks of models that nobody took out
+        '[TOOL_CALLS]readFile{"path": "a.py"}',
+        "<|channel|>commentary to=functions.readFile <|constrain|>json<|message|>"
+        '{"path": "a.py"}<|call|>',
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.readFile:0"
+        '<|tool_call_argument_begin|>{"path": "a.py"}<|tool_call_end|>',
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>readFile\n```json\n"
+        '{"path": "a.py"}\n```<｜tool▁call▁end｜>',
+        '<x:invoke name="readFile"><x:parameter name="path">a.py</x:parameter></x:invoke>',
     ],
 )
 @pytest.mark.parametrize("only_known", [True, False])
@@ -147,6 +156,16 @@ def test_what_is_no_call(text: str, *, only_known: bool) -> None:
         ),
         (
             '{"name": "readFile", "arguments": "{path: a.py}"}',
+            ToolCallRequest("readFile", {"text": "{path: a.py}"}, NO_JSON),
+        ),
+        (
+            "So:\n{'name': 'readFile', 'arguments': {'path': 'a.py'}}",
+            ToolCallRequest(
+                "readFile", {"text": "{'name': 'readFile', 'arguments': {'path': 'a.py'}}"}, NO_JSON
+            ),
+        ),
+        (
+            "[TOOL_CALLS]readFile{path: a.py}",
             ToolCallRequest("readFile", {"text": "{path: a.py}"}, NO_JSON),
         ),
     ],

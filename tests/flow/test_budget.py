@@ -98,6 +98,21 @@ async def test_more_is_given_and_counts_after_a_restart(tmp_path: Path) -> None:
         assert (await it.run(ScriptedChannels(costs(100)))).status == "completed"
 
 
+async def test_a_reply_that_passes_a_limit_is_given_and_the_next_turn_is_not(
+    tmp_path: Path,
+) -> None:
+    usage = Usage(input_tokens=60, output_tokens=0, source="model")
+
+    def twice(member: Member, prompt: Prompt) -> list[Update]:
+        return [Spent(usage), Spent(usage, is_last=True), TurnCompleted("done")]
+
+    async with stage(tmp_path) as it:
+        await it.start(limited(Budget(tokens=100), "ada"), caps=TWO)
+        result = await it.run(ScriptedChannels(twice))
+        assert (result.status, result.turns) == ("waiting", 1)
+        assert await titles(it) == ["k3f9 used 120 of 100 tokens"]
+
+
 async def test_a_turn_of_many_calls_is_held_in_its_middle(tmp_path: Path) -> None:
     usage = Usage(input_tokens=60, output_tokens=0, source="model")
 

@@ -26,6 +26,7 @@ from coterie.tools.search.ranking import HttpEmbedder
 from coterie.tools.standard import open_toolbox, workspace_root_of
 from coterie.tools.toolbox import Toolbox, ToolSpec
 from coterie.tools.workspace_files import FileVersions
+from coterie.workspace import homes
 
 GUIDE = "AGENTS.md"
 """The project's own word to agents, which counts where the user has trusted the project."""
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'pip install "coterie[builtin]"'
 INDEX = "code.db"
-"""What searchCode knows of the workspace, in the member's home."""
+"""What searchCode knows of the workspace, in the member's folder: commands can write its home."""
 
 
 async def _nothing(thread: str) -> list[str]:
@@ -112,6 +113,8 @@ class BuiltinAdapter(ProgramAdapter):
     ) -> BuiltinChannel | RefusedChannel:
         """A channel on this thread, or on a new one where nothing is known of it."""
         told = self.agent.capabilities
+        if member.home_dir is None:  # one that the user named is theirs
+            workspace = await anyio.to_thread.run_sync(homes.home_of_commands, workspace)
         choice = choose(member.model or told.model, workspace.env, workspace.rehearsal)
         if not isinstance(choice, ModelChoice):
             return RefusedChannel(choice)
@@ -127,7 +130,7 @@ class BuiltinAdapter(ProgramAdapter):
     ) -> Toolbox:
         """What the member can do; `versions` is what it has read in earlier turns."""
         root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
-        search = SearchCode(CodeIndex(workspace.home / INDEX, root), _embedder(workspace))
+        search = SearchCode(CodeIndex(workspace.folder / INDEX, root), _embedder(workspace))
         more = (search, AskUser(), AssignSubtask())
         return await open_toolbox(member.id, workspace, self.children, more, versions)
 

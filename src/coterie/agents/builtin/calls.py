@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import Field
 
-from coterie.agents.builtin.conversation import Begun, ModelTrouble, Returned, ToolCallRequest
+from coterie.agents.builtin.conversation import (
+    UNKNOWN,
+    Begun,
+    ModelTrouble,
+    Returned,
+    ToolCallRequest,
+)
 from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
 from coterie.agents.fields import LONGEST_SAID, strings
@@ -113,7 +118,7 @@ def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
 REPEATED = 5
 """The same call so often in a row is not made again."""
 _UNKNOWN: Mapping[str, object] = {
-    "outcome": "unknown",
+    "outcome": UNKNOWN,
     "error": "Coterie was cut off while this ran: it may have run wholly, in part or not at all. "
     "It was not run again. Look at the state of things before you do anything about it.",
 }
@@ -144,16 +149,28 @@ class BuiltinCalls:
         effect = checked.action.effect if isinstance(checked, PreparedCall) else "read"
         return ToolCallStarted(request.id, request.name, request.arguments, effect)
 
-    async def make(self, *, resumed: bool) -> AsyncGenerator[Update]:
-        """Give every call of the last reply its result.
+    def serve(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
+        """Give a call of the last reply its result.
 
         `resumed`: the reply is from before a crash, so what has begun is unknown and what has not
         is known not to have.
         """
-        for pending in self._thread.pending():
-            async with aclosing(self._serve(pending, resumed=resumed)) as updates:
-                async for update in updates:
-                    yield update
+        request = pending.request
+        if pending.begun:
+            return self._told(request, ToolOutcome(_UNKNOWN, is_error=True))
+        checked = self._checks.pop(request.id, None) or self._checked(request)
+        checked = self._repeated(request) or checked
+        if resumed and MASK.search(str(request.arguments)):
+            checked = ToolOutcome.not_run(_NOT_KEPT)
+        if isinstance(checked, ToolOutcome):
+            return self._told(request, checked)
+        match checked.tool:
+            case AskUser():
+                return self._ask(request, checked)
+            case AssignSubtask():
+                return self._hand_out(request, checked)
+            case _:
+                return self._use(request, checked, resumed=resumed)
 
     def broken_off(self) -> list[Remembered]:
         """The results of calls that the user broke off."""
@@ -173,24 +190,6 @@ class BuiltinCalls:
         finished = ToolCallFinished(request.id, outcome.is_error, outcome.output, request.name)
         entry = Returned(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
-
-    def _serve(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
-        request = pending.request
-        if pending.begun:
-            return self._told(request, ToolOutcome(_UNKNOWN, is_error=True))
-        checked = self._checks.pop(request.id, None) or self._checked(request)
-        checked = self._repeated(request) or checked
-        if resumed and MASK.search(str(request.arguments)):
-            checked = ToolOutcome.not_run(_NOT_KEPT)
-        if isinstance(checked, ToolOutcome):
-            return self._told(request, checked)
-        match checked.tool:
-            case AskUser():
-                return self._ask(request, checked)
-            case AssignSubtask():
-                return self._hand_out(request, checked)
-            case _:
-                return self._use(request, checked, resumed=resumed)
 
     async def _told(self, request: ToolCallRequest, outcome: ToolOutcome) -> AsyncGenerator[Update]:
         yield self._ended(request, outcome)
@@ -234,8 +233,9 @@ class BuiltinCalls:
             note=toolbox.sandbox.description if action.effect == "run" else "",
             is_untouched=resumed,
             must_ask=prepared.must_ask,
+            diff=diff,
         )
-        asked = permission(request.id, call, diff)
+        asked = permission(request.id, call)
         yield asked
         response = self._answers.pop(asked.key, None)
         self._breaker.check()

@@ -132,6 +132,10 @@ class Begun:
     call: str
 
 
+UNKNOWN = "unknown"
+"""The outcome of a call of which nobody knows whether it ran."""
+
+
 @dataclass(frozen=True)
 class Returned:
     """A call's result."""
@@ -139,6 +143,11 @@ class Returned:
     call: str
     output: Mapping[str, object] = field(default_factory=dict[str, object])
     is_error: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether Coterie was cut off while the call was made."""
+        return self.output.get("outcome") == UNKNOWN
 
     @cached_property
     def text(self) -> str:

@@ -9,6 +9,7 @@ Only the model's own reply is ever looked at.  What counts as a call, outside of
     <tool_call>{"name": "readFile", "arguments": {"path": "a.py"}}</tool_call>
     <tool_code>readFile(path="a.py")</tool_code>
     {"tool_calls": [{"function": {"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}]}
+    [TOOL_CALLS]readFile{"path": "a.py"}              and other models' own marks before a call
 
 JSON counts where nothing follows it on its line.  A fence without a language counts where it holds
 nothing but a call; one that is marked as `xml`, `json` or a tool's is looked into.  Every other
@@ -50,14 +51,17 @@ _VAGUE = frozenset({"tool", "function", "invoke"})
 """Words that stand in tags of other things too."""
 _KEYS = (*NAMES, *INPUTS, "id", "type", "role", "content", "tool_calls", "tool_uses", "calls")
 _PARAMETER = re.compile(
-    r"<(?P<tag>parameter|param|arg)(?:\s+name)?\s*=\s*[\"']?(?P<name>[\w.-]+)[\"']?\s*>"
-    r"(?P<value>.*?)</(?P=tag)>",
+    r"<(?:[\w-]+:)?(?P<tag>parameter|param|arg)(?:\s+name)?\s*=\s*[\"']?(?P<name>[\w.-]+)[\"']?\s*>"
+    r"(?P<value>.*?)</(?:[\w-]+:)?(?P=tag)>",
     re.DOTALL,
 )
 _PAIR = re.compile(
     r"<arg_key>(?P<name>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL
 )
-_CHILD = re.compile(r"<(?P<name>\w+)>(?P<value>.*?)</(?P=name)>", re.DOTALL)
+_CHILD = re.compile(r"<(?:[\w-]+:)?(?P<name>\w+)>(?P<value>.*?)</(?:[\w-]+:)?(?P=name)>", re.DOTALL)
+_MARKS = r"\[TOOL_CALLS\][ \t]*|\bto=|<\|tool_call_begin\|>\s*|<｜tool▁sep｜>"
+"""What models write before a call where nobody took their own marks out of the reply."""
+_FENCE_END = re.compile(r"\s*```")
 _ATTRIBUTE = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?:\"(?P<a>[^\"]*)\"|'(?P<b>[^']*)'|(?P<c>\S+))")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(?P<value>.*)\]\]>\s*", re.DOTALL)
 _TITLE = re.compile(rf"<(?P<key>{'|'.join(NAMES)})>\s*(?P<name>[\w.-]+)\s*</(?P=key)>")
@@ -65,6 +69,8 @@ _JSON_FENCES = frozenset({"json", "tool", *_WRAPPERS, "tool_calls"})
 _UNMARKED = frozenset({"", "text", "txt", "plain", "plaintext"})
 _DOCUMENTS = frozenset({"markdown", "md", "html"})
 _DECODER = json.JSONDecoder()
+_QUOTE = r"[\"'“”]"
+"""Only the first is JSON's; with the others the model is told so."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,8 @@ class _Reading:
                 yield from self._fence(found["info"].lower(), inside)
             elif found["json"]:
                 at = yield from self._json(text, found.start("json"))
+            elif found["marked"]:
+                at = yield from self._marked(text, found)
             elif found["spoken"]:
                 self.doubts.append(found[0])
                 at = found.end()
@@ -163,6 +171,18 @@ class _Reading:
         else:
             yield from self.requests(known)
         return end
+
+    def _marked(self, text: str, opening: re.Match[str]) -> Generator[ToolCallRequest, None, int]:
+        """A call after a model's own mark; where it is over."""
+        try:
+            given, end = _DECODER.raw_decode(text, opening.end())
+        except (ValueError, RecursionError):
+            yield from self._broken(text[opening.end() :], NO_JSON, opening["called"])
+            return len(text)
+        data = CallData(opening["called"], mapping(given), is_explicit=True)
+        yield from self.requests([data])
+        fence = _FENCE_END.match(text, end) if "```" in opening[0] else None
+        return fence.end() if fence else end
 
     def _tag(self, text: str, opening: re.Match[str]) -> Generator[ToolCallRequest, None, int]:
         """What stands in an element; where it is over."""
@@ -224,7 +244,8 @@ class _Reading:
         """A call that cannot be understood, where it says which tool it is meant for."""
         if not name:
             keys = "|".join(NAMES)
-            found = re.search(rf'"(?:{keys})"\s*:\s*"(?P<name>[\w.-]+)"|<function=(\w+)', body)
+            quoted = rf"{_QUOTE}(?:{keys}){_QUOTE}\s*:\s*{_QUOTE}(?P<name>[\w.-]+){_QUOTE}"
+            found = re.search(rf"{quoted}|<function=(\w+)", body)
             name = (found["name"] or found[2]) if found else ""
         known = self._known(name)
         if known or (name and not self.only_known):
@@ -270,12 +291,16 @@ def _opening(tools: Mapping[str, ToolSpec]) -> re.Pattern[str]:
     more = rf"(?:=(?P<equals>[\w.-]+)|(?P<attributes>(?:\s+[\w.-]+\s*=\s*{value})*))"
     xml = rf"<(?:[\w-]+:)?{tags}{more}\s*(?P<empty>/)?>"
     keys = "|".join((*_KEYS, *map(re.escape, tools)))
-    data = rf"(?P<json>(?:\[\s*)?\{{\s*\"(?:{keys})\"\s*:)"
+    data = rf"(?P<json>(?:\[\s*)?\{{\s*{_QUOTE}(?:{keys}){_QUOTE}\s*:)"
     spoken = (
         rf"(?P<spoken>^[ \t]*(?:\[|call:|[Aa]ction:[ \t]*|print\()*(?:\w+\.)?(?i:{own})"
         r"(?:\(\w*\s*=?\s*[\"'][^\n]*|[ \t]*\{[^\n]*|[ \t]*\n[ \t]*[Aa]ction [Ii]nput:[^\n]*))"
     )
-    return re.compile(f"{_FENCE}|{_SPAN}|{xml}|{data}|{spoken}", re.MULTILINE)
+    marked = (
+        rf"(?P<marked>(?:{_MARKS})(?:functions\.)?(?P<called>(?i:{own}))(?::\d+)?"
+        r"(?:\s|```|json\b|<\|\w+\|>)*(?=\{))"
+    )
+    return re.compile(f"{_FENCE}|{_SPAN}|{xml}|{data}|{marked}|{spoken}", re.MULTILINE)
 
 
 def _spelled(tool: str) -> str:

@@ -129,7 +129,10 @@ class Pending:
 
 @dataclass(frozen=True)
 class Streak:
-    """How often in a row a call was made with the same arguments."""
+    """How often in a row a call was made with the same arguments.
+
+    One that we were cut off in does not count: to make it again is no mistake of the model's.
+    """
 
     length: int
     before: int
@@ -144,6 +147,8 @@ class BuiltinThread:
         self.entries: list[Entry] = []
         self._shown: list[Shown] = []
         self._requests: Requests = {}
+        self._unknown: set[str] = set()
+        """The calls that nobody knows the end of."""
         self._prompt: Prompted | None = None
         self.replies: list[Replied] = []
         """What the model said in the last turn."""
@@ -169,6 +174,8 @@ class BuiltinThread:
                 self.replies: list[Replied] = []
             elif isinstance(entry, Replied):
                 self.replies.append(entry)
+            elif isinstance(entry, Returned) and entry.is_unknown:
+                self._unknown.add(entry.call)
             self.entries.append(entry)
             if isinstance(entry, Prompted | Summed | Trimmed):  # these say what stands before them
                 self._requests = {}
@@ -232,8 +239,8 @@ class BuiltinThread:
             for call in reversed(calls):
                 if (call.name, call.arguments) != (request.name, request.arguments):
                     return Streak(length, before)
-                length += 1
-                before += not here
+                length += call.id not in self._unknown
+                before += call.id not in self._unknown and not here
         return Streak(length, before)
 
 

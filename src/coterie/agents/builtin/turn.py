@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from coterie.model.update import (
     TurnFailed,
     TurnInterrupted,
     Update,
+    Usage,
     Waiting,
 )
 
@@ -87,10 +88,10 @@ class ModelRequest:
         assert reply is not None
         self.said = ""
         if reply.stop == "refused":
-            yield Spent(reply.usage)
+            yield Spent(reply.usage, is_last=True)
             raise ModelTrouble(REFUSED.failure("builtin"))
         yield self._remembered(reply)
-        yield Spent(reply.usage)
+        yield Spent(reply.usage, is_last=self._thread.final is not None)
 
     def _remembered(self, reply: Reply) -> Update:
         found = TextCalls(reply.calls) if reply.calls else self._written(reply)
@@ -148,10 +149,10 @@ class ModelRequest:
                     piece = await self._breaker.run(pieces.__anext__)
                 except StopAsyncIteration:
                     return
-                if isinstance(piece, Reply):
+                if isinstance(piece, Reply):  # the whole of it, and the last
                     self._reply = piece
-                else:
-                    yield piece
+                    return
+                yield piece
 
     def _wait(self, trouble: ModelTrouble, pause: float | None) -> float:
         """How long to wait before the next try; raises where there shall be none."""
@@ -200,37 +201,54 @@ class BuiltinTurn:
 
     async def take(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """The updates of the turn, the last of them its end."""
-        try:
-            async with aclosing(self._whole(prompt)) as updates:
-                async for update in updates:
-                    yield update
-        except ModelTrouble as trouble:
-            for result in self._calls.left_over():
-                yield result
-            yield trouble.failure
-        except Interrupted:
-            for result in self._calls.broken_off():
-                yield result
-            text = self._request.said or self._last_words()
-            yield self._thread.remember(Replied(self._request.said, cut=True))
-            yield TurnInterrupted(text)
-
-    async def _whole(self, prompt: Prompt) -> AsyncGenerator[Update]:
         # A first try is never the rest of another one, even if it has the name of one that the
         # user has set aside.
         resumed = prompt.tries > 1 and self._thread.turn == prompt.turn
+        for update in self._begun(prompt, resumed=resumed):
+            yield update
+        try:
+            while self._thread.final is None:
+                for part in self._parts(resumed=resumed):
+                    async with aclosing(part) as updates:
+                        async for update in updates:
+                            yield update
+                resumed = False
+        except (ModelTrouble, Interrupted) as trouble:
+            for update in self._cut_short(trouble):
+                yield update
+        else:
+            yield self._ended()
+
+    def _begun(self, prompt: Prompt, *, resumed: bool) -> Iterator[Update]:
         if not resumed:
-            for result in self._calls.left_over():
-                yield result
+            yield from self._calls.left_over()
             yield self._thread.remember(Prompted(prompt.turn, prompt.text))
-        while (final := self._thread.final) is None:
-            for updates in (self._calls.make(resumed=resumed), self._request.reply()):
-                async with aclosing(updates):
-                    async for update in updates:
-                        yield update
-            resumed = False
-        # It may have ended before a crash: then nothing is asked a second time.
-        yield TurnInterrupted(final.text) if final.cut else TurnCompleted(self._last_words())
+        if self._thread.final is not None:
+            # It ended before a crash: nothing is asked a second time, and nothing is used.
+            yield Spent(Usage(0, 0, 0.0, "model"), is_last=True)
+
+    def _ended(self) -> Update:
+        """The end of a turn whose last reply is there."""
+        final = self._thread.final
+        if final is not None and final.cut:
+            return TurnInterrupted(final.text)
+        return TurnCompleted(self._last_words())
+
+    def _cut_short(self, trouble: ModelTrouble | Interrupted) -> Iterator[Update]:
+        if isinstance(trouble, ModelTrouble):
+            yield from self._calls.left_over()
+            yield trouble.failure
+            return
+        yield from self._calls.broken_off()
+        text = self._request.said or self._last_words()
+        yield self._thread.remember(Replied(self._request.said, cut=True))
+        yield TurnInterrupted(text)
+
+    def _parts(self, *, resumed: bool) -> Iterator[AsyncGenerator[Update]]:
+        """The calls of the last reply, one after the other, and the next reply."""
+        for pending in self._thread.pending():
+            yield self._calls.serve(pending, resumed=resumed)
+        yield self._request.reply()
 
     def _last_words(self) -> str:
         """The last thing that the model said; some say nothing more after their last call."""
