@@ -14,7 +14,8 @@ from pathlib import Path
 
 from coterie.config.project import coterie_home
 from coterie.config.team_file import LoadedTeam
-from coterie.config.teams import Power, is_trusted, powers, record_trust
+from coterie.config.teams import Power, powers
+from coterie.config.trust_record import is_trusted, record_trust
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.redaction import Redactor
 from coterie.model.task import AllowedTeam, TaskCreated

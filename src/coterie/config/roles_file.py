@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path, PurePath
@@ -27,9 +27,10 @@ from coterie.config.mistakes import (
     validated,
 )
 from coterie.config.project import Project
+from coterie.config.registry import Registry
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry, as_object
 from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
-from coterie.model.agent import AgentDefinition, AgentFacts
+from coterie.model.agent import AgentFacts
 from coterie.model.flags import split_words
 from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, safe_name
 
@@ -104,7 +105,8 @@ def read_roles(
     """The members that a roles file gives, and which words of it are left out; a ConfigError names
     every mistake in it."""
     roles = validated(document, RolesFile.model_validate, _keys_at).roles
-    made = [_member(role, place, around) for place, role in enumerate(roles)]
+    programs: dict[str, tuple[str, ...]] = {}
+    made = [_member(role, place, around, programs) for place, role in enumerate(roles)]
     found = [one for one in made if not isinstance(one, Mistake)]
     members = tuple(member for member, _ in found)
     mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
@@ -188,22 +190,23 @@ def _arguments(
 
 
 def _member(
-    role: RoleEntry, place: int, around: Surroundings
+    role: RoleEntry, place: int, around: Surroundings, programs: dict[str, tuple[str, ...]]
 ) -> tuple[Member, tuple[str, ...]] | Mistake:
-    """The member that a role is, and the words of its command that are left out."""
+    """The member that a role is, and the words of its command that are left out.
+
+    `programs` are those that only this file knows, by the names they were given so far.
+    """
     words = _words(role.cli_command)
     if isinstance(words, str):
         return Mistake(("roles", place, COMMAND), words)
     metadata = role.metadata.model_dump(mode="json", exclude_none=True)
     permissions = Permissions.model_validate(metadata.pop("permissions", {}))
-    agent = _known(words[0], around.registry.agents)
-    args: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    if agent is None:
+    name, args, dropped = _agent(words, around.registry)
+    if name is None:
         given = role.cli_command
         metadata[COMMAND] = given if isinstance(given, str) else shlex.join(words)
-    else:
-        args, dropped = _arguments(words[1:], around.registry.known.of(agent))
+        name = _name_for(role.role_id, words, around.registry.agents, programs)
+        programs[name] = words
     shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
     made = Member(
         id=role.role_id,
@@ -211,7 +214,7 @@ def _member(
         display_name=shown,
         role=role.type,
         order=place + 1,
-        agent=agent.name if agent else _name_for(words[0], around.registry.agents),
+        agent=name,
         additional_args=args,
         capabilities=role.capabilities,
         supports_multiple_instances=role.supports_multiple_instances,
@@ -221,18 +224,37 @@ def _member(
     return made, dropped
 
 
-def _known(word: str, agents: Mapping[str, AgentDefinition]) -> AgentDefinition | None:
-    by_command = (
-        agent for agent in agents.values() if word in (agent.command, PurePath(agent.command).name)
-    )
-    return agents.get(word) or next(by_command, None)
+def _agent(
+    words: Sequence[str], registry: Registry
+) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+    """The agent that a command means, None for a program that nobody knows; the arguments that are
+    passed on, and the words that are left out."""
+    known, word = registry.known, words[0]
+    if word in registry.agents:
+        return word, *_arguments(words[1:], known.of(registry.agents[word]))
+    for agent in registry.agents.values():
+        if word in (agent.command, PurePath(agent.command).name):
+            facts = known.of(agent)
+            # An interpreter says nothing of what it runs: that is in the words after it.
+            own = () if facts else agent.base_args
+            if tuple(words[1 : 1 + len(own)]) == own:
+                return agent.name, *_arguments(words[1 + len(own) :], facts)
+    # Known by name and not registered: refused as such, never run without its adapter.
+    facts = known.ours.get(PurePath(word).name)
+    return (facts.name, *_arguments(words[1:], facts)) if facts else (None, (), ())
 
 
-def _name_for(word: str, agents: Mapping[str, AgentDefinition]) -> str:
-    """The name of an agent that only this file knows: its program's, unless that is taken."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePath(word).name).strip("-._")
+def _name_for(
+    role: str,
+    words: tuple[str, ...],
+    agents: Collection[str],
+    programs: Mapping[str, tuple[str, ...]],
+) -> str:
+    """The name of an agent that only this file knows: its program's, unless that is another's."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePath(words[0]).name).strip("-._")
     name = name if safe_name(name) else "agent"
-    return name if name not in agents else f"{name}-of-roles"
+    is_others = name in agents or programs.get(name, words) != words
+    return f"{name}-{role}" if is_others else name
 
 
 def _places(place: int) -> dict[str, Given]:

@@ -33,6 +33,7 @@ from coterie.config.project import (
     named_store,
 )
 from coterie.errors import ConfigError, NotFound, UsageError
+from coterie.model.remote import BUNDLE, Travel
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
 
@@ -91,7 +92,7 @@ class Settings(BaseModel):
     takeover: Literal["auto", "ask"] = Field(
         default="auto",
         description="Whether the tasks of a machine that is silent for too long are taken over: "
-        "by themselves, or only when you said that it is gone (coterie machines gone NAME). "
+        "by themselves, or only when you said that it is dead, which the inbox asks you then. "
         "Yours alone (--user).",
     )
     fence: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
@@ -99,6 +100,18 @@ class Settings(BaseModel):
         description="A command that makes sure that a silent machine is dead before its tasks are "
         "taken over, with {machine} for its name; it must end with 0. Yours alone (--user).",
     )
+    travel: Annotated[str, Field(max_length=4096)] = Field(
+        default=BUNDLE,
+        description="How branches go from machine to machine: bundle, in the store; or by a "
+        "repository, for large ones: git:origin, a remote of the clone, or git: and an address. "
+        "Yours alone (--user).",
+    )
+
+    @field_validator("travel")
+    @classmethod
+    def _leads_somewhere(cls, travel: str) -> str:
+        Travel.parsed(travel)
+        return travel
 
     @field_validator("store")
     @classmethod
@@ -132,7 +145,7 @@ class Settings(BaseModel):
         return milliseconds(self.quiet_after)
 
 
-USERS_OWN = frozenset({"notify", "notifyAfter", "store", "machine", "takeover", "fence"})
+USERS_OWN = frozenset({"notify", "notifyAfter", "store", "machine", "takeover", "fence", "travel"})
 """Keys of the user's own file: what comes with a project must neither run nor send anything."""
 
 

@@ -1,32 +1,33 @@
 """The teams of a project: which one is meant (`-t`, the only one, the default, `--agents`), and
 what the user has allowed them.
 
-A team file is trusted by its content: one that changed is looked at again.  Instruction files of a
-repository are trusted by folder.  Rules that the user made by answering are kept beside the team
-and not in its file: that may be somebody else's, or have comments that an edit would lose.
+A team file is trusted by its content and its place: one that changed is looked at again, and so is
+the same one elsewhere.  Rules that the user made by answering are kept beside the team and not in
+its file: that may be somebody else's, or have comments that an edit would lose.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.config.files import locked, read_document, set_aside, storage_errors, write_atomically
+from coterie.config.files import storage_errors
 from coterie.config.git_index import tracked_below
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
-from coterie.config.project import Project, coterie_home, expanded
+from coterie.config.project import Project, expanded
 from coterie.config.registry import Registry
 from coterie.config.settings import Settings
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
 from coterie.config.team_members import COMMAND, Given, Surroundings, check_members
+from coterie.config.trust_record import is_trusted, record_trust, trust_entry
 from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
 from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team, safe_name
@@ -169,9 +170,6 @@ def _sitting(seat: Seat, order: int) -> Member:
     )
 
 
-TRUSTED_FILE = "trusted.json"
-
-
 @dataclass(frozen=True)
 class Power:
     """Something a team file asks for that could do harm."""
@@ -181,6 +179,10 @@ class Power:
     """Which key asks for it."""
     what: str
     """All of it, for a person who wants to look; of variables only their names."""
+
+
+_LOOSER = {"full": "never asks", "accept-edits": "edits files unasked"}
+"""What modes do unasked that nobody chose who did not write them."""
 
 
 def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, ...]:
@@ -202,8 +204,8 @@ def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, .
 
 
 def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
-    if member.permissions.mode == "full":
-        yield "full", "never asks"
+    if member.permissions.mode in _LOOSER:
+        yield member.permissions.mode, _LOOSER[member.permissions.mode]
     if member.permissions.allow:
         yield "allow", f"is not asked about {_words(member.permissions.allow)}"
     if COMMAND in member.metadata:
@@ -212,14 +214,27 @@ def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]
         yield "env", f"sets {', '.join(member.env)}"
     if member.additional_args:
         yield "additionalArgs", f"adds {_words(member.additional_args)}"
-    folders = (
-        ("workDir", "works in", member.execution_dir),
-        ("workingDir", "keeps its files in", member.working_dir),
-        ("homeDir", "has its home in", member.home_dir),
-    )
-    for kind, does, folder in folders:
-        if project and folder and not Path(folder).resolve().is_relative_to(project.root):
-            yield kind, f"{does} {folder}, outside the project"
+    yield from _folders(member, project)
+
+
+def _folders(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
+    if project and member.execution_dir and (where := _odd_place(member.execution_dir, project)):
+        yield "workDir", f"works in {member.execution_dir}, {where}"
+    # Even inside: what lies there is taken for the member's own, and programs start with it.
+    if member.working_dir:
+        yield "workingDir", f"keeps its files in {member.working_dir}"
+    if member.home_dir:
+        yield "homeDir", f"has its home in {member.home_dir}"
+
+
+def _odd_place(folder: str, project: Project) -> str:
+    """Why a work folder is more than a part of the project; empty where it is not."""
+    place = Path(folder).resolve()
+    if not place.is_relative_to(project.root):
+        return "outside the project"
+    # What is guarded by its name, such as `.git`, is not told from other files inside of it.
+    hidden = any(name.startswith(".") for name in place.relative_to(project.root).parts)
+    return "among what programs are set up by" if hidden else ""
 
 
 def _words(words: Sequence[str]) -> str:
@@ -232,7 +247,7 @@ def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None
     wanted = powers(loaded, project)
     if path is None or not wanted:
         return
-    if _is_the_users(path, project) or is_trusted(loaded.digest, home):
+    if _is_the_users(path, project) or _is_trusted(loaded, path, home):
         return
     kinds: dict[str, list[str]] = {}
     for power in wanted:
@@ -253,80 +268,30 @@ def _is_the_users(path: Path, project: Project) -> bool:
 
 def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
     """Record that the user has looked at this content."""
-    record_trust(loaded.digest, str(loaded.path), now, home)
+    record_trust(_key(loaded), str(loaded.path), now, home)
 
 
-def trust_material(root: Path, now: str, home: Path | None = None) -> None:
-    """Record that a folder's own instruction files may reach the models, as text."""
-    record_trust(_material(root), str(root), now, home)
+def _key(loaded: LoadedTeam) -> str:
+    """What trust in a team is trust in: its file, in this place, with the prompts that it takes.
+
+    The same words let other things be done where other files are.
+    """
+    place = str(loaded.path.resolve()) if loaded.path else ""
+    prompts = [member.system_instruction for member in loaded.team.members]
+    seen = json.dumps([place, loaded.digest, prompts])
+    return f"team:{hashlib.sha256(seen.encode()).hexdigest()}"
 
 
-def decline_material(root: Path, now: str, home: Path | None = None) -> None:
-    """Record that they may not, so that nobody is asked again."""
-    record_trust(_material(root), str(root), now, home, kind="declined")
-
-
-def is_material_decided(root: Path, home: Path | None = None) -> bool:
-    """Whether the user has said yes or no of this folder."""
-    key = _material(root)
-    return is_trusted(key, home) or is_trusted(key, home, kind="declined")
-
-
-def is_material_trusted(root: Path, home: Path | None = None) -> bool:
-    """Whether the user has said so of this folder."""
-    return is_trusted(_material(root), home)
+def _is_trusted(loaded: LoadedTeam, path: Path, home: Path | None) -> bool:
+    # Of an earlier version the place stands beside the digest alone.
+    before = trust_entry(loaded.digest, home)
+    return is_trusted(_key(loaded), home) or before.get("path") == str(path)
 
 
 def instruction_files(known: KnownAgents, root: Path) -> tuple[str, ...]:
     """The instruction files that a folder brings for agents."""
     names = (name for facts in known.all for name in facts.instructions)
     return tuple(name for name in dict.fromkeys(names) if (root / name).is_file())
-
-
-def _material(root: Path) -> str:
-    return f"material:{root.resolve()}"
-
-
-Decision = Literal["trusted", "declined"]
-
-
-def record_trust(
-    key: str, path_shown: str, now: str, home: Path | None, *, kind: Decision = "trusted"
-) -> None:
-    """Record what the user has said of what the key stands for, after a look at it."""
-    path = (home or coterie_home()) / TRUSTED_FILE
-    with locked(path):
-        try:
-            known = _read(path)
-        except ConfigError:
-            set_aside(path)
-            known = {}
-        for entries in known.values():
-            entries.pop(key, None)
-        known.setdefault(kind, {})[key] = {"path": path_shown, f"{kind}At": now}
-        write_atomically(path, json.dumps(known, indent=2) + "\n")
-
-
-def is_trusted(digest: str, home: Path | None = None, *, kind: Decision = "trusted") -> bool:
-    """Whether this content was looked at; a damaged record means that nothing was."""
-    try:
-        return digest in _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {})
-    except ConfigError:
-        return False
-
-
-def _read(path: Path) -> dict[str, dict[str, object]]:
-    if not path.exists():
-        return {}
-    data = read_document(path).data
-    found = cast("dict[str, object]", data) if isinstance(data, dict) else {}
-    if not isinstance(found.get("trusted", {}), dict) or not found:
-        raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
-    return {
-        kind: cast("dict[str, object]", entries)
-        for kind, entries in found.items()
-        if isinstance(entries, dict)
-    }
 
 
 _RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])

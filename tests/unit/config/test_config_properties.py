@@ -26,7 +26,7 @@ from coterie.config.settings import load_settings
 from coterie.config.team_edit import full_form, render, toml_member
 from coterie.config.team_entry import MEMBER_KEYS, TEAM_KEYS
 from coterie.config.team_file import Reading
-from coterie.config.teams import is_trusted
+from coterie.config.trust_record import is_trusted
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member, Permissions, Team

@@ -42,6 +42,7 @@ def test_nothing_said_is_the_default(house: House) -> None:
         ("machine", None, "default"),
         ("takeover", "auto", "default"),
         ("fence", None, "default"),
+        ("travel", "bundle", "default"),
     ]
     assert all(one.description for one in found.list())
 
@@ -108,8 +109,8 @@ def test_an_unknown_key(house: House) -> None:
             act()
         assert str(caught.value) == (
             'No setting "keper". There are: keeper, contextMessageCount, contextCharacters, '
-            "quietAfter, defaultTeam, notify, notifyAfter, store, machine, takeover, fence. "
-            "Did you mean keeper?"
+            "quietAfter, defaultTeam, notify, notifyAfter, store, machine, takeover, fence, "
+            "travel. Did you mean keeper?"
         )
 
 

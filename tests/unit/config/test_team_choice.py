@@ -17,8 +17,8 @@ from coterie.config.teams import (
     Power,
     Seat,
     choose_team,
-    is_trusted,
     powers,
+    require_trust,
     seats,
     team_of_agents,
     teams_of,
@@ -244,7 +244,40 @@ def test_a_damaged_record_trusts_nothing(house: House, write: Write, agents: Age
     path = write(house.project / "team.json", json.dumps(BOLD))
     loaded = load_team(path, Reading(agents))
     record = write(house.coterie_home / "trusted.json", "{")
-    assert not is_trusted(loaded.digest)
+    with pytest.raises(NotTrusted):
+        require_trust(loaded, Project(house.project))
     trust(loaded, NOW)
-    assert is_trusted(loaded.digest)
+    require_trust(loaded, Project(house.project))
     assert record.with_name("trusted.json.damaged.1").read_text() == "{"
+
+
+def test_trust_is_in_a_file_in_its_place_with_its_prompts(
+    house: House, write: Write, agents: Agents
+) -> None:
+    """The same words run other files elsewhere, and by another prompt for something else."""
+    entry = {"id": "ada", "agent": "echo", "permissions": "full", "promptFile": "p.md"}
+    text, reading = json.dumps({"members": [entry]}), Reading(agents)
+    for folder in (house.project, house.project / "vendor"):
+        write(folder / "p.md", "Be kind.")
+    here = write(house.project / "team.json", text)
+    there = write(house.project / "vendor" / "team.json", text)
+    project = Project(house.project)
+    trust(load_team(here, reading), NOW)
+    require_trust(load_team(here, reading), project)
+    with pytest.raises(NotTrusted):
+        require_trust(load_team(there, reading), project)
+    write(house.project / "p.md", "Obey Eve.")
+    with pytest.raises(NotTrusted):
+        require_trust(load_team(here, reading), project)
+
+
+def test_trust_of_an_earlier_version_holds_in_its_place(
+    house: House, write: Write, agents: Agents
+) -> None:
+    here = load_team(write(house.project / "team.json", json.dumps(BOLD)), Reading(agents))
+    there = load_team(write(house.project / "x" / "team.json", json.dumps(BOLD)), Reading(agents))
+    kept = {"trusted": {here.digest: {"path": str(here.path), "trustedAt": NOW}}}
+    write(house.coterie_home / "trusted.json", json.dumps(kept))
+    require_trust(here, Project(house.project))
+    with pytest.raises(NotTrusted):
+        require_trust(there, Project(house.project))

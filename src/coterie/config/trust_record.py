@@ -1,0 +1,85 @@
+"""What the user has looked at and said yes or no to: a file in the user's own folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, cast
+
+from coterie.config.files import locked, read_document, set_aside, write_atomically
+from coterie.config.project import coterie_home
+from coterie.errors import ConfigError
+from coterie.model.workspace import shown
+
+TRUSTED_FILE = "trusted.json"
+Decision = Literal["trusted", "declined"]
+
+
+def record_trust(
+    key: str, path_shown: str, now: str, home: Path | None, *, kind: Decision = "trusted"
+) -> None:
+    """Record what the user has said of what the key stands for, after a look at it."""
+    path = (home or coterie_home()) / TRUSTED_FILE
+    with locked(path):
+        try:
+            known = _read(path)
+        except ConfigError:
+            set_aside(path)
+            known = {}
+        for entries in known.values():
+            entries.pop(key, None)
+        known.setdefault(kind, {})[key] = {"path": path_shown, f"{kind}At": now}
+        write_atomically(path, json.dumps(known, indent=2) + "\n")
+
+
+def is_trusted(key: str, home: Path | None = None, *, kind: Decision = "trusted") -> bool:
+    """Whether this was looked at; a damaged record means that nothing was."""
+    return bool(trust_entry(key, home, kind=kind))
+
+
+def trust_entry(key: str, home: Path | None, *, kind: Decision = "trusted") -> dict[str, object]:
+    """What was recorded of it; empty where nothing was, or the record is damaged."""
+    try:
+        found = _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {}).get(key)
+    except ConfigError:
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def _read(path: Path) -> dict[str, dict[str, object]]:
+    if not path.exists():
+        return {}
+    data = read_document(path).data
+    found = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    if not isinstance(found.get("trusted", {}), dict) or not found:
+        raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
+    return {
+        kind: cast("dict[str, object]", entries)
+        for kind, entries in found.items()
+        if isinstance(entries, dict)
+    }
+
+
+def trust_material(root: Path, now: str, home: Path | None = None) -> None:
+    """Record that a folder's own instruction files may reach the models, as text."""
+    record_trust(_material(root), str(root), now, home)
+
+
+def decline_material(root: Path, now: str, home: Path | None = None) -> None:
+    """Record that they may not, so that nobody is asked again."""
+    record_trust(_material(root), str(root), now, home, kind="declined")
+
+
+def is_material_decided(root: Path, home: Path | None = None) -> bool:
+    """Whether the user has said yes or no of this folder."""
+    key = _material(root)
+    return is_trusted(key, home) or is_trusted(key, home, kind="declined")
+
+
+def is_material_trusted(root: Path, home: Path | None = None) -> bool:
+    """Whether the user has said so of this folder."""
+    return is_trusted(_material(root), home)
+
+
+def _material(root: Path) -> str:
+    return f"material:{root.resolve()}"
