@@ -133,6 +133,11 @@ class StorageDamaged(StorageError):
     """The database file is not intact, or history that we know of is missing from it."""
 
 
+class HistoryLost(StorageDamaged):
+    """A store that machines share no longer holds what it had confirmed: nobody goes on with it
+    before a person has said so."""
+
+
 class StorageReadOnly(StorageError):
     """The project folder cannot be written."""
 
@@ -161,7 +166,7 @@ class ArtifactWrong(CoterieError):
     uri: str
     problem: str
     advice: str | None = (
-        "Artifacts are files below the session's artifacts folder, or file:// addresses."
+        "Name a file in your own folder, or one below the session's artifacts folder."
     )
 
     text: ClassVar[str] = "The artifact {uri} {problem}."
@@ -194,6 +199,19 @@ class GitFailed(CoterieError):
     @property
     def where(self) -> str | None:
         return self.folder
+
+
+@dataclass(eq=False)
+class NotSent(CoterieError):
+    """Commits did not get to the repository that branches travel by; they stay where they are."""
+
+    machine: str
+    ref: str
+    """Which has them there."""
+    problem: str
+    advice: str | None = "coterie doctor says whether the remote can be reached."
+
+    text: ClassVar[str] = "{ref} on {machine} was not sent: {problem}"
 
 
 @dataclass(eq=False)

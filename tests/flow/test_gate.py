@@ -155,6 +155,19 @@ async def test_yes_by_rule_is_for_all_that_the_rule_covers(tmp_path: Path) -> No
     assert [one for one, _ in answers(channels)] == ["approve", "approve"]
 
 
+async def test_a_rule_given_while_nobody_ran_the_task_holds_though_the_call_is_another_now(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"), caps=Caps(max_turns=2, max_rounds=None))
+        await it.run(ScriptedChannels(script(asks("c1", "npm install a"))))
+        await steering.answer(it.look, "q1", "rule", "npm install *", "you")
+    async with stage(tmp_path) as it:
+        channels = ScriptedChannels(script(asks("c2", "npm install b")))
+        assert (await it.run(channels)).status == "completed"
+        assert [answer for answer, _ in answers(channels)] == ["approve", "approve"]
+
+
 async def test_a_rule_that_is_none_is_refused_and_the_question_stays(tmp_path: Path) -> None:
     async with stage(tmp_path) as it:
         await it.start(team("ada"))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, cast
 
 import anyio
 import pytest
 
 from coterie.engine.lease import Claimant
-from coterie.engine.leased import LeasedOwners
-from coterie.errors import LeaseExpired, SurvivorsElsewhere
+from coterie.engine.leased import LeasedOwners, TakeoverAtOnce
+from coterie.errors import HistoryLost, LeaseExpired, SurvivorsElsewhere
 from coterie.model import instant
 from coterie.model.conversation import Prompt
 from coterie.model.journal import ChildLease, Fence, Lease
@@ -21,6 +22,7 @@ from coterie.model.lease_clock import LeaseTimes
 from coterie.model.machine import OwnerRow
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
+from coterie.ports import LeaseStore
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.owners import MarksReaper
@@ -28,6 +30,7 @@ from coterie.testing.owner_rows import SqliteOwnerRows
 from coterie.testing.scripted import TASK, Played, ScriptedChannels, stage, team
 from tests.flow.test_takeover import make_task
 
+T = TypeVar("T")
 LONG = LeaseTimes(ttl=600.0, beat=10.0, soft=1.0, look=0.05)
 HERE, THERE = Machine("here", "boot", "ns"), Machine("there", "other", "ns")
 
@@ -102,6 +105,93 @@ async def test_survivors_are_ended_before_their_owner_is_said_dead(
         assert (mine.folder / owner).exists() is bool(left)
 
 
+class Slow(MarksReaper):
+    """Takes as long as another one needs to come as far."""
+
+    def __init__(self, both: list[anyio.Event]) -> None:
+        super().__init__()
+        self.here, self.both = anyio.Event(), both
+        both.append(self.here)
+
+    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+        self.here.set()
+        for one in self.both:
+            await one.wait()
+        return await super().end(children)
+
+
+async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: Path) -> None:
+    """One that takes a task over looks after the others meanwhile, and so do other processes."""
+    both, found = list[anyio.Event](), list[bool]()
+    async with (
+        owners_in(tmp_path) as (gone, _, _),
+        owners_in(tmp_path) as (mine, storage, _),
+        owners_in(tmp_path) as (other, _, _),
+    ):
+        owner = killed(gone)
+        fence = await make_task(storage, owner, TASK)
+        await storage.leases.record_child(fence, child("m1", HERE))
+        mine.reaper, other.reaper = Slow(both), Slow(both)
+
+        async def look(owners: LeasedOwners) -> None:
+            found.append(await is_dead(owners, owner))
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(look, mine)
+                group.start_soon(look, other)
+        assert found == [True, True]
+        assert not (mine.folder / owner).exists()
+
+
+async def test_an_owner_that_another_declares_dead_meanwhile_is_dead(tmp_path: Path) -> None:
+    async with owners_in(tmp_path, THERE) as (gone, _, _), owners_in(tmp_path) as (mine, _, _):
+
+        class Declared(TakeoverAtOnce):
+            async def allows(self, row: OwnerRow, silent: float) -> bool:
+                return not await mine.rows.declare_dead(row.id, None)
+
+        mine.takeover = Declared()
+        mine._silent.times = LeaseTimes(ttl=1e-9, beat=1e-10, soft=1e-10, margin=1e-9)
+        assert [await is_dead(mine, gone.me) for _ in range(2)] == [False, True]
+
+
+class Meanwhile:
+    """Leases of which something becomes when they are first read."""
+
+    def __init__(self, leases: LeaseStore, then: Callable[[], Awaitable[object]]) -> None:
+        self._leases, self._then = leases, [then]
+
+    async def all(self) -> list[Lease]:
+        return await self._read(await self._leases.all())
+
+    async def children(self) -> list[ChildLease]:
+        return await self._read(await self._leases.children())
+
+    async def _read(self, found: list[T]) -> list[T]:
+        while self._then:
+            await self._then.pop()()
+        return found
+
+
+async def test_what_runs_for_who_has_taken_a_task_over_is_left_alone(tmp_path: Path) -> None:
+    async with (
+        owners_in(tmp_path) as (gone, _, _),
+        owners_in(tmp_path) as (mine, storage, reaper),
+        owners_in(tmp_path) as (other, _, _),
+    ):
+        owner = killed(gone)
+        await make_task(storage, owner, TASK)
+
+        async def take() -> None:
+            fence = await Claimant(other, storage.leases, MarksReaper(), HERE).take(TASK)
+            await storage.leases.record_child(fence, child("new", HERE))
+
+        mine.leases = cast("LeaseStore", Meanwhile(storage.leases, take))
+        assert await is_dead(mine, owner)
+        assert reaper.asked == []
+
+
 async def test_the_lock_of_another_machine_or_container_proves_nothing(tmp_path: Path) -> None:
     other = replace(HERE, pid_namespace="container")
     async with (
@@ -136,6 +226,27 @@ async def test_who_is_declared_dead_stops_and_begins_anew(tmp_path: Path) -> Non
         assert await mine.begin() != first
 
 
+async def test_who_finds_that_the_store_lost_its_history_stops_at_once(tmp_path: Path) -> None:
+    """No agent goes on until the lease is over: nobody knows who runs what."""
+
+    class Older(SqliteOwnerRows):
+        async def renew(self, owner: str) -> int | None:
+            raise HistoryLost("store", "History is lost")
+
+    async with owners_in(tmp_path) as (mine, _, _):
+        mine.rows = Older(tmp_path / "owners.db")
+
+        async def live() -> None:
+            with anyio.fail_after(30):
+                async with mine.kept():
+                    await anyio.sleep_forever()
+
+        with pytest.raises(HistoryLost):
+            await live()
+        assert mine.deadline is not None
+        assert mine.deadline.passed()
+
+
 async def test_an_error_within_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
     async with owners_in(tmp_path) as (mine, _, _):
         with pytest.raises(KeyError, match="mine"):
@@ -153,14 +264,16 @@ async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_told_once
         impatient = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
         mine._silent.times = impatient
 
-        async def fence(row: OwnerRow) -> bool:
-            told.append(f"fence {row.machine}")
-            return fenced
+        class Fence(TakeoverAtOnce):
+            async def allows(self, row: OwnerRow, silent: float) -> bool:
+                assert silent >= impatient.ttl + impatient.margin
+                told.append(f"fence {row.machine}")
+                return fenced
 
         async def on_death(owner: str) -> None:
             told.append(owner)
 
-        mine.fence, mine.on_death = fence, on_death
+        mine.takeover, mine.on_death = Fence(), on_death
         row = OwnerRow("silent", "there", 3, False, instant.now(), "")
         await mine.rows.add(row)
         with anyio.fail_after(30):

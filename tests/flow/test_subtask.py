@@ -8,8 +8,9 @@ import pytest
 
 from coterie.engine import steering
 from coterie.model.conversation import Prompt
+from coterie.model.interaction import Display
 from coterie.model.team import Member
-from coterie.model.update import Delegated, TurnCompleted, Update
+from coterie.model.update import Asked, Delegated, TurnCompleted, Update
 from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, stage, team
 from coterie.workflows.chat import Chat, Solo
 
@@ -85,3 +86,25 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
         rex = [one for one in channels.opened if isinstance(one, ScriptedChannel)]
         assert len(done) == 1
         assert [one.member.id for one in rex].count("rex") == 1  # its own turn in the chat
+
+
+async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> None:
+    """Also one that waits for an answer: nobody would ever go on with it."""
+
+    def asking(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "rex":
+            return [Asked("a1", "Input", "generic", Display(title="Which ones?"))]
+        return working(member, prompt)
+
+    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"))
+        await it.run(ScriptedChannels(asking))
+        await steering.answer(it.look, "q1", "rex", None, "you")
+        assert (await it.run(ScriptedChannels(asking))).status == "waiting"
+        await steering.cancel(it.look, it.engine.claimant, TASK)
+        rows = {row.id: (row.status, row.reason) for row in await it.storage.events.tasks()}
+        assert rows == {
+            TASK: ("canceled", "canceled"),
+            f"{TASK}.1": ("canceled", "session_ended"),
+        }
+        assert await it.storage.inbox.questions() == []

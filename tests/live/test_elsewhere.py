@@ -43,6 +43,7 @@ def test_real_clis_work_on_two_machines_and_one_of_these_dies(
     )
     for one in (user, dies, lives):
         assert one("agents", "scan").code == 0
+        assert one("team", "trust", "team.json").code == 0
     words = ("--seats", "2", "--agents", "claude,codex")
     with dies.worker(*words) as killed, lives.worker(*words):
         asked = ("--detach", "--rehearse", "--yes", "-t", "team.json", "--json")

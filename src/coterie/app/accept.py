@@ -16,5 +16,11 @@ async def accept_work(
     `message` and `override` are for a pipeline; `recheck` tests it on a branch that has moved.
     """
     if (await app.show(task_id)).view.workflow == PIPELINE:
-        return await accept_change(app, task_id, message, override=override, recheck=recheck)
-    return await app.accept(task_id, recheck=recheck)
+        done = await accept_change(app, task_id, message, override=override, recheck=recheck)
+    else:
+        done = await app.accept(task_id, recheck=recheck)
+    if app.shared is not None:
+        from coterie.app.cleaning import remove_accepted
+
+        await remove_accepted(app, task_id)
+    return done

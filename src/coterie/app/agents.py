@@ -32,6 +32,7 @@ from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.incident import PendingNotification
+from coterie.model.question_text import counted
 from coterie.model.workspace import shown
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 from coterie.process.child import can_be_private
@@ -78,10 +79,6 @@ class Agents:
     def place(self, agent: AgentDefinition) -> str | None:
         """Where an agent's program is; None where it is not there."""
         return registry_edit.place(KNOWN_AGENTS, agent)
-
-    def installable(self) -> Mapping[str, str]:
-        """How to install each agent that is known by name."""
-        return {known.name: known.install for known in KNOWN_AGENTS.all}
 
     def installed(self, versions: Mapping[str, str | None]) -> list[AgentDefinition]:
         """The agents that are known by name or registered, each with the program that is there.
@@ -142,7 +139,7 @@ class Doctor:
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
         """The registry, the project, its database, the keeper, the sandbox, git, who is told
-        elsewhere, the store; and packages that should bring agents and are broken."""
+        elsewhere, the store, the way of branches; and packages that are broken."""
         own = (self._check_registry(), *self._check_project(), self._check_keeper())
         broken = (_failed("package", problem) for problem in broken_packages())
         others = (*self._check_notify(), *self._check_store())
@@ -160,7 +157,7 @@ class Doctor:
         if isinstance(registry, CoterieError):
             return _failed("registry", registry)
         there = registry.path.exists()
-        count = f"{len(registry.agents)} agents" if there else "not made yet"
+        count = counted(len(registry.agents), "agent") if there else "not made yet"
         hint = "" if there else "coterie init"
         return HealthCheck("registry", True, f"{shown(registry.path)}: {count}", hint)
 
@@ -180,7 +177,7 @@ class Doctor:
             count = anyio.run(_count, project)
         except CoterieError as error:
             return [*checks, _failed("database", error)]
-        detail = f"{shown(project.database)}: {count} tasks"
+        detail = f"{shown(project.database)}: {counted(count, 'task')}"
         return [*checks, HealthCheck("database", True, detail)]
 
     def _check_keeper(self) -> HealthCheck:
@@ -206,14 +203,15 @@ class Doctor:
             url = store_url(self.store)
             if url is None:
                 return []
-            found = store.describe_store(url, find_project(self.directory))
+            project = find_project(self.directory)
+            found = store.describe_store(url, project)
         except CoterieError as error:
             return [HealthCheck("store", False, str(error), error.hint or "")]
         if found.loses_commits:
             problem = f"{found.url} may lose what it has confirmed: synchronous_commit is off"
             return [HealthCheck("store", False, problem, "set synchronous_commit = on there")]
         facts = f"PostgreSQL {found.server}, schema {found.schema}, {found.tasks} tasks"
-        return [HealthCheck("store", True, f"{facts}: {found.url}")]
+        return [HealthCheck("store", True, f"{facts}: {found.url}"), *_check_travel(project)]
 
     def _check_notify(self) -> list[HealthCheck]:
         """Whether the user could be told elsewhere; nothing where they do not want to be."""
@@ -257,6 +255,17 @@ async def _check_sandbox() -> HealthCheck:
 
 def _failed(name: str, error: CoterieError) -> HealthCheck:
     return HealthCheck(name, False, str(error), (error.hint or "").partition("\n")[0])
+
+
+def _check_travel(project: Project) -> list[HealthCheck]:
+    """Whether branches can go by the repository that they are to; nothing where it is the store."""
+    from coterie.app.travel import reached_remote
+
+    try:
+        url = reached_remote(project)
+    except CoterieError as error:
+        return [HealthCheck("travel", False, str(error), error.hint or "")]
+    return [HealthCheck("travel", True, f"branches go by {url}")] if url is not None else []
 
 
 def _check_git() -> HealthCheck:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import anyio.to_thread
 
 from coterie.app.project import App
 from coterie.app.run import TICKETS
@@ -140,11 +142,21 @@ def use_fields(use: ToolUse) -> Mapping[str, object]:
 async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:
     """Check every page of the database, both hash chains, and the envelopes of all sessions, or of
     one."""
-    rows, problems = await app.storage.audit.chain(), await app.storage.problems()
-    views = [one for one in await app.tasks() if one.workflow == TICKETS]
-    wanted = [one.id for one in views] if task_id is None else [task_id]
+    rows, problems = await app.storage.audit.chain(), [*await app.storage.problems()]
+    views = await app.tasks()
+    wanted = [one.id for one in views if one.workflow == TICKETS] if task_id is None else [task_id]
     sessions = [await app.check_envelopes(one) for one in wanted]
+    if task_id is None and app.shared is None:  # a shared one may be newer than what is here
+        known = {one.id for one in views}
+        problems += await anyio.to_thread.run_sync(lambda: list(_unknown(app.root, known)))
     return AuditCheck(len(rows), (await app.storage.events.head())[0], problems, sessions)
+
+
+def _unknown(root: Path, known: Collection[str]) -> Iterator[str]:
+    """Sessions that left envelopes and are not in the database, as after it was deleted."""
+    for folder in sorted((root / ".coterie" / "logs").glob("*/")):
+        if folder.name not in known and any(folder.glob("*.json")):
+            yield f"logs/{folder.name} is of a session that the database does not know: it was lost"
 
 
 def _uses(rows: Sequence[ChainedEntry], running: Collection[str]) -> list[ToolUse]:

@@ -71,7 +71,7 @@ class Changes:
         """What the work on a ticket changed: on its branch, and once that is merged, by merging."""
         worktrees = await self.sessions.worktrees(ticket_task)
         if worktrees is None:
-            return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(ticket_task))
+            return TaskDiff(problem="without git it is only known what a whole session changed")
         return await anyio.to_thread.run_sync(_of_ticket, worktrees, ticket_in(ticket_task))
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import anyio
 import anyio.to_thread
 
 from coterie.app.project import App
-from coterie.errors import UsageError
+from coterie.errors import CoterieError, GitFailed, UsageError
 from coterie.model.record import TaskView
+from coterie.model.remote import GitRemote
 from coterie.model.task import ENDED
+from coterie.workspace.git import Git, repository_of
+from coterie.workspace.git_remote import REFS, remote_refs, remove_refs
 from coterie.workspace.leftovers import (
     Leftover,
     LeftoverKind,
@@ -24,8 +29,50 @@ from coterie.workspace.leftovers import (
     remove_snapshots,
     unused_homes,
 )
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
-KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "home", "snapshots", "draft")
+KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote", "home", "snapshots", "draft")
+_PATIENCE = 30.0
+"""How long `accept` takes at most for what can be done later as well, in seconds."""
+_OF_SESSIONS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote")
+
+
+@dataclass(frozen=True)
+class SentBranches:
+    """What sessions have sent to the repository that branches travel by."""
+
+    git: Git
+    remote: GitRemote
+
+    @classmethod
+    async def of(cls, app: App) -> Self | None:
+        """None where branches travel in the store."""
+        git = await anyio.to_thread.run_sync(repository_of, app.root)
+        if app.shared is None or git is None:
+            return None
+        remote = await anyio.to_thread.run_sync(app.shared.find_remote)
+        return None if remote is None else cls(git, remote)
+
+    async def refs(self, session: str | None = None) -> Mapping[str, str]:
+        """By name: the commit of each ref there, of one session or of all."""
+        below = REFS if session is None else f"{REFS}/{session}"
+        return await anyio.to_thread.run_sync(remote_refs, self.git, self.remote, below)
+
+    async def remove(self, worktrees: TicketWorktrees) -> list[Leftover]:
+        """Remove what a session sent and the branch which is checked out contains."""
+        there = await self.refs(worktrees.session)
+        going = await anyio.to_thread.run_sync(_on_remote, worktrees, there)
+        refs = {one.name: there[one.name] for one in going if not one.kept}
+        await anyio.to_thread.run_sync(remove_refs, self.git, self.remote, refs)
+        return [one for one in going if not one.kept]
+
+
+async def remove_accepted(app: App, task_id: str) -> None:
+    """Remove from the remote what is in the user's branch now; what stays `coterie clean` lists."""
+    with suppress(CoterieError), anyio.move_on_after(_PATIENCE):
+        sent, worktrees = await SentBranches.of(app), await app.sessions.worktrees_here(task_id)
+        if sent is not None and worktrees is not None:
+            await sent.remove(worktrees)
 
 
 @dataclass(frozen=True)
@@ -48,6 +95,8 @@ class Cleaning:
         found: list[Leftover] = []
         for view in ended:
             found += await self._of_session(view, kinds)
+        if "remote" in kinds:
+            found += await self._sent([view.id for view in ended])
         if "home" in kinds and task_id is None:
             found += await self._homes()
         if "draft" in kinds and task_id is None:
@@ -61,7 +110,7 @@ class Cleaning:
         """Remove all that can go; returns what was removed.  What is in use by now stays."""
         going = [one for one in found if not one.kept]
         removed, claimant = list[Leftover](), await self.app.claimant()
-        tasks = dict.fromkeys(one.task for one in going if one.kind in ("worktree", "branch"))
+        tasks = dict.fromkeys(one.task for one in going if one.kind in _OF_SESSIONS)
         for task_id in tasks:
             mine = [one for one in going if one.task == task_id]
             async with self.app.changes.held(claimant, task_id):
@@ -78,7 +127,7 @@ class Cleaning:
         return removed
 
     async def _of_session(self, view: TaskView, kinds: Collection[str]) -> list[Leftover]:
-        worktrees = await self.app.sessions.worktrees(view.id)
+        worktrees = await self.app.sessions.worktrees_here(view.id)
         if worktrees is None:
             return []
         session, found = SessionLeftovers(worktrees), list[Leftover]()
@@ -88,12 +137,33 @@ class Cleaning:
             found += await anyio.to_thread.run_sync(lambda: list(session.branches()))
         return found
 
+    async def _sent(self, tasks: Sequence[str]) -> list[Leftover]:
+        """What these sessions have on the remote; where that is away, that it is."""
+        try:
+            sent = await SentBranches.of(self.app)
+            there = await sent.refs() if sent is not None else dict[str, str]()
+        except GitFailed:
+            return [Leftover("remote", "-", "-", kept="it cannot be reached")]
+        except UsageError as problem:
+            return [Leftover("remote", "-", "-", kept=str(problem))]
+        found: list[Leftover] = []
+        for task_id in tasks:
+            own = {ref: one for ref, one in there.items() if ref.startswith(f"{REFS}/{task_id}/")}
+            worktrees = await self.app.sessions.worktrees_here(task_id) if own else None
+            if worktrees is not None:
+                found += await anyio.to_thread.run_sync(_on_remote, worktrees, own)
+        return found
+
     async def _remove_of_session(self, task_id: str, found: Sequence[Leftover]) -> list[Leftover]:
-        worktrees = await self.app.sessions.worktrees(task_id)
+        worktrees = await self.app.sessions.worktrees_here(task_id)
         if worktrees is None:
             return []
         remove = partial(_remove_all, SessionLeftovers(worktrees), found)
-        return await anyio.to_thread.run_sync(remove)
+        removed = await anyio.to_thread.run_sync(remove)
+        if any(one.kind == "remote" for one in found):
+            sent = await SentBranches.of(self.app)
+            removed += await sent.remove(worktrees) if sent is not None else []
+        return removed
 
     async def _homes(self) -> list[Leftover]:
         in_use: set[str] = set()
@@ -113,6 +183,10 @@ def _remove_all(session: SessionLeftovers, found: Sequence[Leftover]) -> list[Le
     removed = [one for one in of_git if session.remove(one)]
     session.remove_folder()
     return removed
+
+
+def _on_remote(worktrees: TicketWorktrees, there: Mapping[str, str]) -> list[Leftover]:
+    return list(SessionLeftovers(worktrees).remote_refs(there))
 
 
 def _snapshots(root: Path, tasks: Sequence[str]) -> list[Leftover]:

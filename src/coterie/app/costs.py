@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from coterie.model.journal import Turn
-from coterie.model.task import TICKET, TaskRow, fold
+from coterie.model.task import TICKET, TaskRow, fold, ticket_above
 from coterie.model.team import Tally, Team
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Storage
@@ -68,7 +68,8 @@ def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
             usage = turn.used
             if taken or usage is not None:
                 whose = (root.id, root.title, turn.member, agent, turn.opened_at)
-                found.append(Cost(*whose, int(taken), usage, turn.task_id))
+                part = ticket_above(turn.task_id) or turn.task_id
+                found.append(Cost(*whose, int(taken), usage, part))
     return found
 
 

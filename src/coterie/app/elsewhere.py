@@ -6,13 +6,16 @@ holds that could do harm, unless a team file of this machine, trusted here, asks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from coterie.config.allowed import allowed_team
-from coterie.config.project import Project
+from coterie.config.project import Project, coterie_home
+from coterie.config.registry import registry_path
 from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import Power, learned_rules, powers, require_trust
+from coterie.config.trust_record import TRUSTED_FILE
 from coterie.errors import ConfigError, NotTrusted, UsageError
 from coterie.model.machine import FULL, MOST_NEEDS, Offer, Pool
 from coterie.model.task import TaskCreated
@@ -27,8 +30,9 @@ def as_run_here(created: TaskCreated, project: Project, load: Load) -> TaskCreat
     Reads files.  Raises NotTrusted where it cannot be run without one.
     """
     was = created.allowed
-    if was is not None and was.team == _digest(created, project):
-        return created  # as this user started it on this machine
+    is_of_here = created.root in (None, str(project.root))
+    if is_of_here and was is not None and was.team == _digest(created, project):
+        return created  # as this user started it in this clone
     here = relocated(created, project.root)
     known = _trusted_file(here, project, load)
     rules = learned_rules(project, here.team.name)
@@ -72,6 +76,7 @@ def relocated(created: TaskCreated, root: Path) -> TaskCreated:
     script = moved(created.script) if created.script else None
     team = created.team.model_copy(update={"members": members})
     places = {"team": team, "team_file": moved(created.team_file), "script": script}
+    places["root"] = str(root)
     return created.model_copy(update=places)
 
 
@@ -109,6 +114,21 @@ def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]
     return team.model_copy(update={"members": members, "permissions": shared})
 
 
+def stamp_of(project: Project) -> object:
+    """Another one when what may be run here may have changed: what is trusted, the agents, the
+    teams, what was fetched.  Reads files."""
+    home = project.home or coterie_home()
+    paths = [home / TRUSTED_FILE, registry_path(project.home), project.root / ".git" / "FETCH_HEAD"]
+    if project.exists:
+        paths += sorted(project.teams.glob("*/*.*"))
+    found: list[tuple[str, int, int]] = []
+    for path in paths:
+        with suppress(OSError):
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return found
+
+
 def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
     """What a machine must have to run a task."""
     members = created.team.ai_members
@@ -122,3 +142,14 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
         raise UsageError(said, "Run it here: without --detach.")
     pool: Pool = "session" if created.workflow == "tickets" else "seat"
     return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
+
+
+def require_needs(created: TaskCreated, has: Collection[str]) -> None:
+    """Raise NotTrusted where a machine does not give what a task needs."""
+    missing = [need for need in offer_of(created).needs if need not in has]
+    if FULL in missing:
+        said = f"{created.task_id} has members that never ask, which this machine does not take."
+        raise NotTrusted(said, "coterie worker --allow full")
+    if missing:
+        said = f"{created.task_id} needs {' and '.join(missing)}, which this machine does not run."
+        raise NotTrusted(said, f"coterie worker --agents {','.join(missing)}")

@@ -73,8 +73,10 @@ async def read_export(app: App, task_id: str) -> TaskExport:
 def write_export(found: TaskExport, lines: Sequence[str], target: Path) -> Path:
     """Write it into a new folder, of which nobody sees half; returns its path.  Blocks."""
     target = target.expanduser().absolute()
-    if target.exists() or not target.parent.is_dir():
-        raise UsageError(f"{target} cannot be made.", "Name a new folder in one that exists.")
+    if target.exists():
+        raise UsageError(f"{target} exists already.", "Name another folder: it is made anew.")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target.parent} is not a folder.", "Name a new one in one that exists.")
     draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}.new")
     with storage_errors(target.parent):
         try:

@@ -11,13 +11,18 @@ from coterie.app.elsewhere import offer_of
 from coterie.app.store import SharedStore
 from coterie.engine.task_run import RunServices
 from coterie.errors import StorageError
-from coterie.model.conversation import YOU, opening_message
+from coterie.model.conversation import YOU, Message
 from coterie.model.journal import Fence
 from coterie.model.machine import Offer
 from coterie.model.record import ResultRecord
 from coterie.model.task import ENDED, Stopped, TaskCreated, fold
 from coterie.ports import RunChild, Storage
 
+KNOWS = 15.0
+"""How long a turn waits for the machine that has the thread it goes on with, in seconds: another
+begins a new one."""
+LETTING_GO = 4.0
+"""How long whoever runs a task may take to end its agents when its session stops, in seconds."""
 LOOK = 1.0
 """How often an offer that nobody has taken is looked at, in seconds."""
 
@@ -40,28 +45,59 @@ class ChildOffers:
         offer = offer_of(part)
         if (ended := await self._ended(part.task_id)) is not None:
             return ended
-        if not await self._can_be_taken(offer):
+        able = await self._able(offer)
+        if not able:
             return await here(part)
+        known = await self._machine_that_knows(part)
+        offer = replace(offer, machine=known if known in able else None)
         await self.shared.dispatch.offer(offer)
         try:
             return await self._over(part, here, offer, patience)
         except BaseException:  # whoever runs it lets go: its session does not run
-            with anyio.CancelScope(shield=True), suppress(StorageError):
-                await self._stop(part.task_id)
+            deadline = self.shared.owners.deadline
+            if deadline is not None and not deadline.passed():  # else another runs that by now
+                with anyio.CancelScope(shield=True), suppress(StorageError):
+                    await self._stop(part.task_id)
             raise
 
     async def _make(self, part: TaskCreated) -> None:
         if not await self._storage.events.of_task(part.task_id):
-            await self._storage.create(part, self.shared.owners.me, opening_message(part))
+            # What it is about was said by nobody: it is a part of what was asked for.
+            opening = Message(part.task_id, 1, part.author, "", part.at)
+            await self._storage.create(part, self.shared.owners.me, opening)
         lease = await self._storage.leases.get(part.task_id)
         if lease is not None and lease.owner == self.shared.owners.me:
             await self._storage.leases.park(Fence(part.task_id, lease.token))
 
-    async def _can_be_taken(self, offer: Offer) -> bool:
-        """Whether a machine that lives has what it needs."""
-        agents = {need for need in offer.needs if " " not in need}
-        machines = await self.shared.dispatch.machines()
-        return any(one.state == "alive" and agents <= set(one.agents) for one in machines)
+    async def _able(self, offer: Offer) -> list[str]:
+        """The machines that live, have what it needs, and have not refused it."""
+        machines, made = await self.shared.dispatch.machines(), await self._made(offer)
+        alive = [one for one in machines if one.state == "alive" and one.name not in made.refused]
+        return [one.name for one in alive if set(offer.needs) <= set(one.has)]
+
+    async def _made(self, offer: Offer) -> Offer:
+        """As the store has it, if it has it by now."""
+        return await self.shared.dispatch.get(offer.task_id) or offer
+
+    async def _machine_that_knows(self, part: TaskCreated) -> str | None:
+        """Where the thread is that its member last had on the ticket, if it is on one machine."""
+        turns = await self._storage.journal.spending(task_id=part.parent_id)
+        worker = part.team.ai_members[0].id
+        for turn in reversed(turns):
+            if turn.member == worker and turn.thread:
+                is_kept = await self._storage.conversation.thread(turn.thread)
+                return None if is_kept else turn.machine
+        return None
+
+    async def _offer_to_all(self, offer: Offer, able: list[str], waited: float) -> Offer:
+        """The offer of a turn that nobody has taken: no longer to one machine alone, where that is
+        busy, gone, or does not take it."""
+        alone = offer.machine
+        if alone is None or (alone in able and waited < KNOWS):
+            return offer
+        offer = replace(offer, machine=None)
+        await self.shared.dispatch.offer(offer)
+        return offer
 
     async def _over(
         self, part: TaskCreated, here: RunChild, offer: Offer, patience: float | None
@@ -76,7 +112,10 @@ class ChildOffers:
                 if patience is not None and anyio.current_time() - since > patience:
                     stop = Stopped("question")
                     return ResultRecord(part.task_id, "waiting", stop.reason, "", 0, stop=stop)
-            elif not await self._can_be_taken(offer):
+            elif able := await self._able(offer):
+                waited = anyio.current_time() - since
+                offer = await self._offer_to_all(offer, able, waited)
+            else:
                 await self.shared.dispatch.hold(part.task_id)
                 return await here(part)
             with anyio.move_on_after(LOOK):
@@ -100,13 +139,25 @@ class ChildOffers:
         return await self.shared.owners.living(lease.owner) is not None
 
     async def _stop(self, task_id: str) -> None:
-        await self.shared.dispatch.hold(task_id)
-        lease = await self._storage.leases.get(task_id)
-        if lease is not None and lease.state != "parked":
-            await self._storage.inbox.request(task_id, "stop", YOU, "")
+        """Have nobody begin it, and whoever runs it let go; waits a moment for that."""
+        dispatch, seen, asked = self.shared.dispatch, 0, -LOOK
+        await dispatch.hold(task_id)
+        with anyio.move_on_after(LETTING_GO):
+            while True:
+                if not await self._is_run(task_id):
+                    offer = await dispatch.get(task_id)
+                    if offer is None or offer.taker is None:
+                        return
+                elif anyio.current_time() - asked >= LOOK:
+                    # More than once: what comes before a run has begun is nothing to it.
+                    asked = anyio.current_time()
+                    await self._storage.inbox.request(task_id, "stop", YOU, "")
+                with anyio.move_on_after(LOOK):
+                    seen = await self._storage.changed(seen)
 
 
 def with_offers(services: RunServices, shared: SharedStore) -> RunServices:
     """The services of a run whose parts other machines may do."""
     name, offers = shared.machine, ChildOffers(shared)
-    return replace(services, machine=name, blobs=shared.blobs, hand_out=offers)
+    services = replace(services, machine=name, blobs=shared.blobs, hand_out=offers)
+    return replace(services, find_remote=shared.find_remote)

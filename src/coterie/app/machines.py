@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from coterie.app import takeover
 from coterie.app.elsewhere import offer_of
 from coterie.errors import NotFound, UsageError
+from coterie.model.conversation import YOU
 from coterie.model.journal import Fence
 from coterie.model.machine import MachineView
 from coterie.model.task import ENDED, TaskCreated
@@ -68,5 +70,6 @@ async def gone(app: App, name: str) -> int:
         known = ", ".join(one.name for one in await shared.dispatch.machines()) or "none"
         raise NotFound(f'No living machine "{name}". There are: {known}.', "coterie machines")
     dead = [row for row in living if await rows.declare_dead(row.id, None)]
+    await takeover.settle(app.storage, name, YOU)
     await shared.dispatch.sweep()
     return len(dead)

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from coterie.config.project import environment, user_home
 from coterie.config.settings import Settings, is_address, milliseconds
-from coterie.engine.run import plain_errors
+from coterie.engine.run import NoObserver, plain_errors
 from coterie.errors import CoterieError
 from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.notification import (
@@ -182,3 +182,14 @@ class Notifier:
                     task=self.task.task_id,
                 )
             )
+
+
+async def tell_question(storage: Storage, project: Path, settings: Settings, name: str) -> None:
+    """Tell of a question that no run asks."""
+    question = await storage.inbox.question(name)
+    assert question is not None
+    asked = question.interaction
+    task = fold(await storage.events.of_task(asked.task_id)).created
+    notifier = Notifier(storage, project, task, Target(settings), Redactor(), NoObserver())
+    async with notifier.watching() as watched:
+        watched.saw(InteractionRecord(asked, asked.author_actor_id))

@@ -13,13 +13,14 @@ from coterie.app.changes import REVERT, Accepted, Changes
 from coterie.engine import steering
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
+from coterie.engine.run import NoObserver
 from coterie.errors import AnswerRefused, CoterieError, NotAccepted, TaskBusy, UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
-from coterie.model.record import Record, ResultRecord
+from coterie.model.record import ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
@@ -229,13 +230,6 @@ class Pipelines(Changes):
             return None
         root = self.sessions.look.root
         return await anyio.to_thread.run_sync(open_work, root, task_id, str(base))
-
-
-class NoObserver:
-    """`ports.Observer` of a run that nobody watches."""
-
-    def saw(self, record: Record) -> None:
-        """Nobody is told."""
 
 
 class RunsTasks(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -12,7 +13,7 @@ import anyio.to_thread
 
 from coterie.app import run
 from coterie.app.costs import Cost, costs
-from coterie.app.sessions import kept_settings, with_session
+from coterie.app.sessions import base_commit, kept_settings, with_session
 from coterie.app.work_use_cases import WorkUseCases
 from coterie.config.allowed import allow, allowed_team, powers_of, without_secrets
 from coterie.config.project import Project, make_project, may_name_store
@@ -26,6 +27,7 @@ from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
+from coterie.model.about import SilentMachine
 from coterie.model.conversation import YOU, opening_message
 from coterie.model.record import (
     Entry,
@@ -113,6 +115,8 @@ class App(WorkUseCases):
 
     async def _close(self) -> None:
         clean = False
+        if self.shared is not None:
+            await self.shared.owners.stop_looking()
         try:
             await self.pool.close_all()
             clean = True
@@ -144,7 +148,7 @@ class App(WorkUseCases):
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         base = None
         if self.shared is not None:
-            base = await anyio.to_thread.run_sync(self._base, start.workflow)
+            base = await anyio.to_thread.run_sync(base_commit, self.root, start.workflow)
         length = 4
         while True:
             created = TaskCreated(
@@ -171,15 +175,6 @@ class App(WorkUseCases):
             if await self.storage.create(created, owner, opening) is not None:
                 return task_id
             length += 1
-
-    def _base(self, workflow: str) -> str | None:
-        """The commit that work on a branch begins at, for other machines.  Blocks."""
-        if workflow not in (run.TICKETS, run.PIPELINE):
-            return None
-        from coterie.workspace.git import repository_of
-
-        git = repository_of(self.root)
-        return git.head() if git else None
 
     async def run(
         self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool = False
@@ -260,9 +255,17 @@ class App(WorkUseCases):
 
         The answer `rule` is kept for the team's later tasks too.
         """
-        if text is not None and (question := await self.storage.inbox.question(interaction_id)):
-            text = await self._without_secrets(question.interaction.task_id, text)
-        answered = await steering.answer(self._look, interaction_id, choice, text, author)
+        question = await self.storage.inbox.question(interaction_id)
+        asked = question.interaction if question else None
+        if text is not None and asked is not None:
+            text = await self._without_secrets(asked.task_id, text)
+        answering = partial(steering.answer, self._look, interaction_id, choice, text, author)
+        if asked is not None and self.shared and isinstance(asked.about, SilentMachine):
+            from coterie.app.takeover import answer_if_dead
+
+            seams = (self.storage, self.shared.owners.rows, self.shared.dispatch)
+            return await answer_if_dead(*seams, asked, answering)
+        answered = await answering()
         if answered.rule is not None:
             learn = (self._project, answered.team, base_of(answered.member), answered.rule)
             await anyio.to_thread.run_sync(learn_rule, *learn)

@@ -176,6 +176,17 @@ def change_setting(
     return settings_of(project).get(key), path
 
 
+def agree_to_remote(project: Project, travel: str) -> str | None:
+    """Have branches of this project go by the remote that a value of the setting `travel` names;
+    its address, None where it names none or there is no clone here.
+
+    Raises UsageError where the clone has no such remote, or one that cannot be used.
+    """
+    from coterie.app.travel import ProjectRemote
+
+    return ProjectRemote(project).agree(travel)
+
+
 async def project_of(task_id: str, here: Project | None) -> Project | None:
     """The other project that has the task with exactly this id.  Raises UsageError for several."""
     from coterie.app.project import App

@@ -15,14 +15,14 @@ import anyio.to_thread
 from coterie.agents.builtin import FACTS
 from coterie.agents.human import HumanAdapter
 from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker, load_installed, with_login
-from coterie.config import team_entry
+from coterie.config import team_entry, trust_record
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
-from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
+from coterie.config.teams import powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, StderrFiles, TaskChildren
 from coterie.errors import CoterieError, NotFound, NotTrusted
 from coterie.model.agent import AgentDefinition, AgentFacts
@@ -141,13 +141,13 @@ class MemberFactory:
         )
         if any(member.env for member in team.members) and team_file:
             team = team.unsealed(self._load(team_file).team)
-        trusted = is_material_trusted(self.root, self.home)
         agents = [one for m in team.members if (one := registry.agents.get(m.agent or ""))]
         load_installed(agents)
-        known = (*KNOWN_AGENTS.ours.values(), *filter(None, map(KNOWN_AGENTS.of, agents)))
+        used = [*filter(None, map(KNOWN_AGENTS.of, agents))]  # no other agent reads the material
+        trusted = bool(used) and trust_record.is_material_trusted(self.root, self.home)
+        known = (*KNOWN_AGENTS.ours.values(), *used)
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
-        home = user_home()
-        members = Members(self, adapters, team, trusted, None, known, seen, home, settings)
+        members = Members(self, adapters, team, trusted, None, known, seen, user_home(), settings)
         return members if rehearsal is None else members.rehearsing(rehearsal, workflow)
 
 

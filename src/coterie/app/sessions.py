@@ -24,7 +24,7 @@ from coterie.model.journal import Fence, Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TICKET_TURN, TaskCreated, is_part, ticket_in
+from coterie.model.task import ENDED, TaskCreated, is_part, ticket_in
 from coterie.model.team import Team
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
@@ -54,23 +54,14 @@ class Sessions:
         store = self.look.storage.tickets
         scores = check_scores(one for _, one in await store.envelopes(session))
         turns: dict[str, list[Turn]] = {}
-        for turn in await self.look.storage.journal.turns(session):
-            about = parse(turn.step).ticket
+        for turn in await self.look.storage.journal.spending(task_id=session):
+            about = ticket_in(turn.task_id) or parse(turn.step).ticket
             if about is not None:
                 turns.setdefault(about, []).append(turn)
-        for about, task in await self._handed_out(session):
-            turns.setdefault(about, []).extend(await self.look.storage.journal.turns(task))
         return [
             _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
             for ticket in await store.tickets(session)
         ]
-
-    async def _handed_out(self, session: str) -> list[tuple[str, str]]:
-        """The turns on tickets that any machine could take: the ticket, and the task of each."""
-        rows = await self.look.storage.events.tasks() if self.shared else ()
-        found = [row for row in rows if row.workflow == TICKET_TURN and row.parent_id]
-        parts = [(ticket_in(row.parent_id or ""), row) for row in found]
-        return [(ticket, row.id) for ticket, row in parts if row.session_id == session]
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
         """All that was said about a session's tickets, in order."""
@@ -79,11 +70,22 @@ class Sessions:
 
     async def branch(self, task_id: str) -> str:
         """Where a session's approved work is; empty where it is done in the folder itself."""
-        worktrees = await self.worktrees(task_id)
+        worktrees = await self.worktrees_here(task_id)
         return worktrees.branch if worktrees else ""
 
     async def worktrees(self, task_id: str) -> TicketWorktrees | None:
-        """Where a session's tickets are worked on; None where it has not begun or has no git."""
+        """Where a session's tickets are worked on, with the branches that other machines sent;
+        None where it has not begun or has no git."""
+        found = await self.worktrees_here(task_id)
+        if found is not None and self.shared is not None:
+            from coterie.workflows.shared_branches import SharedBranches
+
+            sharing = self.shared.sharing(Fence(found.session, 0))
+            await SharedBranches(sharing, found).take_in_all(to_look=True)
+        return found
+
+    async def worktrees_here(self, task_id: str) -> TicketWorktrees | None:
+        """The same with what this clone has."""
         session = await self._session(task_id)
         base = await self.step(session, BASE_COMMIT)
         if base is None:
@@ -93,18 +95,8 @@ class Sessions:
             from coterie.workspace.pipeline_work import open_work
 
             work = await anyio.to_thread.run_sync(open_work, root, session, str(base))
-            return await self._with_sent(work.worktrees)
-        found = await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
-        return await self._with_sent(found) if found else None
-
-    async def _with_sent(self, worktrees: TicketWorktrees) -> TicketWorktrees:
-        """The same with the branches that other machines sent."""
-        if self.shared is not None:
-            from coterie.workflows.shared_branches import SharedBranches
-
-            sharing = self.shared.sharing(Fence(worktrees.session, 0))
-            await SharedBranches(sharing, worktrees).take_in_all(to_look=True)
-        return worktrees
+            return work.worktrees
+        return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
 
     async def require_here(self, task_id: str) -> None:
         """Raise UsageError where files of a task are on another machine: nothing brings them."""
@@ -225,6 +217,16 @@ def kept_settings(
 
         pipeline = default_settings(project, team)
     return scheduler, pipeline
+
+
+def base_commit(root: Path, workflow: str) -> str | None:
+    """The commit that work on a branch begins at, for other machines.  Blocks."""
+    if workflow not in (TICKETS, PIPELINE):
+        return None
+    from coterie.workspace.git import repository_of
+
+    git = repository_of(root)
+    return git.head() if git else None
 
 
 def with_session(

@@ -18,13 +18,14 @@ from coterie.errors import ForeignStore, UsageError
 from coterie.model.journal import Fence
 from coterie.model.lease_clock import LeaseTimes
 from coterie.model.task import run_with
-from coterie.ports import Blobs, Dispatch, Sharing, Storage
+from coterie.ports import Blobs, Dispatch, FindRemote, Sharing, Storage
 from coterie.process.processes import Machine
 from coterie.workspace.git import Git
 from coterie.workspace.worktree import top_of
 
 if TYPE_CHECKING:
     from coterie.engine.leased import LeasedOwners
+    from coterie.stores.postgres.known_head import KnownHead
     from coterie.stores.postgres.schema import StoreFacts, StoreProject
 
 _NAME_ONE = """\
@@ -49,7 +50,7 @@ def init_store(url: str, project: Project, lease: str | None = None) -> tuple[bo
     ttl = LeaseTimes.ttl if lease is None else settings.milliseconds(lease) / 1000
     if ttl < SHORTEST_LEASE:
         raise UsageError(f"A lease of {lease} is too short: {SHORTEST_LEASE:.0f}s is the least.")
-    return schema.init(url, whose, ttl), schema.describe(url, whose)
+    return schema.init(url, whose, ttl), schema.describe(url, whose, known_head(project))
 
 
 def upgrade_store(url: str) -> tuple[int, int]:
@@ -59,7 +60,21 @@ def upgrade_store(url: str) -> tuple[int, int]:
 
 def describe_store(url: str, project: Project) -> StoreFacts:
     """What is known of a store; raises StorageError where this project cannot use it.  Blocks."""
-    return _schema().describe(url, identity(project))
+    return _schema().describe(url, identity(project), known_head(project))
+
+
+def continue_store(url: str, project: Project) -> StoreFacts:
+    """Go on with a store as it is, although more is known to have been in it.  Blocks."""
+    schema, whose = _schema(), identity(project)
+    schema.begin_history(url, whose)
+    return schema.describe(url, whose)
+
+
+def known_head(project: Project) -> KnownHead:
+    """How far the history of a store is known to go on this machine."""
+    from coterie.stores.postgres.known_head import KnownHead
+
+    return KnownHead(project.home or coterie_home())
 
 
 SHORTEST_LEASE = 5.0
@@ -75,6 +90,8 @@ class SharedStore:
     owners: LeasedOwners
     dispatch: Dispatch
     blobs: Blobs
+    find_remote: FindRemote
+    """By which repository branches go from machine to machine."""
 
     @property
     def machine(self) -> str:
@@ -85,7 +102,8 @@ class SharedStore:
         """What the holder of a task's lease, or who only reads, sends and gets."""
         from coterie.engine.handing_out import TaskSharing
 
-        return TaskSharing(self.blobs, fence, run_with(fence.task_id))
+        session = run_with(fence.task_id)
+        return TaskSharing(self.blobs, fence, session, self.machine, self.find_remote)
 
     async def close(self) -> None:
         """Let go of the connections of owners and queue; the storage is closed by its user."""
@@ -105,7 +123,7 @@ def require_store(project: Project) -> None:
     """
     url = named_store()
     if url is not None:
-        _schema().check(url, identity(project))
+        _schema().check(url, identity(project), known_head(project))
 
 
 def version() -> str:
@@ -125,7 +143,8 @@ async def open_shared(
 
     Raises StorageError where it cannot be used.
     """
-    from coterie.app.takeover import fencing
+    from coterie.app.takeover import UserTakeover
+    from coterie.app.travel import ProjectRemote
     from coterie.engine.leased import LeasedOwners
 
     in_thread = anyio.to_thread.run_sync
@@ -139,32 +158,34 @@ async def open_shared(
     from coterie.stores.postgres.place import Place
     from coterie.stores.postgres.storage import PostgresStorage
 
+    known = known_head(project)
     try:
-        ttl = await in_thread(lambda: schema.check(url, identity(project)))
+        ttl = await in_thread(lambda: schema.check(url, identity(project), known))
     except ForeignStore:
         return None
     name = name or await in_thread(machine_name, project.home)
     place = Place.of(url)
     dispatch = PostgresDispatch(place)
     # Longer than its lease an owner need not wait for a store that is away.
-    storage = await PostgresStorage.open(url, patience=ttl)
+    storage = await PostgresStorage.open(url, patience=ttl, known=known)
 
     async def give_back(owner: str) -> None:
         await dispatch.sweep()
 
     owners = LeasedOwners(
-        PostgresOwnerRows(place),
+        PostgresOwnerRows(place, known),
         storage.leases,
         SurvivorReaper(),
         machine,
         (project.home or coterie_home()) / "owners",
         name,
         times=LeaseTimes.of(ttl),
-        version=version(),
-        fence=fencing(project.home),
+        version=await in_thread(version),
+        takeover=UserTakeover(project, storage),
         on_death=give_back,
     )
-    return SharedStore(url, storage, owners, dispatch, PostgresBlobs(place))
+    blobs = PostgresBlobs(place)
+    return SharedStore(url, storage, owners, dispatch, blobs, ProjectRemote(project))
 
 
 def identity(project: Project) -> StoreProject:

@@ -1,34 +1,203 @@
-"""What is done before the tasks of a silent machine are taken over: by the user's settings."""
+"""Whether the tasks of a silent machine are taken over: by the user's settings, and their word."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.config.project import environment, user_home
+from coterie.config.project import Project, environment, user_home
 from coterie.config.settings import Settings, load_settings
+from coterie.engine.questions import close_question, request_of
+from coterie.engine.steering import Answered
+from coterie.model import instant
+from coterie.model.about import SilentMachine
+from coterie.model.interaction import NOBODY, Ask, Interaction, Option, Response
+from coterie.model.journal import IllegalWrite
 from coterie.model.machine import OwnerRow
+from coterie.model.task import IllegalEvent, TaskRow, UserInteractionResponded
+from coterie.ports import Dispatch, OwnerRows, Storage
 from coterie.process.launch import capture
 
 LIMIT = 60.0
 """How many seconds the command of the setting `fence` has."""
 _OUTPUT = 1 << 16
+TAKE_OVER, WAIT = "takeover", "wait"
 
 
-def fencing(home: Path | None) -> Callable[[OwnerRow], Awaitable[bool]]:
-    """Whether a silent owner may be declared dead: `takeover: ask` leaves that to the user, and
-    `fence` must have ended its machine."""
+@dataclass(frozen=True)
+class _Asked:
+    beat: int
+    question: str | None
+    """None: nothing, for it runs nothing."""
 
-    async def fenced(row: OwnerRow) -> bool:
-        settings = (await anyio.to_thread.run_sync(load_settings, None, home)).values
+
+@dataclass
+class UserTakeover:
+    """`ports.Takeover` by the user's settings: `fence` must have ended the machine, and with
+    `takeover: ask` there is a question, one for all processes that find an owner silent.
+
+    It stands in the oldest task that is run there, which is the session where turns of it are run
+    there as well: a question in each would be one decision asked for several times.
+    """
+
+    project: Project
+    storage: Storage
+    _asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
+    """By owner: what is known to be asked."""
+    _has_looked: bool = False
+
+    async def allows(self, row: OwnerRow, silent: float) -> bool:
+        """At once, after the command of `fence`, or when the user said so."""
+        load = (load_settings, None, self.project.home)
+        settings = (await anyio.to_thread.run_sync(*load)).values
         if settings.takeover == "ask":
-            return False
+            return await self._is_said_dead(row, silent, settings)
         return settings.fence is None or await _ended(settings, row.machine)
 
-    return fenced
+    async def looked(self, living: Sequence[OwnerRow]) -> None:
+        """Close what was asked of owners that gave a sign of life, or are known to be dead."""
+        if not self._has_looked:
+            for asked, about in await open_questions(self.storage):
+                self._asked[about.owner] = _Asked(about.beat, asked.interaction_id)
+            self._has_looked = True
+        rows = {row.id: row for row in living}
+        for owner, known in list(self._asked.items()):
+            row = rows.get(owner)
+            if row is None or row.beat != known.beat:
+                await self._close(known.question, row)
+                del self._asked[owner]
+
+    async def _is_said_dead(self, row: OwnerRow, silent: float, settings: Settings) -> bool:
+        known = self._asked.get(row.id)
+        if known is None or known.beat != row.beat:
+            known = await self._found(row) or await self._ask(row, silent, settings)
+            if known is None:  # another asked, or its task has just ended: it is looked at again
+                return False
+            self._asked[row.id] = known
+        question = await self.storage.inbox.question(known.question) if known.question else None
+        given = question.response if question else None
+        return given is not None and given.selected_option_id == TAKE_OVER
+
+    async def _found(self, row: OwnerRow) -> _Asked | None:
+        """What was asked about this silence, be it answered or not."""
+        for question in await self.storage.inbox.questions(only_open=False):
+            asked = question.interaction
+            match asked.about:
+                case SilentMachine(owner=row.id, beat=row.beat):
+                    return _Asked(row.beat, asked.interaction_id)
+                case _:
+                    pass
+        return None
+
+    async def _ask(self, row: OwnerRow, silent: float, settings: Settings) -> _Asked | None:
+        tasks = await self._run_by(row.id)
+        if not tasks:
+            return _Asked(row.beat, None)
+        about = SilentMachine(
+            machine=row.machine,
+            owner=row.id,
+            beat=row.beat,
+            since=instant.after(-silent),
+            tasks=tuple(one.id for one in tasks),
+        )
+        name, notifies = await self.storage.inbox.allocate(), settings.notify is not None
+        event = request_of(name, tasks[0].id, _question(about), notifies=notifies)
+        try:
+            await self.storage.commit(None, event)
+        except (IllegalWrite, IllegalEvent):
+            return None
+        if notifies:
+            notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")
+            await notify.tell_question(self.storage, self.project.root, settings, name)
+        return _Asked(row.beat, name)
+
+    async def _run_by(self, owner: str) -> list[TaskRow]:
+        """The tasks that an owner runs, the oldest first; one that never began has no agent."""
+        leases = await self.storage.leases.all()
+        held = {one.task_id for one in leases if one.owner == owner and one.state != "parked"}
+        rows = await self.storage.events.tasks() if held else []
+        return [row for row in rows if row.id in held and row.status in ("running", "waiting")]
+
+    async def _close(self, name: str | None, row: OwnerRow | None) -> None:
+        question = await self.storage.inbox.question(name) if name else None
+        if question is not None and question.state == "open":
+            asked, about = question.interaction, question.interaction.about
+            assert isinstance(about, SilentMachine)
+            await close_question(self.storage.inbox, asked, _why_stale(about, row))
+
+
+def _question(about: SilentMachine) -> Ask:
+    later = f"it is not asked again; later: coterie machines gone {about.machine}"
+    return Ask(
+        author=NOBODY,
+        kind="Select",
+        about=about,
+        options=(
+            Option(id=TAKE_OVER, label="take over: it is dead", style="danger"),
+            Option(id=WAIT, label="wait", style="primary", default=True, detail=later),
+        ),
+        once=f"silent {about.owner}",
+    )
+
+
+def _why_stale(about: SilentMachine, row: OwnerRow | None) -> str:
+    if row is None or row.dead:
+        return f"what ran on {about.machine} is known to be dead"
+    return f"{about.machine} was heard of again"
+
+
+async def open_questions(storage: Storage) -> list[tuple[Interaction, SilentMachine]]:
+    """What is asked about machines that are silent."""
+    asked = [question.interaction for question in await storage.inbox.questions()]
+    return [(one, one.about) for one in asked if isinstance(one.about, SilentMachine)]
+
+
+async def answer_if_dead(
+    storage: Storage,
+    rows: OwnerRows,
+    dispatch: Dispatch,
+    asked: Interaction,
+    answer: Callable[[], Awaitable[Answered]],
+) -> Answered:
+    """Answer whether a silent machine is dead; if so, its tasks may be taken over at once.
+
+    Raises AnswerRefused where it gave a sign of life after that was asked.
+    """
+    about = asked.about
+    assert isinstance(about, SilentMachine)
+    row = await rows.get(about.owner)
+    if row is None or row.dead or row.beat != about.beat:
+        await close_question(storage.inbox, asked, _why_stale(about, row))
+    answered = await answer()
+    if answered.choice != TAKE_OVER:
+        return answered
+    # Were this process to end here, whoever looks at the owner next would find the answer.
+    await rows.declare_dead(about.owner, about.beat)
+    await dispatch.sweep()
+    if answered.task_id != asked.task_id:  # a turn of a session that is run elsewhere
+        return answered
+    return replace(answered, resumable=answered.task_id not in await dispatch.offered())
+
+
+async def settle(storage: Storage, machine: str, author: str) -> None:
+    """Answer what is asked about a machine that somebody said is dead."""
+    for asked, about in await open_questions(storage):
+        if about.machine == machine:
+            response = Response(
+                interaction_id=asked.interaction_id,
+                task_id=asked.task_id,
+                author_actor_id=author,
+                selected_option_id=TAKE_OVER,
+            )
+            event = UserInteractionResponded(
+                task_id=asked.task_id, at=instant.now(), response=response
+            )
+            await storage.inbox.respond(event)
 
 
 async def _ended(settings: Settings, machine: str) -> bool:

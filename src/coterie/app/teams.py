@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.config import team_edit, teams
+from coterie.config import team_edit, teams, trust_record
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.roles_file import roles_path
@@ -136,12 +136,14 @@ class Teams:
         return self.trusted(view)
 
     def trusted(self, view: TeamView) -> TeamView:
-        """The team with the prompts and folders that its members keep, edited or not.
-
-        Raises NotTrusted unless the user has looked at what the file asks for.
-        """
+        """The same as `kept`; raises NotTrusted unless the user has looked at what the file asks
+        for."""
         if view.refused is not None:
             raise view.refused
+        return self.kept(view)
+
+    def kept(self, view: TeamView) -> TeamView:
+        """The team with the prompts and folders that its members keep, edited or not."""
         team = member_folders.with_saved_identities(self.project.root, view.team)
         return replace(view, loaded=replace(view.loaded, team=team))
 
@@ -149,7 +151,7 @@ class Teams:
         """The project's own instruction files for agents, where the user has said neither yes nor
         no to them."""
         files = teams.instruction_files(KNOWN_AGENTS, self.project.root)
-        decided = not files or teams.is_material_decided(self.project.root, self.home)
+        decided = not files or trust_record.is_material_decided(self.project.root, self.home)
         return () if decided else files
 
     def powers(self, view: TeamView) -> tuple[teams.Power, ...]:
@@ -163,7 +165,7 @@ class Teams:
 
     def trust_material(self, allowed: bool = True) -> None:
         """Record whether the project's own instruction files may reach the models, as text."""
-        record = teams.trust_material if allowed else teams.decline_material
+        record = trust_record.trust_material if allowed else trust_record.decline_material
         record(self.project.root, instant.now(), self.home)
 
     def health(self) -> list[AgentHealth]:
@@ -312,5 +314,5 @@ class Teams:
 
 def changed_in(change: ChangedMember) -> str:
     """What of a member changed, for people."""
-    parts = (("prompt", change.prompt is not None), ("folder", change.folder is not None))
+    parts = (("prompt", change.prompt is not None), ("workingDir", change.folder is not None))
     return " and ".join(name for name, changed in parts if changed)

@@ -13,7 +13,7 @@ from coterie.app.project import App
 from coterie.app.run import TICKETS
 from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
-from coterie.model.about import BudgetReached
+from coterie.model.about import BudgetReached, BudgetScope
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -323,15 +323,33 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
     if detail.state.created.rehearsal:
         return CostView((), {}, task_id)
     team = detail.state.created.team
-    granted = sum(granted_tokens(view.interaction, view.answer) for view in detail.questions)
-    whole: Allowance = team.budget.per_ticket if ticket_in(task_id) else team.budget
-    if whole.tokens is not None:
-        whole = whole.model_copy(update={"tokens": whole.tokens + granted})
+    if ticket_in(task_id):
+        whole = _raised(team.budget.per_ticket, detail.questions, "ticket", task_id)
+    else:
+        session = detail.state.created.session_id
+        whole = _raised(team.budget, detail.questions, "task", session)
     budgets: dict[str, tuple[Allowance, Tally]] = {"all": (whole, tally(costs))}
     for member in team.in_order:
-        own = [cost for cost in costs if cost.member == member.id]
-        budgets[member.id] = (member.budget, tally(own))
+        own = [cost for cost in costs if base_of(cost.member) == member.id]
+        raised = _raised(member.budget, detail.questions, "member", member.id)
+        budgets[member.id] = (raised, tally(own))
     return CostView(costs, budgets)
+
+
+def _raised(
+    allowance: Allowance, questions: Sequence[QuestionView], scope: BudgetScope, whose: str
+) -> Allowance:
+    """An allowance with all that was given besides, at its limit."""
+    limits: dict[str, float] = dict(allowance.limits())
+    for view in questions:
+        match view.interaction.about:
+            case BudgetReached(scope=asked, member=name, measure=measure) if (
+                (asked, name) == (scope, whose) and measure in limits and view.answer
+            ):
+                limits[measure] += more(view.answer) or 0
+            case _:
+                pass
+    return allowance.model_copy(update=limits)
 
 
 def granted_tokens(question: Interaction, answer: str) -> int:

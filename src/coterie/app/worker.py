@@ -14,13 +14,16 @@ from anyio.abc import TaskGroup
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agent_health import health_in
+from coterie.app.elsewhere import require_needs, stamp_of
 from coterie.app.open_project import OpenProject
 from coterie.app.store import SharedStore, identity, machine_name, version
+from coterie.app.travel import ProjectRemote
 from coterie.config.project import Project
 from coterie.config.registry import load_registry, registry_path
 from coterie.engine.run import plain_errors
 from coterie.errors import (
     CoterieError,
+    HistoryLost,
     LeaseExpired,
     LeaseLost,
     NotFound,
@@ -31,9 +34,10 @@ from coterie.errors import (
 )
 from coterie.model import instant
 from coterie.model.journal import Fence
-from coterie.model.machine import FULL, MachineRow, Offer, Pool, queues_of
-from coterie.model.record import Record, ResultRecord, TaskRecord
-from coterie.model.task import RateLimited
+from coterie.model.machine import MachineRow, Offer, Pool, queues_of
+from coterie.model.record import ErrorRecord, Record, ResultRecord, TaskRecord
+from coterie.model.remote import REMOTE_AWAY
+from coterie.model.task import RateLimited, fold
 
 PATIENCE = 60.0
 """How long a question keeps its seat, in seconds; answered later, the task is taken up again."""
@@ -44,6 +48,10 @@ SWEEP = 1.0
 PAUSE = 0.02
 """How long after a change that is, for each machine there is: one of many is enough."""
 ANNOUNCE = 10.0
+"""How often a machine says what it is, and looks at what it goes by, in seconds."""
+SOON, RARELY = 10.0, 300.0
+"""How soon what was refused is tried again, in seconds, at first and after a long time, where
+nothing has changed that is known to matter."""
 AGAIN = 1.0
 """How soon a store that is out of reach is tried again, in seconds."""
 
@@ -89,7 +97,8 @@ def machine_row(project: Project, options: WorkerOptions) -> MachineRow:
         raise UsageError("No agent is ready on this machine.", "coterie doctor")
     name = options.name or machine_name(project.home)
     commit = identity(project).root_commit
-    return MachineRow(name, agents, options.seats, commit, version(), instant.now())
+    said = (commit, version(), instant.now(), options.allow_full)
+    return MachineRow(name, agents, options.seats, *said)
 
 
 async def work(project: Project, options: WorkerOptions, tell: Tell) -> None:
@@ -98,6 +107,7 @@ async def work(project: Project, options: WorkerOptions, tell: Tell) -> None:
     Raises what is wrong at the first start; later a store that is away is waited for.
     """
     machine = await anyio.to_thread.run_sync(machine_row, project, options)
+    await anyio.to_thread.run_sync(ProjectRemote(project))  # what is wrong with it is told now
     opened = False
     while True:
         try:
@@ -111,7 +121,7 @@ async def work(project: Project, options: WorkerOptions, tell: Tell) -> None:
         except (LeaseExpired, LeaseLost) as over:
             tell(WorkerEvent("cut off", detail=str(over)))
         except StorageError as away:
-            if not opened:
+            if not opened or isinstance(away, HistoryLost):
                 raise
             tell(WorkerEvent("unreachable", detail=str(away)))
         await anyio.sleep(AGAIN)
@@ -128,6 +138,10 @@ class Worker:
     tell: Tell
     _taken: int = 0
     _in_hand: set[str] = field(default_factory=set[str])
+    _refused: dict[str, str] = field(default_factory=dict[str, str])
+    """By task: why it was not taken, as it was told."""
+    _again: float = SOON
+    """How many seconds after the last time what was refused is tried again."""
     _limits: dict[Pool, anyio.CapacityLimiter] = field(init=False)
     _runs: TaskGroup = field(init=False)
 
@@ -139,6 +153,7 @@ class Worker:
             "session": anyio.CapacityLimiter(seats * SESSIONS),
         }
         await self.app.claimant()  # an owner from now on: others see that this machine lives
+        await self.shared.dispatch.ask_anew(self.machine.name)
         with plain_errors():
             async with anyio.create_task_group() as self._runs:
                 self._runs.start_soon(self._announce)
@@ -152,8 +167,7 @@ class Worker:
                 self._runs.cancel_scope.cancel()
 
     async def _serve(self, pool: Pool, *, until_empty: bool = False) -> None:
-        has = (*self.machine.agents, *([FULL] if self.options.allow_full else []))
-        queues = queues_of(pool, has, self.machine.name)
+        queues = queues_of(pool, self.machine.has, self.machine.name)
         seats = int(self._limits[pool].total_tokens)
 
         async def run(task_id: str) -> None:
@@ -172,6 +186,7 @@ class Worker:
             async with anyio.create_task_group() as pools:
                 for pool in self._limits:
                     pools.start_soon(lambda pool=pool: self._serve(pool, until_empty=True))
+                await self._take_left_over(pools)
 
     async def _sweep(self) -> None:
         """Queue what is to be run: when something happened, and now and then in any case."""
@@ -179,16 +194,38 @@ class Worker:
         while True:
             with suppress(StorageError):
                 await self.shared.dispatch.sweep()
+                await self._take_left_over(self._runs)
             with anyio.move_on_after(SWEEP):
                 seen = await self.app.storage.changed(seen)
             most = min(SWEEP, PAUSE * (1 + self.shared.owners.others))
             await anyio.sleep(uniform(PAUSE, most))  # noqa: S311  several in a row are one
 
+    async def _take_left_over(self, runs: TaskGroup) -> None:
+        """Take what others refused, as far as there is room."""
+        if not any(limit.available_tokens for limit in self._limits.values()):
+            return
+        room = {pool: int(limit.available_tokens) for pool, limit in self._limits.items()}
+        for offer in await self.shared.dispatch.left_over(self.machine.has, self.machine.name):
+            if offer.task_id not in self._in_hand and room[offer.pool] > 0:
+                room[offer.pool] -= 1
+                runs.start_soon(self._take, offer.task_id, offer.pool, anyio.Event())
+
     async def _announce(self) -> None:
+        """Say what this machine is.  What it refused is looked at anew when something changed that
+        it goes by, and else ever more rarely."""
+        dispatch, project = self.shared.dispatch, Project(self.app.root, self.app.home)
+        known, at = await anyio.to_thread.run_sync(stamp_of, project), anyio.current_time()
         while True:
             with suppress(StorageError):
-                await self.shared.dispatch.announce(self.machine)
+                await dispatch.announce(self.machine)
             await anyio.sleep(ANNOUNCE)
+            stamp = await anyio.to_thread.run_sync(stamp_of, project)
+            if stamp == known and anyio.current_time() - at < self._again:
+                continue
+            with suppress(StorageError):
+                await dispatch.ask_anew(self.machine.name)
+                self._again = SOON if stamp != known else min(2 * self._again, RARELY)
+                known, at = stamp, anyio.current_time()
 
     async def _take(self, task_id: str, pool: Pool, over: anyio.Event) -> None:
         dispatch, me = self.shared.dispatch, self.app.owners.me
@@ -235,10 +272,13 @@ class Worker:
 
     async def _run(self, offer: Offer, me: str) -> None:
         dispatch, task = self.shared.dispatch, offer.task_id
-        watch = StartWatch(lambda: self.tell(WorkerEvent("taken", task)))
+        watch = TaskWatch(task, self.tell)
         try:
+            # Whatever the offer says: who can write to the store could make up one.
+            created = fold(await self.app.storage.events.of_task(task)).created
+            require_needs(created, self.machine.has)
             result = await self.app.run(task, watch, patience=PATIENCE)
-        except (LeaseExpired, LeaseLost):
+        except (LeaseExpired, LeaseLost, HistoryLost):
             raise
         except (TaskBusy, SurvivorsElsewhere):
             await dispatch.put_off(offer, me)
@@ -247,7 +287,8 @@ class Worker:
             await dispatch.put_off(offer, me)
             await self._require_storage()
         except CoterieError as error:
-            if offer.refused.get(self.machine.name) != str(error):  # told once
+            if self._refused.get(task) != str(error):  # told once, and soon tried once more
+                self._refused[task], self._again = str(error), SOON
                 self.tell(WorkerEvent("refused", task, str(error)))
             await dispatch.refuse(offer, me, self.machine.name, str(error))
         else:
@@ -263,12 +304,17 @@ class Worker:
 
 
 @dataclass
-class StartWatch:
-    """An observer of what nobody looks at here, for it is all in the store: tells of the start."""
+class TaskWatch:
+    """An observer of what nobody looks at here, for it is all in the store: tells of the start, and
+    of a remote that the task waits for."""
 
-    tell: Callable[[], None]
+    task: str
+    tell: Tell
 
     def saw(self, record: Record) -> None:
         """Something happened."""
         if isinstance(record, TaskRecord) and record.status == "running":
-            self.tell()
+            self.tell(WorkerEvent("taken", self.task))
+        elif isinstance(record, ErrorRecord) and record.code == REMOTE_AWAY:
+            said = " ".join(record.message.split())
+            self.tell(WorkerEvent("unreachable", self.task, f"{self.task}: {said}"))

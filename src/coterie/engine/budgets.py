@@ -18,7 +18,7 @@ from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
-from coterie.model.task import Stop, Stopped, run_with, ticket_in
+from coterie.model.task import Stop, Stopped, run_with, ticket_above, ticket_in
 from coterie.model.team import (
     MORE,
     Allowance,
@@ -68,7 +68,7 @@ class Limit(NamedTuple):
         if self.is_of_day:
             return turn.at >= _midnight()
         if self.scope == "ticket":
-            return turn.task_id == self.whose
+            return ticket_above(turn.task_id) == self.whose
         return _session(turn.task_id) == session
 
 
@@ -200,7 +200,7 @@ class Budgets:
     def _limits(self, member: Member, task_id: str) -> Iterator[Limit]:
         task = self._run.task
         team, mine, name = task.team.budget, member.budget, base_of(member.id)
-        tickets = (one for one in (task_id, task.parent_id or "") if ticket_in(one))
+        tickets = {ticket_above(one) for one in (task_id, task.parent_id or "")} - {""}
         scopes: tuple[tuple[BudgetScope, Allowance, str], ...] = (
             ("task", team, task.session_id),
             ("day", team.per_day, ""),

@@ -46,7 +46,7 @@ class TaskContext:
         self._questions = questions
         self._turns = turns
         self._newest = 1 if self.opening else 0
-        self.turns = run.last_turn
+        self.turns = max(run.answered_turns, default=0)
         """How many turns were taken, replayed ones included."""
 
     @property
@@ -111,12 +111,18 @@ class TaskContext:
     @property
     def sharing(self) -> Sharing | None:
         """What the task sends to other machines."""
-        blobs = self._run.services.blobs
-        if blobs is None:
+        run, services = self._run, self._run.services
+        if services.blobs is None:
             return None
         from coterie.engine.handing_out import TaskSharing
 
-        return TaskSharing(blobs, self._run.fence, self._run.task.session_id)
+        where = (services.machine or "", services.find_remote)
+        return TaskSharing(services.blobs, run.fence, run.task.session_id, *where)
+
+    async def last_turn_at(self) -> str | None:
+        """The machine that took the task's last turn."""
+        turns = await self._run.storage.journal.turns(self._run.task.task_id)
+        return turns[-1].machine if turns else None
 
     async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
         """Have a part done as a task of its own, once."""

@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+import anyio.to_thread
+
 from coterie.engine.task_run import TaskRun
-from coterie.model.journal import CloseStep, Fence, OpenStep
+from coterie.model.journal import CloseStep, Fence, OpenStep, Turn
 from coterie.model.machine import SentRef
+from coterie.model.remote import GitRemote
 from coterie.model.task import Stopped, TaskCreated
-from coterie.ports import Blobs, HandedOut, Parked, RunChild
+from coterie.ports import Blobs, FindRemote, HandedOut, Parked, RunChild, Storage
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,17 @@ class TaskSharing:
     blobs: Blobs
     fence: Fence
     session: str
+    machine: str
+    find_remote: FindRemote
+
+    @property
+    def token(self) -> int:
+        """Of the lease."""
+        return self.fence.token
+
+    async def remote(self) -> GitRemote | None:
+        """As the user's settings have it now."""
+        return await anyio.to_thread.run_sync(self.find_remote)
 
     async def put(self, data: bytes) -> str:
         """Kept for the session."""
@@ -44,6 +58,12 @@ class TaskSharing:
     async def files(self) -> Mapping[str, str]:
         """Every file that was sent."""
         return await self.blobs.files(self.session)
+
+
+async def earlier_turns(storage: Storage, part: TaskCreated) -> list[Turn]:
+    """The turns on a ticket before the one that a part is: their threads are gone on with."""
+    turns = await storage.journal.spending(task_id=part.parent_id)
+    return [turn for turn in turns if turn.task_id != part.task_id]
 
 
 async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreated) -> HandedOut:

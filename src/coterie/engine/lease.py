@@ -80,10 +80,13 @@ def _opened(folder: Path) -> AbstractContextManager[int]:
 
 
 @contextmanager
-def proven_dead(folder: Path, owner: str, *, unknown: bool = True) -> Generator[bool]:
+def proven_dead(
+    folder: Path, owner: str, *, unknown: bool = True, alone: bool = True
+) -> Generator[bool]:
     """Whether an owner is dead; while the block runs, nobody else can come to that conclusion.
 
-    `unknown` is what is said of one that has no file here.
+    `unknown` is what is said of one that has no file here.  Those that need not be `alone` may
+    come to it at the same time.
     """
     try:
         with _opened(folder) as at:
@@ -93,7 +96,7 @@ def proven_dead(folder: Path, owner: str, *, unknown: bool = True) -> Generator[
         return
     try:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
@@ -104,7 +107,7 @@ def proven_dead(folder: Path, owner: str, *, unknown: bool = True) -> Generator[
 
 def living(folder: Path, owner: str) -> OwnerFacts | None:
     """What is known of an owner that lives; None of a dead one."""
-    with proven_dead(folder, owner) as dead:
+    with proven_dead(folder, owner, alone=False) as dead:
         return None if dead else facts(folder, owner)
 
 
@@ -219,8 +222,9 @@ class Claimant:
             raise NotFound(f'No task "{task_id}".', "coterie tasks")
         if lease == self.running_lease(Fence(task_id, lease.token)):
             return Fence(task_id, lease.token)
-        # The proof is held until the task is ours, so that of two processes that find its owner
-        # dead only one gets this far.  A parked task has no runner: the token decides.
+        # The proof is held until the task is ours: where it is a lock, of two processes that find
+        # its owner dead only one gets this far.  Else, and of a parked task, which has no runner,
+        # the token decides.
         async with self.owners.proof(lease.owner) as dead:
             if not dead and lease.state != "parked":
                 raise await self._busy(lease)

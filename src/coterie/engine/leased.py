@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,24 +14,37 @@ import anyio.to_thread
 
 from coterie.engine.lease import Owner, check_reachable, facts, forget, living, proven_dead
 from coterie.engine.run import plain_errors
-from coterie.errors import LeaseExpired, StorageError, SurvivorsElsewhere
+from coterie.errors import HistoryLost, LeaseExpired, StorageError, SurvivorsElsewhere
 from coterie.model import instant
 from coterie.model.lease_clock import LeaseTimes, SilentOwners
 from coterie.model.machine import OwnerFacts, OwnerRow
-from coterie.ports import LeaseStore, OwnerRows, Reaper, require_lease
+from coterie.ports import LeaseStore, OwnerRows, Reaper, Takeover, require_lease
 from coterie.process.deadline import DeadlinePage, now
 from coterie.process.processes import Machine
 
 T = TypeVar("T")
 
-Fencing = Callable[[OwnerRow], Awaitable[bool]]
 
+class TakeoverAtOnce:
+    """`ports.Takeover` where the lease alone decides."""
 
-async def _no_fence(row: OwnerRow) -> bool:
-    return True
+    async def allows(self, row: OwnerRow, silent: float) -> bool:
+        """It may."""
+        return True
+
+    async def looked(self, living: Sequence[OwnerRow]) -> None:
+        """Nothing follows."""
 
 
 async def _nobody_waits(owner: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Looking:
+    """The looks at the others, which can be ended before the lease is."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    over: anyio.Event = field(default_factory=anyio.Event)
 
 
 @dataclass
@@ -51,9 +64,7 @@ class LeasedOwners:
     """What this machine is called in the store."""
     times: LeaseTimes = LeaseTimes()
     version: str = ""
-    fence: Fencing = _no_fence
-    """Sees to it that an owner elsewhere that is only silent is really dead; False: it may not be
-    said so."""
+    takeover: Takeover = TakeoverAtOnce()
     on_death: Callable[[str], Awaitable[None]] = _nobody_waits
     """Called when this process has declared an owner dead; may be cut short by our own end."""
     death_ends_children: bool = field(default=True, init=False)
@@ -64,6 +75,8 @@ class LeasedOwners:
     _silent: SilentOwners = field(init=False)
     _beginning: anyio.Lock = field(default_factory=anyio.Lock)
     _begun: anyio.Event = field(default_factory=anyio.Event)
+    _looking: _Looking | None = None
+    _lost: HistoryLost | None = None
 
     def __post_init__(self) -> None:
         self._silent = SilentOwners(self.times)
@@ -106,7 +119,8 @@ class LeasedOwners:
     async def kept(self) -> AsyncGenerator[None]:
         """Stay an owner, once we are one, while the block runs, and look after the others.
 
-        When the lease is over the block is cancelled, and LeaseExpired raised once it has ended.
+        When the lease is over the block is cancelled, and LeaseExpired raised once it has ended;
+        HistoryLost where that is why.
         """
         expired = finished = False
 
@@ -127,7 +141,7 @@ class LeasedOwners:
                 finished = True
                 group.cancel_scope.cancel()
         if expired and not finished:
-            raise LeaseExpired
+            raise self._lost or LeaseExpired
 
     def holding(self, task_id: str) -> AbstractContextManager[None]:
         """One thing at a time with a task."""
@@ -139,7 +153,8 @@ class LeasedOwners:
         if self._page is not None:
             require_lease(self._page)
         row = await self._asked(self.rows.get(owner))
-        yield row is not None and (row.dead or await self._proven(row, now()))
+        proven = row is not None and (row.dead or await self._proven(row, now()))
+        yield proven or await self._is_dead(owner)  # another has said so meanwhile
 
     async def living(self, owner: str) -> OwnerFacts | None:
         """What is known of an owner that nobody has declared dead."""
@@ -185,11 +200,16 @@ class LeasedOwners:
         assert page is not None
         while not page.passed():
             sent = now()
-            with suppress(StorageError):
+            try:
                 if await self._asked(self.rows.renew(me)) is None:
                     page.lose()  # another has declared us dead
                 else:
                     page.extend(sent + self.times.ttl)
+            except HistoryLost as lost:  # nobody knows who runs what
+                self._lost = lost
+                page.lose()
+            except StorageError:
+                pass  # it may be back in time
             soft = page.deadline - page.soft
             await anyio.sleep(max(0.0, min(sent + self.times.beat, soft) - now()))
 
@@ -197,10 +217,21 @@ class LeasedOwners:
 
     async def _look(self) -> None:
         """Declare those dead that are."""
-        while True:
-            with suppress(StorageError):
-                await self.look()
-            await anyio.sleep(self.times.look)
+        looking = self._looking = _Looking()
+        try:
+            with looking.scope:
+                while True:
+                    with suppress(StorageError):
+                        await self.look()
+                    await anyio.sleep(self.times.look)
+        finally:
+            looking.over.set()
+
+    async def stop_looking(self) -> None:
+        """Look at the others no more: the stores that this needs are about to be closed."""
+        if self._looking is not None:
+            self._looking.scope.cancel()
+            await self._looking.over.wait()
 
     async def look(self) -> None:
         """Look at every other owner once."""
@@ -210,33 +241,41 @@ class LeasedOwners:
         for row in rows:
             if self._owner is not None and row.id != self.me:
                 await self._proven(row, received)
+        await self.takeover.looked(rows)
 
     async def _proven(self, row: OwnerRow, received: float) -> bool:
         """Whether an owner is dead, by what was read of it at that instant; then it is said so."""
         if row.machine == self.name and await self._ended_here(row.id):
             return True
-        if not self._silent.saw(row.id, row.beat, received) or not await self.fence(row):
+        if not self._silent.saw(row.id, row.beat, received):
             return False
-        return await self._declare(row.id, row.beat)
+        silent = received - self._silent.since(row.id)
+        return await self.takeover.allows(row, silent) and await self._declare(row.id, row.beat)
 
     async def _declare(self, owner: str, beat: int | None) -> bool:
         if await self._asked(self.rows.declare_dead(owner, beat)):
             await self.on_death(owner)
             return True
+        return await self._is_dead(owner)
+
+    async def _is_dead(self, owner: str) -> bool:
         known = await self._asked(self.rows.get(owner))
         return known is not None and known.dead
 
     async def _ended_here(self, owner: str) -> bool:
         """Whether an owner on this machine is gone, by its lock, with all that it started.
 
-        First its survivors are ended, and only then is it said to be dead.
+        First its survivors are ended, and only then is it said to be dead.  Whoever looks, here or
+        in another process, may do so at the same time: nobody takes the others for the owner.
         """
         with ExitStack() as held:
-            lock = partial(proven_dead, self.folder, owner, unknown=False)
+            lock = partial(proven_dead, self.folder, owner, unknown=False, alone=False)
             if not await anyio.to_thread.run_sync(lambda: held.enter_context(lock())):
                 return False
+            # In this order: those of a task that another has taken over since are not its any more.
+            children = await self.leases.children()
             owned = {lease.task_id for lease in await self.leases.all() if lease.owner == owner}
-            children = [one for one in await self.leases.children() if one.task_id in owned]
+            children = [one for one in children if one.task_id in owned]
             try:
                 for child in children:
                     check_reachable(child, self.machine)

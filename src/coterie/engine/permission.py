@@ -27,6 +27,7 @@ from coterie.model.interaction import (
     Response,
 )
 from coterie.model.journal import Journal, Request, Step
+from coterie.model.question_text import call_display
 from coterie.model.step_name import PermissionKey, parse
 from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Action, Ruling, Verdict
@@ -50,8 +51,9 @@ class Grants:
     def recorded(cls, journal: Journal) -> Grants:
         """What the journal says."""
         grants = cls()
-        for name, step, response in journal.answers():
-            if isinstance(name.subject, PermissionKey):
+        for name, step in journal.asked():
+            if isinstance(name.subject, PermissionKey) and step.result is not None:
+                response = Response.model_validate_json(step.result)
                 grants.add(name.subject.member, step.digest, response)
         return grants
 
@@ -70,6 +72,8 @@ class PermissionGate:
         self._run = run
         self._questions = questions
         self._grants = Grants.recorded(run.journal)
+        self._is_complete = False
+        """Whether grants are known that were given while nobody ran the task."""
 
     async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         """Yes or no to one call, from the rules or from the user."""
@@ -93,6 +97,9 @@ class PermissionGate:
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return self._ruled(asked.key, Ruling("allow", "you allowed it for this task"))
+        if not (self._is_complete or attempt.earlier.unused.get(meaning)):
+            await self._complete_grants()
+            return await self._decided(attempt, asked, call)
         response = await self._ask(attempt, call, question)
         self._grants.add(member.id, meaning, response)
         if not response.approves and response.comment and not asked.takes_words:
@@ -100,6 +107,15 @@ class PermissionGate:
         if not response.approves:
             return response
         return response.model_copy(update={"selected_option_id": APPROVE})
+
+    async def _complete_grants(self) -> None:
+        """Let what was answered for longer than once hold, though its own request is gone."""
+        self._is_complete = True
+        for name, step in self._run.journal.asked():
+            if isinstance(name.subject, PermissionKey) and step.result is None:
+                question = await self._run.storage.inbox.question(step.input)
+                if question is not None and question.response is not None:
+                    self._grants.add(name.subject.member, step.digest, question.response)
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether Coterie may do something that a member wants done, where Coterie does it."""
@@ -233,7 +249,7 @@ def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall, rule: 
         ),
         RISKY,
         tuple(options),
-        display=asked.display,
+        display=asked.display or call_display(call),
         intent=[call.name, call.input, call.cwd],
     )
 

@@ -81,26 +81,10 @@ class Questions:
         run = self._run
         if isinstance(question.about, PlanApproval):
             await self._close_older_plans()
-        task_id = run.task_of(step.name)
-        interaction = Interaction(
-            interaction_id=await run.storage.inbox.allocate(),
-            task_id=task_id,
-            author_actor_id=question.author,
-            kind=question.kind,
-            purpose=question.purpose,
-            display=question.display
-            or display_of(question.about, question.content, question.content_kind),
-            options=question.options,
-            validation=question.validation,
-            about=question.about,
-        )
-        event = UserInteractionRequested(task_id=task_id, at=instant.now(), interaction=interaction)
-        asked = step._replace(input=interaction.interaction_id)
-        begun = run.starting(task_id)
-        name = interaction.interaction_id
-        incident = name if run.services.notifies else None
-        appended = AppendEvent(event, step.name, question.once, incident)
-        await run.commit(*begun, OpenStep(asked), appended)
+        task_id, notifies = run.task_of(step.name), run.services.notifies
+        name = await run.storage.inbox.allocate()
+        appended = request_of(name, task_id, question, step.name, notifies=notifies)
+        await run.commit(*run.starting(task_id), OpenStep(step._replace(input=name)), appended)
         return name
 
     async def _close_older_plans(self) -> None:
@@ -186,6 +170,26 @@ class Questions:
             elif await run.storage.inbox.respond(event, word.id):
                 run.acted_on(word)
             return
+
+
+def request_of(
+    name: str, task_id: str, question: Ask, step: str = "", *, notifies: bool = False
+) -> AppendEvent:
+    """The event by which a question is put: by a step of the task, or by none of them."""
+    interaction = Interaction(
+        interaction_id=name,
+        task_id=task_id,
+        author_actor_id=question.author,
+        kind=question.kind,
+        purpose=question.purpose,
+        display=question.display
+        or display_of(question.about, question.content, question.content_kind),
+        options=question.options,
+        validation=question.validation,
+        about=question.about,
+    )
+    event = UserInteractionRequested(task_id=task_id, at=instant.now(), interaction=interaction)
+    return AppendEvent(event, step, question.once, name if notifies else None)
 
 
 def is_turn_in(asked: Interaction, task_id: str, team: Team) -> bool:

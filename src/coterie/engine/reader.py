@@ -25,8 +25,10 @@ from coterie.model.task import (
     fold,
     is_part,
     run_with,
+    ticket_above,
     ticket_in,
     ticket_task,
+    whole_of,
 )
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry, command_of
@@ -49,20 +51,18 @@ class TaskReader:
 
     async def below(self, task_id: str) -> list[str]:
         """A task and all that are below it, tickets and subtasks, each after the one above it."""
-        found = [task_id]
-        for row in await self.storage.events.tasks():  # parents come before their children
-            if row.parent_id in found:
-                found.append(row.id)
-        return found
+        return [task_id, *(row.id for row in await self.storage.events.below(task_id))]
 
     async def _views(self, all_rows: list[TaskRow], rows: list[TaskRow]) -> list[TaskView]:
         run_by = {row.id: _run_by(row) for row in all_rows}
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
+        roots = {row.id for row in rows if row.parent_id is None}
         asked: dict[str, list[str]] = {}
         for question in await self.storage.inbox.questions():
             found = question.interaction
-            for name in {found.task_id, run_by[found.task_id]}:
-                asked.setdefault(name, []).append(found.interaction_id)
+            name = found.task_id
+            for one in (name,) if name in roots else whole_of(name):
+                asked.setdefault(one, []).append(found.interaction_id)
         return [
             await self._view(row, leases.get(run_by[row.id]), asked.get(row.id, [])) for row in rows
         ]
@@ -107,16 +107,17 @@ class TaskReader:
     async def state(self, task_id: str) -> TaskState:
         """A task's state, from its events; raises NotFound where there is no such task.
 
-        A ticket has the team of its session, and whatever is known of that.
+        A ticket has the team of its session, and whatever is known of that; a turn on one that was
+        handed out has its own.
         """
         events = await self.storage.events.of_task(task_id)
         if not events:
             raise NotFound(f'No task "{task_id}".', "coterie tasks", str(self.root))
         state = fold(events)
-        if not ticket_in(task_id):
+        if state.created.workflow != TICKET:
             return state
         session = (await self.state(run_with(task_id))).created
-        team = {"team": session.team, "team_file": session.team_file}
+        team = {"team": session.team, "team_file": session.team_file, "root": session.root}
         return replace(state, created=state.created.model_copy(update=team))
 
     async def runner(self, lease: Lease | None) -> OwnerFacts | None:
@@ -134,12 +135,13 @@ class TaskReader:
         state = await self.state(task_id)
         rows = await self.storage.events.tasks()
         (view,) = await self._views(rows, [row for row in rows if row.id == task_id])
-        turns = await self.storage.journal.turns(task_id)
+        below = await self.storage.journal.spending(task_id=task_id)
+        turns = [turn for turn in below if is_part(turn.task_id, task_id)]
         questions = await self.questions(only_open=False)
         return TaskDetail(
             view=view,
             state=state,
-            turns=len({turn.step for turn in turns if turn.outcome == "completed"}),
+            turns=len({(one.task_id, one.step) for one in turns if one.outcome == "completed"}),
             failures=tuple(
                 (turn.member, turn.detail or "") for turn in turns if turn.outcome == "failed"
             ),
@@ -162,6 +164,7 @@ class TaskReader:
         views: list[QuestionView] = []
         for question in await self.storage.inbox.questions(only_open=only_open):
             task_id = question.interaction.task_id
+            task_id = ticket_above(task_id) or task_id
             if task_id not in states:
                 states[task_id] = await self.state(task_id)
             views.append(self._question(question, states[task_id]))
@@ -238,7 +241,7 @@ class TaskReader:
             asked={
                 question.interaction.author_actor_id: question
                 for question in await storage.inbox.questions()
-                if is_part(question.interaction.task_id, task_id)
+                if _leased_as(question.interaction.task_id) == task_id
             },
             calls=_open_calls(await storage.audit.with_tickets(task_id)),
         )
@@ -263,7 +266,7 @@ class TaskReader:
         return replace(
             facts.doing(seat),
             task=task_id,
-            agent=process.agent if process else member.agent or "",
+            agent=member.agent or "",  # its process may be a command that a tool of it runs
             pid=pid,
             folder=folder,
             mode=member.permissions.mode,
@@ -358,6 +361,11 @@ def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
 def _run_by(row: TaskRow) -> str:
     """The task whose lease holds for a task: a ticket is run as part of its parent."""
     return (row.parent_id or row.id) if row.workflow == TICKET else row.id
+
+
+def _leased_as(task_id: str) -> str:
+    """The same by its id: a turn on a ticket that was handed out has a lease of its own."""
+    return run_with(task_id) if task_id == ticket_above(task_id) else task_id
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:

@@ -6,7 +6,7 @@ of one that never ran.  Our record is the better one, so the agent is told what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
@@ -15,9 +15,9 @@ from coterie.engine.questions import Questions, close_question
 from coterie.model import instant, step_name
 from coterie.model.about import WorkflowChange
 from coterie.model.interaction import Ask, Option, Response
-from coterie.model.journal import AppendAudit, AppendEvent, Step, Turn, WorkflowChanged, Write
+from coterie.model.journal import AppendAudit, Step, Turn, WorkflowChanged
 from coterie.model.step_name import PermissionKey, StepName, parse
-from coterie.model.task import ENDED, Status, Stopped, TaskCanceled
+from coterie.model.task import Stopped
 from coterie.model.tool_call import AuditEntry, not_run
 from coterie.ports import Parked, Storage
 
@@ -202,23 +202,10 @@ def _fate(call_id: str, ended: set[str], refused: set[str]) -> Fate:
 def _what(entry: AuditEntry) -> str:
     """A tool call in a few words: its command, its file, or the first thing it was given."""
     given = entry.input or {}
-    for key in ("command", "cmd", "file_path", "path", "title"):
+    for key in ("command", "cmd", "file_path", "path", "filePath", "title"):
         if key in given:
             return str(given[key])[:200]
     return str(next(iter(given.values()), ""))[:200]
-
-
-PARENT_ENDED = "session_ended"
-"""Why a ticket was canceled that was not over when its session was."""
-
-
-def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:
-    """The end of the tickets that are not over when their session ends."""
-    return [
-        AppendEvent(TaskCanceled(task_id=child, at=at, reason=PARENT_ENDED))
-        for child, status in children.items()
-        if status not in ENDED
-    ]
 
 
 async def settle_change(change: WorkflowChanged, questions: Questions) -> None:

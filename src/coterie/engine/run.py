@@ -12,9 +12,10 @@ import anyio
 import anyio.to_thread
 
 from coterie.engine.context import TaskContext
+from coterie.engine.ending import cancel_below, cancel_children, end_held, end_parked
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import Questions
-from coterie.engine.resuming import CANCELED, calls_not_run, cancel_children, settle_change
+from coterie.engine.resuming import CANCELED, calls_not_run, settle_change
 from coterie.engine.task_run import (
     RedactingObserver,
     RunServices,
@@ -40,6 +41,7 @@ from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     BY_PERSON,
     ENDED,
+    TICKET_TURN,
     Ended,
     RateLimited,
     Stop,
@@ -100,7 +102,7 @@ class Engine:
         state = fold(history.events)
         if state.status in ENDED:
             await self.storage.leases.park(fence)
-            return _result(state, 0)
+            return _result(state, sum(message.turn > 0 for message in history.messages))
         if _is_to_end(history.requests):
             return _result(await self._end_held(fence), 0)
         if self.as_run_here is not None:
@@ -149,8 +151,6 @@ class Engine:
         parked = await self.claimant.park(fence)
         if not parked or not _is_to_end(await self.storage.inbox.requests(fence.task_id)):
             return None
-        from coterie.engine.steering import end_parked
-
         unbegun = self.services.unbegun
         await end_parked(self.storage, self.claimant, fence.task_id, unbegun)
         state = fold(await self.storage.events.of_task(fence.task_id))
@@ -158,10 +158,8 @@ class Engine:
 
     async def _end_held(self, fence: Fence) -> TaskState:
         """End a task whose end was asked for before the last run of it died."""
-        from coterie.engine.steering import end_held
-
         try:
-            return await end_held(self.storage, fence, self.services.unbegun)
+            return await end_held(self.storage, self.claimant, fence, self.services.unbegun)
         finally:
             await self.storage.leases.park(fence)
 
@@ -179,6 +177,13 @@ class Engine:
         except KeyError:
             known = ", ".join(self.workflows)
             raise UsageError(f'No workflow "{name}"; this version has {known}.') from None
+
+
+class NoObserver:
+    """`ports.Observer` of what nobody watches."""
+
+    def saw(self, record: Record) -> None:
+        """Nobody is told."""
 
 
 @dataclass(frozen=True)
@@ -275,8 +280,10 @@ class _Run:
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
         await self._run.channels.close_all()
         left: list[AppendAudit] = []
+        unbegun = self._run.services.unbegun
+        if self._run.used_elsewhere:
+            await cancel_below(self._storage, self._engine.claimant, task_id, unbegun)
         if self._is_canceled:
-            unbegun = self._run.services.unbegun
             left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
         below = cancel_children(self._run.children, now)
         by_person = self._is_canceled or (ended is not None and ended.reason == BY_PERSON)
@@ -301,7 +308,7 @@ class _Run:
                     await settle_change(change, questions)
                     history = await self._storage.history(self._state.id)
                 finally:
-                    self._taken = context.turns
+                    self._taken = len(self._run.answered_turns)
         except Parked as parked:
             self._stop = parked.stop
 
@@ -315,7 +322,12 @@ class _Run:
         self._run.journal = journal
         self._run.load(history)
         questions = Questions(self._run)
-        self._turns = TurnRunner(self._run, questions, history.turns, self._run_child)
+        past = history.turns
+        if self._state.created.workflow == TICKET_TURN:
+            from coterie.engine.handing_out import earlier_turns  # few tasks are one
+
+            past = [*await earlier_turns(self._storage, self._state.created), *past]
+        self._turns = TurnRunner(self._run, questions, past, self._run_child)
         root, run_child = self._engine.root, self._run_child
         context = TaskContext(self._run, questions, self._turns, root, run_child)
         return context, questions

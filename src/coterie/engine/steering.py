@@ -4,51 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.engine.ending import Unbegun, cancel_below, conclude, end_parked, held
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import is_turn_in, people_of, respond
 from coterie.engine.reader import TaskReader
-from coterie.engine.resuming import (
-    CANCELED,
-    ENDED_BEFORE,
-    calls_not_run,
-    cancel_children,
-)
+from coterie.engine.resuming import CANCELED
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.conversation import END, YOU, summary_of
+from coterie.model.conversation import END, YOU, is_end
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
-from coterie.model.journal import AppendEvent, Fence, TakeRequest
 from coterie.model.machine import OwnerFacts
 from coterie.model.task import (
-    BY_PERSON,
     ENDED,
-    Event,
     TaskCanceled,
-    TaskCompleted,
-    TaskStarted,
-    TaskState,
-    fold,
     run_with,
 )
 from coterie.model.team import Permissions, base_of
 from coterie.model.tool_call import Action
-from coterie.ports import Storage
 from coterie.tools.permission import Rule, decide
 
 LETTING_GO = 15.0
 """How long a living owner may take to end its agents and let go, in seconds."""
 LOOK = 0.25
-
-Unbegun = Callable[[list[str]], Sequence[str]]
-"""Tells which calls an agent of our own had yet to make, from the entries of its thread."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +137,8 @@ async def say(
         if mine and author in (None, asked.author_actor_id):
             await answer(look, asked.interaction_id, None, text, asked.author_actor_id)
             return f"answered {asked.interaction_id}"
-    is_end = text.strip().lower() == END and state.created.workflow == conversation
-    kind = "end" if is_end else "say"
+    ends = is_end(text) and state.created.workflow == conversation
+    kind = "end" if ends else "say"
     await look.storage.inbox.request(task_id, kind, author or people_of(team)[0], text)
     return "queued"
 
@@ -214,29 +198,6 @@ async def end(look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbeg
         await end_parked(look.storage, claimant, task_id, unbegun)
 
 
-async def end_parked(storage: Storage, claimant: Claimant, task_id: str, unbegun: Unbegun) -> None:
-    """End a conversation that nobody runs; nothing happens where somebody does by now."""
-    with suppress(TaskBusy):
-        async with _held(storage, claimant, task_id) as fence:
-            await end_held(storage, fence, unbegun)
-
-
-async def end_held(storage: Storage, fence: Fence, unbegun: Unbegun) -> TaskState:
-    """End a conversation whose lease is ours, and which we do not run; how it stands then."""
-    task_id, now = fence.task_id, instant.now()
-    state = fold(await storage.events.of_task(task_id))
-    if state.status in ENDED:  # by another, just before
-        return state
-    said = await storage.conversation.messages(task_id)
-    summary = summary_of(said[-1].text) if said else ""
-    events: list[Event] = []
-    if state.status == "created":
-        events.append(TaskStarted(task_id=task_id, at=now))
-    events.append(TaskCompleted(task_id=task_id, at=now, reason=BY_PERSON, summary=summary))
-    await _conclude(storage, fence, events, unbegun, ENDED_BEFORE)
-    return fold(await storage.events.of_task(task_id))
-
-
 async def cancel(
     look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbegun = lambda entries: ()
 ) -> None:
@@ -249,32 +210,11 @@ async def cancel(
         await _until_let_go(look, task_id)
         if (await look.state(task_id)).status in ENDED:
             return
-    async with _held(look.storage, claimant, task_id) as fence:
+    async with held(look.storage, claimant, task_id) as fence:
         if (await look.state(task_id)).status not in ENDED:  # else by another, just before
+            await cancel_below(look.storage, claimant, task_id, unbegun)
             event = TaskCanceled(task_id=task_id, at=instant.now())
-            await _conclude(look.storage, fence, [event], unbegun, CANCELED)
-
-
-@asynccontextmanager
-async def _held(storage: Storage, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
-    """A task that nobody runs, held for the block; raises TaskBusy where somebody does."""
-    fence = await claimant.take_parked(task_id)
-    try:
-        yield fence
-    finally:
-        await storage.leases.park(fence)
-
-
-async def _conclude(
-    storage: Storage, fence: Fence, events: Sequence[Event], unbegun: Unbegun, why: str
-) -> None:
-    """Record the end of a task that nobody runs, with what it leaves undone."""
-    task_id = fence.task_id
-    left = await calls_not_run(storage, task_id, unbegun, why)
-    history = await storage.history(task_id)
-    below = cancel_children(history.children, events[-1].at)
-    taken = [TakeRequest(one.id) for one in history.requests if one.kind == "end"]
-    await storage.commit(fence, *taken, *left, *below, *map(AppendEvent, events))
+            await conclude(look.storage, fence, [event], unbegun, CANCELED)
 
 
 async def _until_let_go(

@@ -64,6 +64,7 @@ class Subtasks:
             caps=Caps(),
             rehearsal=task.rehearsal,
             script=task.script,
+            root=task.root,
         )
         result = await self._run_child(created)
         if result.status == "waiting":

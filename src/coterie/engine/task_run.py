@@ -49,6 +49,7 @@ from coterie.ports import (
     Blobs,
     Channels,
     Checks,
+    FindRemote,
     HandOut,
     Observer,
     Owners,
@@ -127,8 +128,8 @@ class RedactingObserver:
         match record:
             case DeltaRecord():
                 said = self._unsaid.pop(record.member, "") + record.text
-                words = len(said) - len(said.rsplit(maxsplit=1)[-1]) if said.strip() else len(said)
-                words = len(said) if said[-1:].isspace() else words
+                last = 0 if said[-1:].isspace() or not said else len(said.rsplit(maxsplit=1)[-1])
+                words = self.by.begun(said[: len(said) - last])  # it may go over several, and lines
                 self._unsaid[record.member] = said[words:]
                 self._say(record, said[:words])
             case MessageRecord():  # which is without secrets, as it is kept
@@ -176,10 +177,9 @@ class RunServices:
     """Names in a repository that agents take settings from: no edit there goes unasked."""
     notifies: bool = False
     """Whether the user is told elsewhere of questions, and of the end of a task."""
-    machine: str | None = None
-    """What this machine is called in a store of several."""
-    blobs: Blobs | None = None
-    """Where what goes to others is kept; None: there are none."""
+    machine: str | None = None  # what this one is called in a store of several
+    blobs: Blobs | None = None  # where what goes to others is kept; None: there are none
+    find_remote: FindRemote = lambda: None  # the repository that branches go to others by
     hand_out: HandOut | None = None  # None: a child task is run here
     unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
     """From the entries of a thread of our own agent: the calls that it had yet to make."""
@@ -298,10 +298,10 @@ class TaskRun:
         return self._said.setdefault(task_id, [])
 
     @property
-    def last_turn(self) -> int:
-        """The number of the last turn that gave a message."""
-        said = (message.turn for one in self._said.values() for message in one)
-        return max((*said, *(message.turn for message in self.conversation)), default=0)
+    def answered_turns(self) -> list[int]:
+        """The numbers of the turns that gave a message."""
+        every = (self.conversation, *self._said.values())
+        return [message.turn for said in every for message in said if message.turn]
 
     def task_of(self, step: str) -> str:
         """The task that a step belongs to: the ticket that it is about, else this task."""

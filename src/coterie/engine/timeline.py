@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from coterie.model import instant
+from coterie.model.check import ended
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
@@ -130,19 +132,36 @@ def _message(source: SaidMessage) -> MessageRecord:
 
 async def _of_tickets(storage: Storage, session: str) -> _Lines:
     """All that happened to the tickets of a session, and who worked on each at the time."""
-    from coterie.model.envelope import TicketPayload  # of tickets alone, and slow to import
+    from coterie.model.envelope import (  # of tickets alone, and slow to import
+        ArtifactRef,
+        TicketPayload,
+    )
 
     tickets = await storage.tickets.tickets(session)
-    owners: dict[tuple[str, str], str | None] = {}
+    known: dict[tuple[str, str], _AtTheTime] = {}
+    ran: dict[str, list[str]] = {}
+    """By ticket: the checks since it last moved."""
     for _, envelope in await storage.tickets.envelopes(session):
         told = envelope.payload
         if isinstance(told, TicketPayload) and told.history:
-            owners[told.ticket_id, told.history[-1].timestamp] = told.owner
-    return {ticket.id: _of_history(session, ticket, owners) for ticket in tickets}
+            checks = ran.pop(told.ticket_id, [])
+            known[told.ticket_id, told.history[-1].timestamp] = _AtTheTime(told.owner, checks)
+        elif isinstance(told, ArtifactRef) and told.checked and envelope.ticket_id:
+            check = f"{told.checked.command}: {ended(told.checked)}"
+            ran.setdefault(envelope.ticket_id, []).append(check)
+    return {ticket.id: _of_history(session, ticket, known) for ticket in tickets}
+
+
+class _AtTheTime(NamedTuple):
+    """What was so when something happened to a ticket."""
+
+    owner: str | None
+    checks: Sequence[str]
+    """What Coterie ran, and how it ended."""
 
 
 def _of_history(
-    task_id: str, ticket: Ticket, owners: Mapping[tuple[str, str], str | None]
+    task_id: str, ticket: Ticket, known: Mapping[tuple[str, str], _AtTheTime]
 ) -> list[tuple[str, TicketRecord]]:
     """All that happened to a ticket, and who worked on it at the time."""
     lines: list[tuple[str, TicketRecord]] = []
@@ -150,11 +169,13 @@ def _of_history(
     state: TicketState = "pending"
     for moment in ticket.history:
         state = _STATES.get(moment.event, state)
-        owner = owners.get((ticket.id, moment.at), owner)
+        owner, checks = known.get((ticket.id, moment.at), _AtTheTime(owner, ()))
         begun, closed = moment.event == "created", moment.event == "closed"
         message = moment.message if moment.event in (state, "closed") else moment.event
         if moment.message and message == moment.event:
             message = f"{moment.event}: {moment.message}"
+        if checks:
+            message = f"{message}; Coterie ran {', '.join(checks)}"
         record = TicketRecord(
             task_id,
             ticket.id,

@@ -293,8 +293,8 @@ class TurnRunner:
                 run.show_state(attempt.member, "working")
             case update.Remembered():
                 await self._remember(attempt, told)
-            case update.Spent(usage):
-                await self._spend(attempt, attempt.used(usage) or usage)
+            case update.Spent(usage, is_last):
+                await self._spend(attempt, attempt.used(usage) or usage, is_last=is_last)
             case update.Waiting() if told != attempt.waiting:  # told once, however often it comes
                 attempt.waiting = told
                 run.keep_state(attempt.member, "waiting", told.waits_for, told.detail)
@@ -309,16 +309,19 @@ class TurnRunner:
         entry, record = attempt.tool_call(told)
         self._run.post(AppendAudit(entry), after=lambda: self._run.observer.saw(record))
 
-    async def _spend(self, attempt: Attempt, usage: update.Usage) -> None:
+    async def _spend(self, attempt: Attempt, usage: update.Usage, *, is_last: bool) -> None:
         if usage != update.UNTOLD:
             self._run.post(attempt.spend(usage))
-        if self.budgets is not None:
+        if self.budgets is not None and not is_last:
             await self.budgets.check(attempt)
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
             subtasks = Subtasks(self._run, self._questions, self._run_child)
-            return await subtasks.hand_out(attempt, asked)
+            given = await subtasks.hand_out(attempt, asked)
+            if self.budgets is not None:  # of which the subtask has used some
+                await self.budgets.check(attempt)
+            return given
         call = asked.call
         if call is not None:
             # Before anybody says yes: what the call changes can be undone from here.
@@ -361,11 +364,10 @@ class TurnRunner:
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
         run.conversation_of(task_id).append(message)
         where = f',"task":"{task_id}"' if task_id != step.task_id else ""
-        outcome = "interrupted" if cut else "completed"
         run.post(
             *attempt.calls_not_run(),
             AppendMessage(message),
-            attempt.close(outcome, usage=usage, at=message.at),
+            attempt.close("interrupted" if cut else "completed", usage=usage, at=message.at),
             CloseStep(step.task_id, step.name, f'{{"message":{message.seq}{where}}}'),
             after=lambda: run.observer.saw(record),
         )

@@ -89,6 +89,12 @@ def _ends_in_fence(text: str) -> bool:
 END = "/end"
 """What a person types to end a conversation."""
 
+
+def is_end(text: str) -> bool:
+    """Whether a person ends the conversation with this; with a space before it, it is said."""
+    return text.rstrip().lower() == END
+
+
 _MENTION = re.compile(r"(?<![@/.])@(?P<name>[^\W_][\w.-]*)")
 
 
@@ -98,7 +104,7 @@ def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
     Of names that are `known` the longest counts: it may hold spaces, and where people write
     without any, what follows is no part of it.
     """
-    if message.strip().lower() == END:
+    if is_end(message):
         return Marked("", (), True)
     marked = parse_markers(message)
     if "@" not in marked.text:

@@ -356,11 +356,11 @@ class Journal:
         named = [(parse(name), step) for name, step in self._steps.items()]
         return [(name, step) for name, step in named if name.asked_in == turn]
 
-    def answers(self) -> Iterator[tuple[StepName, Step, Response]]:
-        """All that was asked in turns and answered, in order."""
+    def asked(self) -> Iterator[tuple[StepName, Step]]:
+        """All that was asked in turns, in order; an answer that nobody got is no result."""
         for name, step in ((parse(name), step) for name, step in self._steps.items()):
-            if name.asked_in is not None and step.kind == "ask" and step.result is not None:
-                yield name, step, Response.model_validate_json(step.result)
+            if name.asked_in is not None and step.kind == "ask":
+                yield name, step
 
     def subtasks(self) -> int:
         """How many subtasks were handed out so far."""

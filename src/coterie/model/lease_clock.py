@@ -58,6 +58,10 @@ class SilentOwners:
             return False
         return received - since >= self.times.ttl + self.times.margin
 
+    def since(self, owner: str) -> float:
+        """When the beat was first seen that is the last one of an owner that was seen."""
+        return self._seen[owner][1]
+
     def forget(self, living: set[str]) -> None:
         """Know only of these from now on."""
         for owner in self._seen.keys() - living:

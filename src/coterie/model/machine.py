@@ -53,6 +53,13 @@ class MachineRow:
     root_commit: str
     version: str
     seen: str
+    allows_full: bool = False
+    """Whether it takes members that never ask."""
+
+    @property
+    def has(self) -> list[str]:
+        """What it has to give, as tasks need it."""
+        return _has(self.agents, allows_full=self.allows_full)
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,16 @@ class MachineView:
     """The tasks that it runs."""
     version: str = ""
     seen: str = ""
+    allows_full: bool = False
+
+    @property
+    def has(self) -> list[str]:
+        """What it has to give, as tasks need it."""
+        return _has(self.agents, allows_full=self.allows_full)
+
+
+def _has(agents: Iterable[str], *, allows_full: bool) -> list[str]:
+    return [*agents, *([FULL] if allows_full else [])]
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,8 @@ class Offer:
     """How often something has happened to it that is to be looked at."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     """By machine: why it did not take it."""
+    taker: str | None = field(default=None, compare=False)
+    """The owner that has it in hand."""
 
     @property
     def queue(self) -> str:
@@ -99,7 +118,10 @@ class SentRef:
     """A ticket, or what all that is approved is called."""
     commit: str
     digest: str | None = None
-    """Of the bundle that holds it; None: every clone has it, or can fetch it."""
+    """Of the bundle that holds it."""
+    remote_ref: str | None = None
+    """What it is called in the repository that branches travel by.  Neither: every clone has it, or
+    can fetch it."""
 
 
 def queue_of(pool: Pool, needs: Iterable[str], machine: str | None = None) -> str:

@@ -66,14 +66,25 @@ def run_with(task_id: str) -> str:
     return task_id.partition("/")[0]
 
 
+def whole_of(task_id: str) -> tuple[str, ...]:
+    """A task and those that it is a part of: of a ticket its session, of a turn on one both."""
+    return tuple(dict.fromkeys((task_id, ticket_above(task_id) or task_id, run_with(task_id))))
+
+
 def is_part(task_id: str, of: str) -> bool:
-    """Whether a task is another one, or a ticket that is carried out as part of it."""
-    return of in (task_id, run_with(task_id))
+    """Whether a task is another one, or a ticket of it, or a turn on a ticket."""
+    return of in whole_of(task_id)
 
 
 def ticket_in(task_id: str) -> str:
-    """The ticket that a task is, as its session calls it; empty for any other task."""
-    return task_id.partition("/")[2]
+    """The ticket that a task is, or is a turn on, as its session calls it; else empty."""
+    return task_id.partition("/")[2].partition(".")[0]
+
+
+def ticket_above(task_id: str) -> str:
+    """The same as the id of the ticket's task."""
+    ticket = ticket_in(task_id)
+    return ticket_task(run_with(task_id), ticket) if ticket else ""
 
 
 class _Event(BaseModel):

@@ -5,9 +5,11 @@ from coterie.ports.machines import (
     Blobs,
     Deadline,
     Dispatch,
+    FindRemote,
     OwnerRows,
     Owners,
     Sharing,
+    Takeover,
     require_lease,
 )
 from coterie.ports.running import (
@@ -52,6 +54,7 @@ __all__ = [
     "Deadline",
     "Dispatch",
     "EventStore",
+    "FindRemote",
     "HandOut",
     "HandedOut",
     "InboxStore",
@@ -70,6 +73,7 @@ __all__ = [
     "Snapshots",
     "StderrLog",
     "Storage",
+    "Takeover",
     "TicketStore",
     "TimelineStore",
     "Workflow",

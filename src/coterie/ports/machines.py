@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Pool,
         SentRef,
     )
+    from coterie.model.remote import GitRemote
 
 
 class Deadline(Protocol):
@@ -78,6 +79,19 @@ class OwnerRows(Protocol):
         ...
 
 
+class Takeover(Protocol):
+    """Whether an owner elsewhere that is only silent may be declared dead."""
+
+    async def allows(self, row: OwnerRow, silent: float) -> bool:
+        """Whether it may, after so many seconds; sees to it that it is dead where that can be
+        done, or has somebody asked.  Called again and again while it may not."""
+        ...
+
+    async def looked(self, living: Sequence[OwnerRow]) -> None:
+        """These are all that nobody has declared dead."""
+        ...
+
+
 class Owners(Protocol):
     """This process as an owner of tasks, and what it can prove of the others."""
 
@@ -111,7 +125,8 @@ class Owners(Protocol):
         ...
 
     def proof(self, owner: str) -> AbstractAsyncContextManager[bool]:
-        """Whether an owner is proven dead; of those that ask while the block runs, one is told so.
+        """Whether an owner is proven dead; where more than one is told so while the block runs, the
+        token of a task decides who gets it.
 
         An owner that is only silent, or not known, is not.
         """
@@ -143,7 +158,7 @@ class Dispatch(Protocol):
     async def offer(self, offer: Offer, at: str | None = None) -> None:
         """Have a task run by whichever machine can, not before `at`.
 
-        Where it is on offer already, only `at` and its machine are new.
+        Where it is on offer already, only `at` and its machine are new, and all are asked anew.
         """
         ...
 
@@ -173,7 +188,16 @@ class Dispatch(Protocol):
         ...
 
     async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """The same for what a machine cannot run: others may."""
+        """The same for what a machine does not run: nobody is handed it from then on, but others
+        find it among what is left over, and this one when it is asked anew."""
+        ...
+
+    async def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """What others refused, and this machine, which has all of that, has not: it may take it."""
+        ...
+
+    async def ask_anew(self, machine: str) -> None:
+        """Forget what a machine refused: something there is not as it was."""
         ...
 
     async def sweep(self) -> bool:
@@ -210,8 +234,27 @@ class Dispatch(Protocol):
         ...
 
 
+FindRemote = Callable[[], "GitRemote | None"]
+"""The repository that branches travel by; None: they travel in the store.  Reads files; raises
+UsageError where there is none, or one that the user has not agreed to."""
+
+
 class Sharing(Protocol):
     """What a running task sends to other machines, and gets from them; bound to its lease."""
+
+    @property
+    def machine(self) -> str:
+        """What this machine is called in the store."""
+        ...
+
+    @property
+    def token(self) -> int:
+        """Of the lease, which no other holder of it has."""
+        ...
+
+    async def remote(self) -> GitRemote | None:
+        """The repository that branches travel by; None: they travel in the store."""
+        ...
 
     async def put(self, data: bytes) -> str:
         """Keep something for the task's session; its digest."""

@@ -204,6 +204,10 @@ class Context(Protocol):
         """What the task sends to other machines; None where nothing is shared with any."""
         ...
 
+    async def last_turn_at(self) -> str | None:
+        """The machine that took the task's last turn; None where there are not several."""
+        ...
+
     async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
         """Have a part of the task done as a task of its own, once, by whichever machine can."""
         ...

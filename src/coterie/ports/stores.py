@@ -42,6 +42,10 @@ class EventStore(Protocol):
         """Every task, oldest first."""
         ...
 
+    async def below(self, task_id: str) -> list[TaskRow]:
+        """Every task below a task, be it a child of one of those; each after the one above it."""
+        ...
+
     async def head(self) -> tuple[int, str]:
         """The sequence number and hash of the last event; (0, "") when there is none."""
         ...

@@ -1,18 +1,24 @@
 """One way between values and rows, whichever database holds them.
 
 A codec for each stored type is made from the type's own fields: a field is a column of the same
-name; what a column cannot hold as it is, such as a mapping, is JSON in it.
+name; what a column cannot hold as it is, such as a mapping, is JSON in it.  How far a database
+goes is kept in a file besides.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
+import time
 import typing
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast
 
@@ -35,6 +41,7 @@ from coterie.model.task import (
 from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.workspace.beneath import open_file, opened_folder, read_file
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
@@ -281,3 +288,99 @@ def task_row(event: TaskCreated) -> tuple[Value, ...]:
 def question_state(event: UserInteractionResponded) -> str:
     """How a question stands once it was answered: an answer by nobody only closes it."""
     return "closed" if event.response.author_actor_id == NOBODY else "answered"
+
+
+# -- the head of a database, as it is kept outside of it -----------------------------------------
+
+HEAD_LENGTH = 512
+"""How long the file of the head always is, in bytes."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last event and the last row of the audit then: number and hash of each.
+
+    A database that is older than that, or has another history, lost some.
+    """
+
+    sequence: int
+    hash: str
+    audit: int = 0
+    audit_hash: str = ""
+
+
+class HeadFile:
+    """A file with the head of a database, and the lock under which it is written.  Blocks."""
+
+    def __init__(self, base: Path, *names: str) -> None:
+        """The file that these names lead to from `base`, which is a `.coterie`."""
+        self._base = base
+        self._names = names
+        self._file: int | None = None
+        """Kept open: to find it anew from there costs more than to write it."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def read(self) -> Head | None:
+        """What the file says; None where there is none or a crash of the machine spoiled it."""
+        try:
+            return _head_in(read_file(self._base, *self._names))
+        except FileNotFoundError:
+            return None
+
+    def raise_to(self, head: Head) -> None:
+        """Write the head unless a later one is there already.
+
+        Where the lock stays busy (its holder was stopped) nothing is written: a head that is
+        too low only shows less.  One write of one length, in place: a process that is killed
+        leaves the old head or the new one.
+        """
+        with self.locked(wait=0.1) as file:
+            if file is None:
+                return
+            known = _head_in(os.pread(file, HEAD_LENGTH, 0))
+            if known is None or known.sequence < head.sequence:
+                os.pwrite(file, json.dumps(vars(head)).ljust(HEAD_LENGTH).encode(), 0)
+
+    @contextmanager
+    def locked(self, wait: float) -> Generator[int | None]:
+        """The file, open and locked; None where the lock cannot be had in `wait` seconds."""
+        file = self._opened()
+        try:
+            yield file if _flocked(file, time.monotonic() + wait) else None
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _opened(self) -> int:
+        if self._file is not None and os.fstat(self._file).st_nlink != 1:
+            self.close()  # it was removed, or has a second name
+        if self._file is None:
+            path = self._base.joinpath(*self._names)
+            with opened_folder(self._base, *self._names[:-1], make=True) as folder:
+                self._file = open_file(folder, path, os.O_RDWR | os.O_CREAT)
+        return self._file
+
+
+def _head_in(content: bytes) -> Head | None:
+    try:
+        found = json.loads(content)
+        audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
+        return Head(int(found["sequence"]), str(found["hash"]), *audit)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _flocked(descriptor: int, until: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.002)
+        else:
+            return True

@@ -34,7 +34,7 @@ from coterie.model.envelope_fault import (
 from coterie.ports import TicketStore
 from coterie.stores.events_log import log_lines
 from coterie.stores.sqlite.failures import from_system
-from coterie.workspace.beneath import NEW, open_file, opened_folder, replace_file
+from coterie.workspace.beneath import is_draft, open_file, opened_folder, replace_file
 from coterie.workspace.session_files import check_signatures, key_path, session_key
 
 Rows = Sequence[tuple[int, Envelope]]
@@ -286,7 +286,7 @@ def _listed(at: int) -> frozenset[str]:
 
 def _tidy(at: int, names: Collection[str], wanted: Collection[str]) -> None:
     for name in names:
-        if name.startswith(".") and name.endswith(NEW):
+        if is_draft(name):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at)  # ours, and cut
         elif _OURS.fullmatch(name) and name not in wanted:

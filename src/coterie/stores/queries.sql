@@ -17,6 +17,12 @@ SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
 -- name: tasks
 SELECT {TaskRow} FROM tasks ORDER BY created
 
+-- name: tasks_below
+WITH RECURSIVE below (id) AS (
+    SELECT id FROM tasks WHERE parent_id = ?
+    UNION SELECT t.id FROM tasks AS t JOIN below AS b ON t.parent_id = b.id
+) SELECT {TaskRow} FROM tasks WHERE id IN (SELECT id FROM below) ORDER BY created
+
 -- name: tickets_below
 SELECT id, status FROM tasks WHERE parent_id = ? AND workflow = 'ticket' ORDER BY created
 
@@ -79,7 +85,7 @@ WHERE sequence > ? AND (source <> 'status' OR task_id = run) ORDER BY sequence L
 SELECT sequence, task_id, source, number FROM timeline
 WHERE sequence BETWEEN (SELECT first FROM timeline_span WHERE run = ?)
     AND (SELECT last FROM timeline_span WHERE run = ?)
-    AND run = ? AND task_id = coalesce(?, task_id)
+    AND run = ? AND (task_id = coalesce(?, task_id) OR task_id LIKE ?)
     AND (source <> 'status' OR task_id = coalesce(?, run))
     AND sequence > ? ORDER BY sequence LIMIT ?
 
@@ -87,7 +93,7 @@ WHERE sequence BETWEEN (SELECT first FROM timeline_span WHERE run = ?)
 SELECT sequence, task_id, source, number FROM timeline
 WHERE sequence BETWEEN (SELECT first FROM timeline_span WHERE run = ?)
     AND (SELECT last FROM timeline_span WHERE run = ?)
-    AND run = ? AND task_id = coalesce(?, task_id)
+    AND run = ? AND (task_id = coalesce(?, task_id) OR task_id LIKE ?)
     AND (source <> 'status' OR task_id = coalesce(?, run)) AND source = coalesce(?, source)
     AND sequence < ? ORDER BY sequence DESC LIMIT ?
 

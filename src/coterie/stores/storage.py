@@ -88,6 +88,9 @@ class EventRows(RowStore):
     async def tasks(self) -> list[TaskRow]:
         return await self._all(codec.TASK.value, "tasks")
 
+    async def below(self, task_id: str) -> list[TaskRow]:
+        return await self._all(codec.TASK.value, "tasks_below", task_id)
+
     async def head(self) -> tuple[int, str]:
         found = await self._all(tuple, "last_event")
         return (found[0][0], found[0][1].hex()) if found else (0, "")

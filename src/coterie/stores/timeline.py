@@ -46,10 +46,9 @@ class TimelineRows:
     async def after(
         self, sequence: int, task_id: str | None = None, limit: int | None = None
     ) -> list[TimelineRow]:
-        run, ticket = _scope(task_id)
-        name, of = "timeline_after", ()
-        if run is not None:
-            name, of = "timeline_of_run_after", (run, run, run, ticket, ticket)
+        name, of = "timeline_after", tuple[codec.Value, ...]()
+        if task_id is not None:
+            name, of = "timeline_of_run_after", _scope(task_id)
         return await self._statements.read(_rows((name, *of, sequence, limit or _ALL)))
 
     async def before(
@@ -59,8 +58,7 @@ class TimelineRows:
         limit: int | None = None,
         source: TimelineSource | None = None,
     ) -> list[TimelineRow]:
-        run, ticket = _scope(task_id)
-        given = (run, run, run, ticket, ticket, source, sequence or _LAST, limit or _ALL)
+        given = (*_scope(task_id), source, sequence or _LAST, limit or _ALL)
         return (await self._statements.read(_rows(("timeline_before", *given))))[::-1]
 
     async def head(self) -> int:
@@ -72,11 +70,10 @@ def _head() -> Reading[int]:
     return rows[0][0]
 
 
-def _scope(task_id: str | None) -> tuple[str | None, str | None]:
-    """The run that a task is in, and the ticket where it is one."""
-    if task_id is None:
-        return None, None
-    return run_with(task_id), task_id if ticket_in(task_id) else None
+def _scope(task_id: str) -> tuple[codec.Value, ...]:
+    """What of a run's rows belongs to a task: all, or those of a ticket and of the turns on it."""
+    run, ticket = run_with(task_id), task_id if ticket_in(task_id) else None
+    return run, run, run, ticket, f"{ticket}.%" if ticket else "", ticket
 
 
 def _rows(query: Query) -> Reading[list[TimelineRow]]:

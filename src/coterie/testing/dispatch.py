@@ -63,7 +63,7 @@ class MemoryOffers:
             if due is not None or row.offer.machine != offer.machine:
                 row.job = None  # its job comes too early, or is in the wrong queue
             woken = row.offer.woken + 1
-            row.offer = replace(row.offer, machine=offer.machine, woken=woken)
+            row.offer = replace(row.offer, machine=offer.machine, woken=woken, refused={})
             row.is_open, row.due = True, due
         self._changed(row)
         self.queue()
@@ -71,7 +71,7 @@ class MemoryOffers:
     def get(self, task_id: str) -> Offer | None:
         """In whatever state."""
         row = self._rows.get(task_id)
-        return row.offer if row else None
+        return replace(row.offer, taker=row.taker) if row else None
 
     def open_ones(self) -> dict[str, Offer]:
         """Those that are to be run."""
@@ -112,12 +112,31 @@ class MemoryOffers:
             self.queue()
 
     def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """Others are asked, and it is asked again."""
+        """Others may look for it."""
         if row := self._let_go(offer, owner):
             row.offer = replace(row.offer, refused={**row.offer.refused, machine: why})
-            row.due = self.now() + AGAIN
             self._changed(row)
-            self.queue()
+
+    def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """By task."""
+        rows = [row for _, row in sorted(self._rows.items()) if row.is_open and row.offer.refused]
+        return [
+            row.offer
+            for row in rows
+            if (row.taker is None and (row.due is None or row.due <= self.now()))
+            and row.offer.machine in (None, machine)
+            and machine not in row.offer.refused
+            and set(row.offer.needs) <= set(has)
+        ]
+
+    def ask_anew(self, machine: str) -> None:
+        """What nobody else refused is queued again."""
+        for row in self._rows.values():
+            if machine in row.offer.refused:
+                others = {one: why for one, why in row.offer.refused.items() if one != machine}
+                row.offer = replace(row.offer, refused=others)
+                self._changed(row)
+        self.queue()
 
     def sweep(self) -> bool:
         """Give back what the dead have in hand, and queue what is not."""
@@ -227,7 +246,8 @@ class MemoryOffers:
         return row
 
     def _changed(self, row: _Row) -> None:
-        if row.is_open and row.job is None and row.taker is None:
+        waits = row.job is None and row.taker is None
+        if row.is_open and waits and not row.offer.refused:
             self._unqueued.add(row.offer.task_id)
         else:
             self._unqueued.discard(row.offer.task_id)
@@ -271,6 +291,14 @@ class MemoryDispatch:
     async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
         """Others may."""
         self.offers.refuse(offer, owner, machine, why)
+
+    async def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """What others refused."""
+        return self.offers.left_over(has, machine)
+
+    async def ask_anew(self, machine: str) -> None:
+        """It has refused nothing."""
+        self.offers.ask_anew(machine)
 
     async def sweep(self) -> bool:
         """Whether anything is open."""
@@ -322,6 +350,7 @@ class MemoryDispatch:
                 row.seats,
                 version=row.version,
                 seen=row.seen,
+                allows_full=row.allows_full,
             )
             for name, row in sorted(self._machines.items())
         ]

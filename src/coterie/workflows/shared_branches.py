@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 
+import anyio
 import anyio.to_thread
 
-from coterie.errors import GitFailed, NotOurs
+from coterie.errors import GitFailed, NotOurs, NotSent, UsageError
 from coterie.model.machine import SentRef
+from coterie.model.record import ErrorRecord
+from coterie.model.remote import REMOTE_AWAY, pauses
 from coterie.ports import Sharing
-from coterie.workspace.beneath import read_file, write_file
+from coterie.workspace.beneath import is_draft, read_file, write_file
 from coterie.workspace.bundle import bundle, take_in
 from coterie.workspace.git import KEPT
+from coterie.workspace.git_remote import fetch, push_new, sent_ref
+from coterie.workspace.session_files import CHECKS, LARGEST
 from coterie.workspace.session_files import FILE_NAME as KEY
-from coterie.workspace.session_files import LARGEST
 from coterie.workspace.ticket_worktrees import TicketWorktrees
-from coterie.workspace.worktree import HEADS
 
 BASE = "base"
 """What the commit is called that a session began at; no ticket is called so."""
 
 
 class SharedBranches:
-    """The branches of a session, sent and taken in."""
+    """The branches of a session, sent and taken in: in the store, or by a repository."""
 
-    def __init__(self, sharing: Sharing, worktrees: TicketWorktrees) -> None:
+    def __init__(
+        self,
+        sharing: Sharing,
+        worktrees: TicketWorktrees,
+        patience: float = 0.0,
+        tell: Callable[[ErrorRecord], None] = lambda _: None,
+    ) -> None:
+        """`patience` is for how many seconds a repository that is away is tried again, `tell` is
+        told of it each time."""
         self._sharing = sharing
         self._worktrees = worktrees
+        self._patience = patience
+        self._tell = tell
 
     async def send(self, name: str) -> None:
         """Send a branch as it is here."""
         worktrees = self._worktrees
-        ref = f"{HEADS}coterie/{worktrees.session}/{name}"
+        ref = worktrees.ref_of(name)
         commit = await anyio.to_thread.run_sync(worktrees.git.commit, ref)
         if commit is None:
             raise GitFailed("bundle", str(worktrees.folder), f"no branch {ref}")
@@ -41,7 +58,7 @@ class SharedBranches:
 
     async def send_if_there(self, name: str) -> None:
         """The same for a branch that may not have begun, or was taken back."""
-        ref = f"{HEADS}coterie/{self._worktrees.session}/{name}"
+        ref = self._worktrees.ref_of(name)
         if await anyio.to_thread.run_sync(self._worktrees.git.commit, ref) is not None:
             await self.send(name)
 
@@ -53,35 +70,83 @@ class SharedBranches:
         await self._send(BASE, ref, base)
 
     async def _send(self, name: str, ref: str, commit: str) -> None:
-        data = await anyio.to_thread.run_sync(bundle, self._worktrees.git, ref)
-        digest = None if data is None else await self._sharing.put(data)
-        await self._sharing.set_ref(SentRef(name, commit, digest))
+        sharing, git = self._sharing, self._worktrees.git
+        remote = await sharing.remote()
+        if remote is None:
+            data = await anyio.to_thread.run_sync(bundle, git, ref)
+            digest = None if data is None else await sharing.put(data)
+            sent = SentRef(name, commit, digest)
+        else:
+            there = sent_ref(self._worktrees.session, name, sharing.token, commit)
+            try:
+                await self._until_reached(partial(push_new, git, remote, there, commit))
+            except (GitFailed, UsageError) as problem:
+                raise NotSent(sharing.machine, ref, str(problem)) from None
+            sent = SentRef(name, commit, remote_ref=there)
+        await sharing.set_ref(sent)
+
+    async def _until_reached(self, call: Callable[[], None]) -> None:
+        """Call something that speaks to the remote; raises GitFailed where it is away for too
+        long."""
+        problem: GitFailed | None = None
+        with anyio.move_on_after(self._patience or None):
+            for pause in pauses():
+                try:
+                    return await anyio.to_thread.run_sync(call)
+                except GitFailed as failed:
+                    problem = failed
+                if not self._patience:
+                    break
+                way, session = f"It is tried again in {pause:.0f} s.", self._worktrees.session
+                self._tell(ErrorRecord(REMOTE_AWAY, str(problem), way, task=session))
+                await anyio.sleep(pause)
+        folder = str(self._worktrees.git.folder)
+        raise problem or GitFailed("push", folder, "the remote did not answer in time")
 
     async def take_in(self, name: str, *, files: bool) -> None:
         """Have a branch here as it was last sent, in its worktree too if `files`."""
-        for ref in await self._sharing.refs():
-            if ref.name == name:
-                await self._take_in(ref, files=files)
+        for ref in await self._get(ref for ref in await self._sharing.refs() if ref.name == name):
+            await self._bring(ref, files=files)
 
     async def take_in_all(self, *, to_look: bool = False) -> bool:
         """Have every branch here as it was last sent; whether there are any.
 
         `to_look`: nobody's worktree is moved with it.
         """
-        refs = await self._sharing.refs()
+        refs = await self._get(await self._sharing.refs())
         for ref in refs:
-            await self._take_in(ref, files=False, to_look=to_look)
+            if not (to_look and await anyio.to_thread.run_sync(self._worktrees.is_open, ref.name)):
+                await self._bring(ref, files=False)
         return bool(refs)
 
-    async def _take_in(self, ref: SentRef, *, files: bool, to_look: bool = False) -> None:
-        worktrees, in_thread = self._worktrees, anyio.to_thread.run_sync
-        data = None
-        if ref.digest is not None and await in_thread(worktrees.git.commit, ref.commit) is None:
-            data = await self._sharing.get(ref.digest)
-        await in_thread(take_in, worktrees.git, ref.commit, data)
-        if ref.name == BASE or (to_look and await in_thread(worktrees.is_open, ref.name)):
-            return
-        await in_thread(lambda: worktrees.bring_to(ref.name, ref.commit, files=files))
+    async def _bring(self, ref: SentRef, *, files: bool) -> None:
+        if ref.name != BASE:
+            bring_to = partial(self._worktrees.bring_to, ref.name, ref.commit, files=files)
+            await anyio.to_thread.run_sync(bring_to)
+
+    async def _get(self, refs: Iterable[SentRef]) -> Sequence[SentRef]:
+        """Have the commits of all of them here; gives them back."""
+        sharing, git, all_refs = self._sharing, self._worktrees.git, list(refs)
+        by_remote: dict[str, str] = {}
+        for ref in all_refs:
+            if await anyio.to_thread.run_sync(git.commit, ref.commit) is not None:
+                continue
+            if ref.remote_ref is not None:
+                by_remote[ref.remote_ref] = ref.commit
+                continue
+            data = None if ref.digest is None else await sharing.get(ref.digest)
+            await anyio.to_thread.run_sync(take_in, git, ref.commit, data)
+        if by_remote:
+            await self._fetch(by_remote)
+        return all_refs
+
+    async def _fetch(self, sent: Mapping[str, str]) -> None:
+        remote = await self._sharing.remote()
+        if remote is None:
+            said = f"{next(iter(sent))} is in the repository that branches travel by, and none is"
+            way = "coterie config set travel git:REMOTE --user"
+            raise UsageError(f"{said} named on this machine.", way)
+        await self._until_reached(partial(fetch, self._worktrees.git, remote, sent))
 
 
 class SharedFiles:
@@ -116,13 +181,19 @@ class SharedFiles:
                 await anyio.to_thread.run_sync(write_file, self._base, place, data)
 
     def _found(self) -> dict[str, tuple[int, int]]:
+        """All but the key, and what checks and drafts leave: they come and go while we look."""
         folder = self._base / "sessions" / self._session
-        stats = {str(path.relative_to(folder)): path.lstat() for path in sorted(folder.rglob("*"))}
-        return {
-            name: (found.st_mtime_ns, found.st_size)
-            for name, found in stats.items()
-            if stat.S_ISREG(found.st_mode) and name != KEY and found.st_size <= LARGEST
-        }
+        found: dict[str, tuple[int, int]] = {}
+        for place, folders, names in os.walk(folder):
+            if place == str(folder):
+                folders[:] = [name for name in folders if name != CHECKS]
+            for path in (Path(place, name) for name in names if not is_draft(name)):
+                with suppress(FileNotFoundError):
+                    known = path.lstat()
+                    if stat.S_ISREG(known.st_mode) and known.st_size <= LARGEST:
+                        found[str(path.relative_to(folder))] = known.st_mtime_ns, known.st_size
+        found.pop(KEY, None)
+        return dict(sorted(found.items()))
 
     def _read(self, path: str) -> bytes | None:
         try:

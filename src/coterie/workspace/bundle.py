@@ -8,6 +8,13 @@ from pathlib import Path
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import CHECKOUT, Git
 
+CHECKED = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "transfer.fsckObjects",
+    "GIT_CONFIG_VALUE_0": "true",
+}
+"""With it git checks every object that it takes in."""
+
 
 def bundle(git: Git, ref: str) -> bytes | None:
     """What a ref has that another clone may lack; None: nothing, for what a remote has every clone
@@ -37,12 +44,7 @@ def take_in(git: Git, commit: str, data: bytes | None) -> None:
             git.run("bundle", "verify", "--quiet", str(file))
         except GitFailed:
             raise _lacking(git, commit) from None
-        checked = {
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "transfer.fsckObjects",
-            "GIT_CONFIG_VALUE_0": "true",
-        }
-        git.run("bundle", "unbundle", str(file), env=checked, patience=CHECKOUT)
+        git.run("bundle", "unbundle", str(file), env=CHECKED, patience=CHECKOUT)
     if git.commit(commit) is None:
         raise GitFailed("bundle", str(git.folder), f"the bundle does not hold {commit[:12]}")
 

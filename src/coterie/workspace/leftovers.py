@@ -10,7 +10,7 @@ import fnmatch
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
 from coterie.workspace.worktree import HEADS, Worktree
 
-LeftoverKind = Literal["worktree", "branch", "home", "snapshots", "draft"]
+LeftoverKind = Literal["worktree", "branch", "remote", "home", "snapshots", "draft"]
 
 
 _GOING = ".going"
@@ -42,7 +42,8 @@ class Leftover:
     task: str
     """The task; of a home, the team."""
     name: str
-    """A path below the project, a branch, or the task whose snapshots they are."""
+    """A path below the project, a branch, a ref on the remote, or the task whose snapshots they
+    are."""
     bytes: int = 0
     kept: str = ""
     """Why it stays; empty: it can go."""
@@ -72,6 +73,19 @@ class SessionLeftovers:
             why = "" if ref in merged else "not in your branch"
             why = why or ("its worktree is kept" if name.rpartition("/")[2] in kept else "")
             yield Leftover("branch", self.worktrees.session, name, kept=why)
+
+    def remote_refs(self, there: Mapping[str, str]) -> Iterator[Leftover]:
+        """Those of the session on the remote, by the commit of each; what the branch which is
+        checked out contains can go."""
+        for ref, commit in there.items():
+            why = "" if self._is_merged(commit) else "not in your branch"
+            yield Leftover("remote", self.worktrees.session, ref, kept=why)
+
+    def _is_merged(self, commit: str) -> bool:
+        head = self._git.head()
+        if head is None or self._git.commit(commit) is None:
+            return False
+        return self._git.run("merge-base", commit, head, accept=(0, 1)).strip() == commit
 
     def remove_worktrees(self) -> tuple[Leftover, ...]:
         """Remove the worktrees that can go; returns those that stay."""

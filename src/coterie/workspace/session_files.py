@@ -68,6 +68,10 @@ LARGEST = 20 << 20
 """What a worker made that is larger than this is not kept as an artifact."""
 
 
+CHECKS = "checks"
+"""Where, beside them, checks have a home and temporary files; nothing of it is anybody else's."""
+
+
 def artifacts_folder(root: Path, session: str) -> Path:
     """Where a session's artifacts are."""
     return root / ".coterie" / "sessions" / session / "artifacts"
@@ -156,7 +160,7 @@ def _registered_path(folder: Path, uri: str) -> Path:
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ArtifactWrong(uri, "is no file of this machine")
     if not path.parent.resolve().is_relative_to(folder):
-        raise ArtifactWrong(uri, "is not in the folder of who registers it")
+        raise ArtifactWrong(uri, "is not in the folder of the member that registers it")
     return path
 
 

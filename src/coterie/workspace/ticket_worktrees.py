@@ -54,6 +54,10 @@ class TicketWorktrees:
         """The branch of approved work."""
         return self._branch(self.approved)
 
+    def ref_of(self, name: str) -> str:
+        """The ref of a branch of the session."""
+        return f"{HEADS}{self._branch(name)}"
+
     def _branch(self, name: str) -> str:
         return f"coterie/{self.session}/{name}"
 
@@ -71,13 +75,13 @@ class TicketWorktrees:
         with self._alone_in(ticket) as git:
             made = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
             # The branch moves to it; the index agrees, so that nobody sees phantom changes.
-            git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
+            git.run("update-ref", self.ref_of(ticket), made)
             git.run("read-tree", made)
         return self.tree(ticket)
 
     def tree(self, ticket: str) -> str:
         """The hash of what was last committed for the ticket."""
-        return self.git.run("rev-parse", f"{HEADS}{self._branch(ticket)}^{{tree}}").strip()
+        return self.git.run("rev-parse", f"{self.ref_of(ticket)}^{{tree}}").strip()
 
     def changed(self, ticket: str) -> list[str]:
         """The files that the ticket's commits changed."""
@@ -114,12 +118,12 @@ class TicketWorktrees:
         with self._alone_in(ticket) as git:
             # The files first: a branch ahead of them would say that the ticket takes it all back.
             git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
-            git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
+            git.run("update-ref", self.ref_of(ticket), made)
 
     def bring_to(self, name: str, commit: str, *, files: bool = False) -> None:
         """Have a branch of the session at a commit that was sent, unless it is further already; a
         worktree of it is moved with it, and made if `files`."""
-        ref = f"{HEADS}{self._branch(name)}"
+        ref = self.ref_of(name)
         now = self.git.commit(ref)
         if now is None or not self._is_ancestor(commit, now):
             if name != MERGED and self.is_open(name):
@@ -213,7 +217,7 @@ class TicketWorktrees:
     def span(self, ticket: str) -> tuple[str, str] | None:
         """The commits between which a ticket's work lies: those of its branch, or of the merge that
         has taken it in; None where it has not begun."""
-        tip = self.git.commit(f"{HEADS}{self._branch(ticket)}")
+        tip = self.git.commit(self.ref_of(ticket))
         if tip is None:
             return None
         if merge := self.landed(ticket):
@@ -221,11 +225,11 @@ class TicketWorktrees:
         return self.git.run("merge-base", self.head(), tip).strip(), tip
 
     def _difference(self, ticket: str, *how: str) -> str:
-        ours, theirs = self.head(), f"{HEADS}{self._branch(ticket)}"
+        ours, theirs = self.head(), self.ref_of(ticket)
         return self.git.run("diff-tree", "-r", "--merge-base", *how, ours, theirs)
 
     def _tip(self, ticket: str) -> str:
-        tip = self.git.commit(f"{HEADS}{self._branch(ticket)}")
+        tip = self.git.commit(self.ref_of(ticket))
         if tip is None:
             raise GitFailed("rev-parse", str(self.folder), f"no branch {self._branch(ticket)}")
         return tip

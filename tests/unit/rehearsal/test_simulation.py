@@ -44,8 +44,8 @@ async def test_it_knows_its_role_in_every_cli(name: str) -> None:
     first, again = await answered(asked), await answered(asked)
     assert first.text == again.text
     assert first.text == (
-        "Alice here, a stand-in for a model in this rehearsal. On “Is the cart fine?” a model "
-        "would now answer, as I was told: “You look at security only.”"
+        "Alice here, a stand-in for a model in this rehearsal. To “Is the cart fine?” a model "
+        "would now reply, as I was told: “You look at security only.”"
     )
     assert first.calls == ()
 
@@ -54,7 +54,7 @@ async def test_without_a_role() -> None:
     asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", "x" * 200),))
     short = "x" * 79 + "…"
     assert (await answered(asked)).text == (
-        f"Here is a stand-in for a model in this rehearsal. On “{short}” a model would now answer."
+        f"Here is a stand-in for a model in this rehearsal. To “{short}” a model would now reply."
     )
 
 
@@ -63,7 +63,7 @@ async def test_a_role_in_front_of_the_message() -> None:
     asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", text),))
     assert (await answered(asked)).text == (
         "The reviewer here, a stand-in for a model in this rehearsal. "
-        "On “hello” a model would now answer."
+        "To “hello” a model would now reply."
     )
 
 

@@ -5,11 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-from coterie.stores.sqlite.database import Head, HeadFile
+from coterie.stores.codec import Head, HeadFile
 
 
 def test_it_only_rises(tmp_path: Path) -> None:
-    file = HeadFile(tmp_path / "coterie.db")
+    file = HeadFile(tmp_path, "logs", "head.json")
     assert file.read() is None
     file.raise_to(Head(5, "five"))
     file.raise_to(Head(4, "four"))
@@ -21,18 +21,18 @@ def test_it_only_rises(tmp_path: Path) -> None:
 def test_many_at_once(tmp_path: Path) -> None:
     def rise(start: int) -> None:
         for sequence in range(start, 60, 3):
-            HeadFile(tmp_path / "coterie.db").raise_to(Head(sequence, str(sequence)))
+            HeadFile(tmp_path, "logs", "head.json").raise_to(Head(sequence, str(sequence)))
 
     threads = [threading.Thread(target=rise, args=(start,)) for start in (1, 2, 3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert HeadFile(tmp_path / "coterie.db").read() == Head(59, "59")
+    assert HeadFile(tmp_path, "logs", "head.json").read() == Head(59, "59")
 
 
 def test_a_stopped_holder_of_the_lock_stops_nobody(tmp_path: Path) -> None:
-    file = HeadFile(tmp_path / "coterie.db")
+    file = HeadFile(tmp_path, "logs", "head.json")
     file.raise_to(Head(1, "one"))
     with (tmp_path / "logs" / "head.json").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -29,10 +29,11 @@ INSERT INTO blobs (digest, place, session_id, data) VALUES (%s, %s, %s, %s) ON C
 _GET = "SELECT data FROM blobs WHERE digest = %s ORDER BY place"
 _PUT_KEY = "INSERT INTO session_keys (session_id, key) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _SET_REF = """
-INSERT INTO sent_refs (session_id, name, commit, digest) VALUES (%s, %s, %s, %s)
-ON CONFLICT (session_id, name) DO UPDATE SET commit = EXCLUDED.commit, digest = EXCLUDED.digest
+INSERT INTO sent_refs (session_id, name, commit, digest, remote_ref) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (session_id, name) DO UPDATE
+SET commit = EXCLUDED.commit, digest = EXCLUDED.digest, remote_ref = EXCLUDED.remote_ref
 """
-_REFS = "SELECT name, commit, digest FROM sent_refs WHERE session_id = %s ORDER BY name"
+_REFS = "SELECT name, commit, digest, remote_ref FROM sent_refs WHERE session_id = %s ORDER BY name"
 _SET_FILE = """
 INSERT INTO sent_files (session_id, path, digest) VALUES (%s, %s, %s)
 ON CONFLICT (session_id, path) DO UPDATE SET digest = EXCLUDED.digest
@@ -89,7 +90,7 @@ class PostgresBlobs:
         """In one transaction with the look at the lease."""
         async with self._transaction(fence) as connection:
             await connection.execute("SELECT hold(%s, %s)", [fence.task_id, fence.token])
-            row = (session, ref.name, ref.commit, ref.digest)
+            row = (session, ref.name, ref.commit, ref.digest, ref.remote_ref)
             await connection.execute(_SET_REF, row)
 
     async def refs(self, session: str) -> list[SentRef]:

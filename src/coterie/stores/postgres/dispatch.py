@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -53,16 +53,18 @@ _OFFER = """
 INSERT INTO offers (task_id, pool, needs, machine, state, due)
 VALUES (%s, %s, %s, %s, 'open', %s::timestamptz)
 ON CONFLICT (task_id) DO UPDATE SET state = 'open', due = EXCLUDED.due, woken = offers.woken + 1,
-    machine = EXCLUDED.machine,
+    machine = EXCLUDED.machine, refused = '{}',
     job = CASE WHEN EXCLUDED.due IS NULL
         AND offers.machine IS NOT DISTINCT FROM EXCLUDED.machine THEN offers.job END
 """
-_OFFERED = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE state = 'open'"
-_GET = "SELECT task_id, pool, needs, machine, woken, refused FROM offers WHERE task_id = %s"
+_OFFERED = (
+    "SELECT task_id, pool, needs, machine, woken, refused, taker FROM offers WHERE state = 'open'"
+)
+_GET = "SELECT task_id, pool, needs, machine, woken, refused, taker FROM offers WHERE task_id = %s"
 _TAKE = """
 UPDATE offers SET taker = %s WHERE task_id = %s AND state = 'open' AND taker IS NULL
     AND (due IS NULL OR due <= now())
-RETURNING task_id, pool, needs, machine, woken, refused
+RETURNING task_id, pool, needs, machine, woken, refused, taker
 """
 _LET_GO = "UPDATE offers SET taker = NULL, job = NULL{} WHERE task_id = %s AND taker = %s"
 _HOLD = "UPDATE offers SET state = 'held', job = NULL WHERE task_id = %s"
@@ -75,19 +77,32 @@ UPDATE offers SET job = NULL WHERE taker IS NULL AND job IS NOT NULL AND NOT EXI
     SELECT FROM dispatch.procrastinate_jobs WHERE id = offers.job AND status IN ('todo', 'doing'))
 """
 _UNQUEUED = """
-SELECT task_id, pool, needs, machine, woken, refused FROM offers
+SELECT task_id, pool, needs, machine, woken, refused, taker FROM offers
 WHERE state = 'open' AND job IS NULL AND taker IS NULL AND (due IS NULL OR due <= now())
+    AND refused = '{}'
 FOR UPDATE SKIP LOCKED
+"""
+_LEFT_OVER = """
+SELECT task_id, pool, needs, machine, woken, refused, taker FROM offers
+WHERE state = 'open' AND taker IS NULL AND refused <> '{}' AND (due IS NULL OR due <= now())
+    AND coalesce(machine, %(machine)s) = %(machine)s
+    AND NOT jsonb_exists(refused::jsonb, %(machine)s) AND needs::jsonb <@ %(has)s::jsonb
+ORDER BY task_id
+"""
+_ASK_ANEW = """
+UPDATE offers SET refused = (refused::jsonb - %(machine)s)::text
+WHERE refused <> '{}' AND jsonb_exists(refused::jsonb, %(machine)s)
 """
 _OPEN = "SELECT EXISTS (SELECT FROM offers WHERE state = 'open') AS open"
 _ANNOUNCE = """
-INSERT INTO machines (name, agents, seats, root_commit, version, seen)
-VALUES (%s, %s, %s, %s, %s, %s)
+INSERT INTO machines (name, agents, seats, root_commit, version, seen, allows_full)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (name) DO UPDATE SET agents = EXCLUDED.agents, seats = EXCLUDED.seats,
-    root_commit = EXCLUDED.root_commit, version = EXCLUDED.version, seen = EXCLUDED.seen
+    root_commit = EXCLUDED.root_commit, version = EXCLUDED.version, seen = EXCLUDED.seen,
+    allows_full = EXCLUDED.allows_full
 """
 _MACHINES = """
-SELECT name, agents, seats, machines.version, seen,
+SELECT name, agents, seats, machines.version, seen, allows_full,
     EXISTS (SELECT FROM owners WHERE machine = name AND NOT dead) AS alive,
     ARRAY(SELECT task_id::text FROM leases JOIN owners ON owners.id = leases.owner
         WHERE owners.machine = name AND NOT dead AND leases.state <> 'parked' ORDER BY task_id
@@ -161,12 +176,23 @@ class PostgresDispatch:
         await self._let_go(offer, owner, change, offer.woken, *([at] if at else []))
 
     async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """What it refused once it refuses again, until somebody does something about it."""
-        change = (
-            ", refused = (refused::jsonb || jsonb_build_object(%s::text, %s::text))::text,"
-            f" due = now() + interval '{_AGAIN}'"
-        )
+        """What it refused once it refuses again, until somebody does something about it; and no
+        queue is for all machines but one."""
+        change = ", refused = (refused::jsonb || jsonb_build_object(%s::text, %s::text))::text"
         await self._let_go(offer, owner, change, machine, why.replace("\0", ""))
+
+    async def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """Looked for, for want of a queue."""
+        given = {"has": json.dumps(list(has)), "machine": machine}
+        async with self._transaction() as connection:
+            rows = await (await connection.execute(_LEFT_OVER, given)).fetchall()
+        return [found for row in rows if (found := _offer(row))]
+
+    async def ask_anew(self, machine: str) -> None:
+        """What nobody else refused is queued again."""
+        async with self._transaction() as connection:
+            await connection.execute(_ASK_ANEW, {"machine": machine})
+            await self._queue(connection)
 
     async def _let_go(self, offer: Offer, owner: str, change: str, *values: object) -> None:
         async with self._transaction() as connection:
@@ -240,8 +266,9 @@ class PostgresDispatch:
     async def announce(self, machine: MachineRow) -> None:
         """The row of the machine."""
         row = (machine.name, json.dumps(machine.agents), machine.seats, machine.root_commit)
+        said = (machine.version, machine.seen, machine.allows_full)
         async with self._transaction() as connection:
-            await connection.execute(_ANNOUNCE, (*row, machine.version, machine.seen))
+            await connection.execute(_ANNOUNCE, (*row, *said))
 
     async def machines(self) -> list[MachineView]:
         """Those that ran a worker here."""
@@ -256,6 +283,7 @@ class PostgresDispatch:
                 running=tuple(row["running"]),
                 version=row["version"],
                 seen=row["seen"],
+                allows_full=row["allows_full"],
             )
             for row in rows
         ]
@@ -294,21 +322,19 @@ class PostgresDispatch:
 
     async def _begun(self) -> Connection:
         """A connection with an open transaction; one that was cut since its last use is none."""
-        while self._idle:
-            kept = self._idle.pop()
+        while True:
+            kept = self._idle.pop() if self._idle else None
+            connection = kept or await Connection.connect(
+                self._conninfo, autocommit=True, row_factory=dict_row
+            )
             try:
-                await kept.execute("BEGIN")
-            except psycopg.OperationalError:
-                await kept.close()
-            except BaseException:
-                await kept.close()
-                raise
+                await connection.execute("BEGIN")
+            except BaseException as error:
+                await connection.close()
+                if kept is None or not isinstance(error, psycopg.OperationalError):
+                    raise
             else:
-                return kept
-        connecting = Connection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
-        made = await connecting
-        await made.execute("BEGIN")
-        return made
+                return connection
 
 
 def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -332,5 +358,12 @@ def run_with(run: Callable[[str], Awaitable[None]]) -> Callable[..., Awaitable[N
 def _offer(row: DictRow | None) -> Offer | None:
     if row is None:
         return None
-    found = Offer(row["task_id"], row["pool"], tuple(json.loads(row["needs"])), row["machine"])
-    return replace(found, woken=row["woken"], refused=json.loads(row["refused"]))
+    return Offer(
+        row["task_id"],
+        row["pool"],
+        tuple(json.loads(row["needs"])),
+        row["machine"],
+        row["woken"],
+        json.loads(row["refused"]),
+        row["taker"],
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.errors import (
-    StorageDamaged,
+    HistoryLost,
     StorageError,
     StorageFull,
     StorageLocked,
@@ -59,13 +59,13 @@ def from_server(place: Place, state: str, problem: str) -> StorageError:
     )
 
 
-def history_lost(place: Place) -> StorageDamaged:
+def history_lost(place: Place, problem: str) -> HistoryLost:
     """The server is there, but we know of commits that it does not hold."""
-    return StorageDamaged(
+    return HistoryLost(
         place.shown,
-        "History is lost: the database no longer holds what was committed",
-        "Was a backup put back, or did a replica take over that lagged behind? "
-        "Let replicas be synchronous; then coterie resume.",
+        f"History is lost: {problem}",
+        "Put the newer database back. To go on without what is missing, end every process of "
+        f"Coterie on every machine, then: coterie store continue {place.quoted}",
     )
 
 

@@ -14,8 +14,9 @@ import anyio.to_thread
 import psycopg
 
 from coterie.model.machine import OwnerRow
-from coterie.stores.codec import Row, Value
+from coterie.stores.codec import Head, Row, Value
 from coterie.stores.postgres.failures import explained, from_server
+from coterie.stores.postgres.known_head import HEAD, KnownHead
 from coterie.stores.postgres.link import Link, ServerReply
 from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.sql_text import encoded, filled
@@ -24,7 +25,7 @@ _ADD = (
     "INSERT INTO owners (id, machine, beat, started_at, version, dead) "
     "VALUES (?, ?, ?, ?, ?, false)"
 )
-_RENEW = "UPDATE owners SET beat = beat + 1 WHERE id = ? AND NOT dead RETURNING beat"
+_BEAT = "UPDATE owners SET beat = beat + 1 WHERE id = ? AND NOT dead RETURNING beat"
 _GET = "SELECT id, machine, beat, dead, started_at, version FROM owners WHERE id = ?"
 _LIVING = (
     "SELECT id, machine, beat, dead, started_at, version FROM owners WHERE NOT dead ORDER BY id"
@@ -55,12 +56,19 @@ class _Opening:
     """A connection that is made on a thread, which nobody may be waiting for any more."""
 
     place: Place
+    known: KnownHead | None = None
     connection: psycopg.Connection | None = None
     _is_wanted: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         connection = self.place.connect(autocommit=True)
+        if self.known is not None:
+            try:
+                self.known.check(self.place, connection)
+            except BaseException:
+                connection.close()
+                raise
         with self._lock:
             self.connection = connection
             if not self._is_wanted:
@@ -95,6 +103,7 @@ class PostgresOwnerRows:
     """The owners in the store at a URL."""
 
     place: Place
+    known: KnownHead | None = None
     _idle: list[_Line] = field(default_factory=list[_Line])
 
     @classmethod
@@ -108,8 +117,10 @@ class PostgresOwnerRows:
         await self._asked(_ADD, *values)
 
     async def renew(self, owner: str) -> int | None:
-        """One beat more, unless it is dead."""
-        found = await self._asked(_RENEW, owner)
+        """One beat more, unless it is dead; and how far the history goes by now."""
+        found, head = await self._all(f"{_BEAT};{HEAD}", owner)
+        if self.known is not None:
+            self.known.note(Head(*head[0]))
         return int(str(found[0][0])) if found else None
 
     async def get(self, owner: str) -> OwnerRow | None:
@@ -131,6 +142,10 @@ class PostgresOwnerRows:
             self._idle.pop().close()
 
     async def _asked(self, text: str, *values: Value) -> list[Row]:
+        found = await self._all(text, *values)
+        return found[0] if found else []
+
+    async def _all(self, text: str, *values: Value) -> list[list[Row]]:
         line = await self._line()
         try:
             assert line.link is not None
@@ -145,7 +160,7 @@ class PostgresOwnerRows:
         self._idle.append(line)
         if reply.refusal is not None:
             raise from_server(self.place, reply.refusal.state, reply.refusal.problem)
-        return reply.rows[0] if reply.rows else []
+        return reply.rows
 
     async def _line(self) -> _Line:
         while self._idle:
@@ -153,7 +168,7 @@ class PostgresOwnerRows:
             if line.link is not None:
                 line.call = _Call()
                 return line
-        opening = _Opening(self.place)
+        opening = _Opening(self.place, self.known)
         try:
             await anyio.to_thread.run_sync(opening.run, abandon_on_cancel=True)
         except psycopg.Error as error:

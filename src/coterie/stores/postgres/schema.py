@@ -17,6 +17,7 @@ from coterie.errors import ForeignStore, StorageError
 from coterie.model.lease_clock import LeaseTimes
 from coterie.stores.postgres.diagnosis import no_connection, refuse_pooling
 from coterie.stores.postgres.failures import explained
+from coterie.stores.postgres.known_head import KnownHead
 from coterie.stores.postgres.place import SCHEMA, Place
 from coterie.stores.postgres.queue_schema import upgrade_queue
 
@@ -92,13 +93,16 @@ def upgrade(url: str) -> tuple[int, int]:
     return before, latest()
 
 
-def check(url: str, project: StoreProject | None = None) -> float:
+def check(url: str, project: StoreProject | None = None, known: KnownHead | None = None) -> float:
     """For how many seconds a silent owner keeps its tasks; raises StorageError unless the schema is
-    the one we work with, and, where a project is given, ForeignStore unless it is that project's.
+    the one we work with, and, where a project is given, ForeignStore unless it is that project's;
+    HistoryLost where more is `known` to have been in it.
     """
     place = Place.of(url)
     with _connected(place) as connection:
         _checked(connection, place, project)
+        if known is not None:
+            known.check(place, connection)
         found = connection.execute("SELECT ttl FROM project").fetchone()
         return float(found[0]) if found else LeaseTimes.ttl
 
@@ -122,11 +126,36 @@ class StoreFacts:
     """For how long a machine that is silent keeps its tasks."""
 
 
-def describe(url: str, project: StoreProject | None = None) -> StoreFacts:
+def begin_history(url: str, project: StoreProject | None = None) -> None:
+    """Go on with a store as it is, although more may be known to have been in it.
+
+    Whoever still runs by what was lost is dead to it, and its tokens are none any more.
+    """
+    place = Place.of(url)
+    with _changing(place) as connection:
+        _checked(connection, place, project)
+        connection.execute(_BEGIN_HISTORY)
+
+
+_BEGIN_HISTORY = """
+UPDATE project SET history = DEFAULT;
+UPDATE owners SET dead = true;
+UPDATE leases SET token = token + 1000000;
+UPDATE offers SET taker = NULL, job = NULL;
+DELETE FROM writers;
+"""
+"""Tokens that were given out before are lower than all that will be."""
+
+
+def describe(
+    url: str, project: StoreProject | None = None, known: KnownHead | None = None
+) -> StoreFacts:
     """All of it; raises StorageError as `check` does."""
     place = Place.of(url)
     with _connected(place) as connection:
         version = _checked(connection, place, project)
+        if known is not None:
+            known.check(place, connection, keeps=False)
         row = connection.execute(_FACTS).fetchone()
         assert row is not None
         tasks, machines, size, server, commits, ttl = row
@@ -236,14 +265,17 @@ def _migrate(connection: psycopg.Connection, before: int) -> None:
     upgrade_queue(connection)
 
 
-def opened(place: Place, writer: str, *, is_new: bool) -> Session:
+def opened(place: Place, writer: str, known: KnownHead | None = None, *, is_new: bool) -> Session:
     """A connection for a storage, made ready: our schema, no pooler between, and listening.
 
-    Raises psycopg.OperationalError where the server cannot be reached: it may be back soon.
+    Raises psycopg.OperationalError where the server cannot be reached: it may be back soon; and
+    HistoryLost where it is back with less than is known.
     """
     connection = place.connect(autocommit=True)
     try:
         _make_ready(connection, place)
+        if known is not None:
+            known.check(place, connection)
         return _session(connection, writer, is_new=is_new)
     except psycopg.OperationalError:
         connection.close()

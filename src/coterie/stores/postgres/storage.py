@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio.to_thread
+
 from coterie.errors import StorageDamaged
 from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.journal import Fence, IllegalWrite, Write
 from coterie.model.task import TaskCreated, UserInteractionResponded
 from coterie.model.team import Reservation
-from coterie.stores.chain import broken_chains
+from coterie.stores.chain import broken_chains, cut_off
 from coterie.stores.codec import RESERVATION, Row
+from coterie.stores.postgres.known_head import KnownHead
 from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.sql_text import ANSWERING, statement
-from coterie.stores.postgres.writer import PATIENCE, PostgresWriter, Submission
+from coterie.stores.postgres.submission import Submission
+from coterie.stores.postgres.writer import PATIENCE, PostgresWriter
 from coterie.stores.postgres.writes import statements
 from coterie.stores.statements import After, Query, Reading, T
 from coterie.stores.storage import DatabaseStorage
@@ -48,22 +52,20 @@ class _Statements:
         self._writer.post(_job(queries))
 
     async def commit(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
-        await self._writer.submit(Submission(statements(writes), fence, after=after))
+        await self._writer.submit(_writing(writes, fence, after))
 
     def queue(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
         try:
-            found = statements(writes)
+            job = _writing(writes, fence, after)
         except IllegalWrite as error:  # what was posted before it is kept
-            problem = [statement("illegal_write", str(error))]
-            self._writer.post(Submission(problem))
-        else:
-            self._writer.post(Submission(found, fence, after=after))
+            job = Submission([statement("illegal_write", str(error))])
+        self._writer.post(job)
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         said = () if opening is None else (journal.AppendMessage(opening),)
         new = statement("task_is_new", event.task_id, owner, event.task_id)
         made = [new, *statements((journal.AppendEvent(event), *said))]
-        refused = await self._writer.submit(Submission(made)) is False
+        refused = await self._writer.submit(Submission(made, has_event=True)) is False
         return None if refused else Fence(event.task_id, 1)
 
     async def respond(self, event: UserInteractionResponded, request: int | None) -> bool:
@@ -75,7 +77,7 @@ class _Statements:
             statement("question_is_open", *asked),
             *statements((journal.AppendEvent(event), *taken)),
         ]
-        job = Submission(made, after=self.wake, is_urgent=True)
+        job = Submission(made, after=self.wake, has_event=True, is_urgent=True)
         return await self._writer.submit(job) is not False
 
     async def reserve(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
@@ -85,6 +87,11 @@ class _Statements:
             statement("insert_reservation", *RESERVATION.row(reservation)),
         ]
         return await self._writer.submit(Submission(made, fence)) is not False
+
+
+def _writing(writes: Sequence[Write], fence: Fence | None, after: After) -> Submission:
+    has_event = any(isinstance(write, journal.AppendEvent) for write in writes)
+    return Submission(statements(writes), fence, after=after, has_event=has_event)
 
 
 def _job(queries: Sequence[Query], fence: Fence | None = None, after: After = None) -> Submission:
@@ -105,17 +112,22 @@ class PostgresStorage(DatabaseStorage):
         super().__init__(_Statements(writer), self._damaged)
 
     @classmethod
-    async def open(cls, url: str, *, patience: float = PATIENCE) -> PostgresStorage:
+    async def open(
+        cls, url: str, *, patience: float = PATIENCE, known: KnownHead | None = None
+    ) -> PostgresStorage:
         """Connect to the database, which must have our schema.
 
-        Raises StorageError where it cannot be reached, or its schema is not the one we work with.
+        Raises StorageError where it cannot be reached, its schema is not the one we work with, or
+        more is `known` to have been in it.
         """
-        storage = cls(PostgresWriter(Place.of(url), patience))
+        storage = cls(PostgresWriter(Place.of(url), patience, known))
         await storage._writer.start()
         return storage
 
     async def problems(self) -> list[str]:
-        return await self._statements.read(broken_chains())
+        known, read = self._writer.known, self._statements.read
+        head = await anyio.to_thread.run_sync(known.read) if known is not None else None
+        return await read(broken_chains()) or await read(cut_off(head))
 
     def _damaged(self, problem: str) -> StorageDamaged:
         return StorageDamaged(self._writer.place.shown, problem, "Put back a backup of it.")

@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -22,16 +21,18 @@ import psycopg
 from coterie.errors import LeaseLost, StorageError, StorageLocked
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent
-from coterie.stores.codec import Row
+from coterie.stores.codec import Head, Row
 from coterie.stores.postgres import schema
 from coterie.stores.postgres.diagnosis import no_connection
 from coterie.stores.postgres.failures import from_server, history_lost
+from coterie.stores.postgres.known_head import HEAD, KnownHead
 from coterie.stores.postgres.link import Link, Refusal, ServerReply
 from coterie.stores.postgres.listener import Listener
 from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.schema import Session
 from coterie.stores.postgres.sql_text import encoded, statement
-from coterie.stores.statements import After, Reading, T
+from coterie.stores.postgres.submission import Submission, writes_in
+from coterie.stores.statements import Reading, T
 
 RIDE = 0.005
 """How long a posted write waits for a commit to ride in, in seconds."""
@@ -41,30 +42,14 @@ _AGAIN = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failu
 _NOT_SO, _KEPT = "CT004", "CT005"
 
 
-@dataclass(slots=True, eq=False)
-class Submission:
-    """One submission.  Without a future it was posted: its caller has gone on."""
-
-    statements: Sequence[str] = ()
-    fence: Fence | None = None
-    future: asyncio.Future[Any] | None = None
-    after: After = None
-    answers: int = 0
-    """How many of the statements answer with a value."""
-    reading: Reading[Any] | None = None
-    asked: str = ""
-    """The message that the reading waits for."""
-    is_urgent: bool = False
-    is_alone: bool = False
-    result: Any = None
-    error: Exception | None = None
-
-
 class PostgresWriter:
     """Sends jobs in their order, one message at a time, and settles them."""
 
-    def __init__(self, place: Place, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, place: Place, patience: float = PATIENCE, known: KnownHead | None = None
+    ) -> None:
         self.place = place
+        self.known = known
         self.failure: Exception | None = None
         self._id = secrets.token_hex(8)
         self._patience = patience
@@ -128,6 +113,8 @@ class PostgresWriter:
             self._stopping = True
             with anyio.CancelScope(shield=True):
                 await self._drained()
+                if self.known is not None:
+                    await self.known.written()
             self._given_up.set()
             if self._timer is not None:
                 self._timer.cancel()
@@ -169,7 +156,7 @@ class PostgresWriter:
         if first.reading is None and self.failure is not None:
             self._refuse(self._queue.pop(0), self.failure)
             return
-        count = 1 if first.reading is not None or first.is_alone else _writes_in(self._queue)
+        count = 1 if first.reading is not None or first.is_alone else writes_in(self._queue)
         jobs, self._queue = self._queue[:count], self._queue[count:]
         if first.reading is None:
             self._transmit(link, jobs)
@@ -192,6 +179,8 @@ class PostgresWriter:
                 held = job.fence
                 parts.append(statement("hold", held.task_id, held.token))
             parts.extend(job.statements)
+        if self.known is not None and any(job.has_event for job in jobs):
+            parts.append(HEAD)
         if any(job.answers for job in jobs):
             parts.append(statement("keep_answers", self._id))
         return ";\n".join(parts)
@@ -223,7 +212,9 @@ class PostgresWriter:
         elif reply.refusal is not None:
             self._refused(jobs, reply.refusal)
         else:
-            told = reply.rows[-1][0][0] if any(job.answers for job in jobs) else ""
+            told = reply.rows.pop()[0][0] if any(job.answers for job in jobs) else ""
+            if self.known is not None and any(job.has_event for job in jobs):
+                self.known.note(Head(*reply.rows[-1][0]))
             self._kept(jobs, told)
         self._pump()
 
@@ -327,7 +318,8 @@ class PostgresWriter:
         session = opened.result()
         if (session.batch is None and not self._stopping) or _is_older(session, self._batch):
             session.connection.close()
-            self._give_up(history_lost(self.place), [*jobs, *self._queue])
+            lost = history_lost(self.place, "it does not hold what it confirmed to this process")
+            self._give_up(lost, [*jobs, *self._queue])
             return
         link = self._attach(session)
         if not jobs or jobs[0].reading is not None:
@@ -346,6 +338,7 @@ class PostgresWriter:
         for job in jobs:
             job.error = self.failure
         self._settle(jobs)
+        self.watch.bump()  # whoever waits for a change is told of that, too: they look
         self._pump()
 
     def _attach(self, session: Session) -> Link:
@@ -369,21 +362,11 @@ class PostgresWriter:
         pause = 0.05
         while True:
             try:
-                return schema.opened(self.place, self._id, is_new=patience == 0)
+                return schema.opened(self.place, self._id, self.known, is_new=patience == 0)
             except psycopg.OperationalError as error:
                 if time.monotonic() >= until or self._given_up.wait(pause):
                     raise no_connection(self.place, error) from None
                 pause = min(pause * 2, 1.0)
-
-
-def _writes_in(queue: Sequence[Submission]) -> int:
-    """How many writes are at the head of the queue that may go together."""
-    count = 0
-    for job in queue:
-        if job.reading is not None or job.is_alone:
-            break
-        count += 1
-    return count
 
 
 def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], given: Any) -> None:

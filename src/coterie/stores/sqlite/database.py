@@ -11,15 +11,11 @@ Blocking; runs on the writer's thread.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
 import os
 import secrets
 import sqlite3
-import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -33,7 +29,8 @@ from coterie.model.journal import Fence
 from coterie.model.task import TaskCreated, UserInteractionResponded
 from coterie.model.team import Reservation
 from coterie.stores import codec
-from coterie.stores.chain import broken_chains
+from coterie.stores.chain import broken_chains, cut_off
+from coterie.stores.codec import Head, HeadFile
 from coterie.stores.sqlite import failures
 from coterie.stores.sqlite.schema import (
     BESIDE,
@@ -45,18 +42,14 @@ from coterie.stores.sqlite.schema import (
 )
 from coterie.stores.sqlite.transactions import SQL, Writes, execute, select
 from coterie.stores.sqlite.writer import SqliteStatements, Writer
-from coterie.stores.statements import Reading
 from coterie.stores.storage import DatabaseStorage
-from coterie.workspace.beneath import open_file, opened_folder, read_file, require_file
+from coterie.workspace.beneath import require_file
 
 CHECKPOINT_PAGES = 64
 """A short log is soon written over in place, which costs less than a file that grows."""
 
 CHECKED_WHOLE = 32 * 1024 * 1024
 """Up to this size every page is looked at when the file is opened (0.75 ms a MiB)."""
-
-HEAD_LENGTH = 512
-"""How long the file of the head always is, in bytes."""
 
 
 def open_database(path: Path, timeout: float) -> sqlite3.Connection:
@@ -78,7 +71,6 @@ def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
 
 
 def _opened(path: Path, timeout: float) -> sqlite3.Connection:
-    head_file = HeadFile(path)
     if not path.parent.is_dir():
         raise StorageError(str(path), "The folder of the database does not exist", "coterie init")
     if not os.access(path.parent, os.W_OK):
@@ -86,14 +78,14 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
     for ending in ("", *BESIDE):
         require_file(path.parent, path.name + ending)
     if not path.exists():
-        _create(path, head_file, timeout)
+        _create(path, timeout)
     if not os.access(path, os.W_OK):  # SQLite itself would say so only at the first write
         raise failures.read_only(path)
     if path.stat().st_size == 0:
         raise failures.damaged(path, "The database is empty: its history is lost")
     # Before the database is looked at: another process may append in between, and raises the
     # file only after its commit.
-    known = head_file.read()
+    known = _head_file(path).read()
     connection = _connected(path, timeout)
     try:
         _migrate(connection, path)
@@ -134,8 +126,9 @@ def _pragma(connection: sqlite3.Connection, name: str) -> object:
     return connection.execute(f"PRAGMA {name}").fetchall()[0][0]
 
 
-def _create(path: Path, head_file: HeadFile, timeout: float) -> None:
-    with head_file.locked(timeout) as held:
+def _create(path: Path, timeout: float) -> None:
+    head_file = _head_file(path)
+    with closing(head_file), head_file.locked(timeout) as held:
         if path.exists():
             return  # another process was quicker
         if held is None:
@@ -196,14 +189,8 @@ def _check(connection: sqlite3.Connection, path: Path, known: Head | None) -> No
         raise failures.history_lost(path, f"event {known.sequence} is not the one that was written")
 
 
-@dataclass(frozen=True)
-class Head:
-    """The last event and the last row of the audit then: number and hash of each."""
-
-    sequence: int
-    hash: str
-    audit: int = 0
-    audit_hash: str = ""
+def _head_file(database: Path) -> HeadFile:
+    return HeadFile(database.parent, "logs", "head.json")
 
 
 def head_of(connection: sqlite3.Connection) -> Head:
@@ -213,80 +200,8 @@ def head_of(connection: sqlite3.Connection) -> Head:
     return Head(*event, *audit)
 
 
-class HeadFile:
-    """The file, and the lock under which it is written and a new database is made."""
-
-    def __init__(self, database: Path) -> None:
-        self._project = database.parent
-        self._path = database.parent / "logs" / "head.json"
-
-    def read(self) -> Head | None:
-        """What the file says; None where there is none or a crash of the machine spoiled it."""
-        try:
-            return _head_in(read_file(self._project, "logs", self._path.name))
-        except FileNotFoundError:
-            return None
-
-    def raise_to(self, head: Head) -> None:
-        """Write the head unless a later one is there already.
-
-        Where the lock stays busy (its holder was stopped) nothing is written: a head that is
-        too low only shows less.  One write of one length, in place: a process that is killed
-        leaves the old head or the new one.
-        """
-        with self.locked(wait=0.1) as file:
-            if file is None:
-                return
-            known = _head_in(os.read(file, HEAD_LENGTH))
-            if known is None or known.sequence < head.sequence:
-                os.pwrite(file, json.dumps(vars(head)).ljust(HEAD_LENGTH).encode(), 0)
-
-    @contextlib.contextmanager
-    def locked(self, wait: float) -> Generator[int | None]:
-        """The file, open and locked; None where the lock cannot be had in `wait` seconds."""
-        with opened_folder(self._project, "logs", make=True) as folder:
-            file = open_file(folder, self._path, os.O_RDWR | os.O_CREAT)
-        try:
-            yield file if _flocked(file, time.monotonic() + wait) else None
-        finally:
-            os.close(file)  # lets go of the lock
-
-
-def _head_in(content: bytes) -> Head | None:
-    try:
-        found = json.loads(content)
-        audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
-        return Head(int(found["sequence"]), str(found["hash"]), *audit)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _flocked(descriptor: int, until: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.002)
-        else:
-            return True
-
-
 def _integrity(connection: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)").fetchall()]
-
-
-def _cut_off(known: Head | None) -> Reading[list[str]]:
-    """A chain that lost its end is whole in itself."""
-    if known is None or known.audit == 0:
-        return []
-    (rows,) = yield [("all_audit",)]
-    if len(rows) < known.audit:
-        return [f"audit: {known.audit} rows were written, {len(rows)} are there"]
-    if rows[known.audit - 1][-1].hex() != known.audit_hash:
-        return [f"audit: row {known.audit} is not the one that was written"]
-    return []
 
 
 PATIENCE = 5.0
@@ -350,7 +265,7 @@ class SqliteStorage(DatabaseStorage):
 
         Raises StorageError where it is damaged, locked, newer than we are or cannot be written.
         """
-        storage = cls(path, partial(open_database, path, patience), HeadFile(path))
+        storage = cls(path, partial(open_database, path, patience), _head_file(path))
         await storage._writer.start()
         return storage
 
@@ -365,13 +280,20 @@ class SqliteStorage(DatabaseStorage):
         await storage._writer.start()
         return storage
 
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            if self._head_file is not None:
+                self._head_file.close()
+
     async def problems(self) -> list[str]:
         known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
         pages = await self._writer.read(_integrity)
         if pages != ["ok"]:
             return pages  # the rows cannot be trusted to be rows
         read = self._statements.read
-        return await read(broken_chains()) or await read(_cut_off(known))
+        return await read(broken_chains()) or await read(cut_off(known))
 
     def _keep_head(self, connection: sqlite3.Connection) -> None:
         if self._head_file is not None:

@@ -365,7 +365,8 @@ def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> Non
 def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
     """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
     event = write.event
-    status, _ = task.transition(_before(connection, event.task_id), event)
+    before = _before(connection, event.task_id)
+    status, _ = task.transition(before, event)
     rows: list[tuple[int, bytes]] = select(connection, "last_event")
     last, previous = rows[0] if rows else (0, b"")
     sequence = last + 1
@@ -382,7 +383,7 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
     elif isinstance(event, task.UserInteractionResponded):
         row = (codec.question_state(event), sequence, event.response.interaction_id)
         connection.execute(SQL["respond_question"], row)
-    elif status in task.ENDED:
+    elif status in task.ENDED and before is not None and before[1]:
         connection.execute(SQL["close_questions"], (event.task_id,))
     reason: str = getattr(event, "reason", "")
     connection.execute(SQL["update_task"], (status, reason, event.at, event.task_id))

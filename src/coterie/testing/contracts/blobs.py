@@ -88,6 +88,9 @@ class BlobsContract(ABC):
             await blobs.set_ref(fence, SESSION, ref)
         await blobs.set_ref(fence, "another", SentRef("T1", "ddd"))
         assert await blobs.refs(SESSION) == [SentRef("T1", "bbb"), SentRef("T2", "ccc", digest)]
+        sent = SentRef("T2", "eee", remote_ref="refs/coterie/k3f9/T2/1/eee")
+        await blobs.set_ref(fence, SESSION, sent)
+        assert await blobs.refs(SESSION) == [SentRef("T1", "bbb"), sent]
 
     async def test_a_file_is_what_was_last_set(self, blobs: Blobs) -> None:
         fence = await self.fence()

@@ -7,96 +7,20 @@ that says "asyncio".
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import anyio
 import pytest
 
 from coterie.model import instant
-from coterie.model.machine import FULL, MachineRow, Offer, Pool, queues_of
+from coterie.model.machine import FULL, MachineRow, Offer, queues_of
 from coterie.ports import Dispatch
-
-TASK = "k3f9"
-OFFER = Offer(TASK, "seat", ("claude",))
-HAS = ("claude", "codex")
-PATIENCE = 30.0
-HOUR = 3600.0
+from coterie.testing.contracts.dispatch_refusals import RefusalsContract
+from coterie.testing.contracts.dispatch_stage import HAS, HOUR, OFFER, PATIENCE, TASK
 
 
-class DispatchContract(ABC):
+class DispatchContract(RefusalsContract):
     """What is on offer, to whom, and when."""
-
-    @abstractmethod
-    async def open(self) -> Dispatch:
-        """Nothing is on offer yet."""
-
-    @abstractmethod
-    async def create(self, task_id: str, parent: str | None = None) -> None:
-        """There is a task."""
-
-    @abstractmethod
-    async def answer(self, task_id: str) -> None:
-        """A question of it is asked and answered."""
-
-    @abstractmethod
-    async def say(self, task_id: str) -> None:
-        """Something is said to it."""
-
-    @abstractmethod
-    async def end(self, task_id: str) -> None:
-        """It is completed."""
-
-    @abstractmethod
-    async def live(self, owner: str, machine: str) -> None:
-        """There is an owner."""
-
-    @abstractmethod
-    async def die(self, owner: str) -> None:
-        """It is declared dead."""
-
-    @abstractmethod
-    async def lose_jobs(self) -> None:
-        """The queue forgets all that was queued."""
-
-    @abstractmethod
-    async def later(self, seconds: float) -> None:
-        """So much time goes by."""
-
-    @pytest.fixture
-    async def dispatch(self) -> AsyncGenerator[Dispatch]:
-        """With two owners, of two machines."""
-        opened = await self.open()
-        await self.live("one", "gpu1")
-        await self.live("two", "gpu2")
-        yield opened
-        await opened.close()
-
-    async def handed_out(
-        self,
-        dispatch: Dispatch,
-        machine: str = "gpu1",
-        has: tuple[str, ...] = HAS,
-        pool: Pool = "seat",
-    ) -> list[str]:
-        """What the queue hands to a machine now, in this order; it takes nothing."""
-        seen: list[str] = []
-
-        async def run(task_id: str) -> None:
-            seen.append(task_id)
-
-        with anyio.fail_after(PATIENCE):
-            queues = queues_of(pool, has, machine)
-            await dispatch.serve(pool, queues, 1, run, until_empty=True)
-        return seen
-
-    async def taken(self, dispatch: Dispatch, owner: str) -> Offer:
-        """The offer, handed out and in hand."""
-        assert TASK in await self.handed_out(dispatch)
-        offer = await dispatch.take(TASK, owner)
-        assert offer is not None
-        return offer
 
     # -- taking, and letting go ------------------------------------------------------------------
 
@@ -194,24 +118,6 @@ class DispatchContract(ABC):
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch, machine="gpu2") == [TASK]
         assert await dispatch.take(TASK, "two") == replace(OFFER, woken=1)
-
-    async def test_what_one_refuses_others_are_asked_and_may_read_why(
-        self, dispatch: Dispatch
-    ) -> None:
-        await dispatch.offer(OFFER)
-        for owner, machine, why in (("one", "gpu1", "it's \0 not trusted"), ("two", "gpu2", "")):
-            taken = await self.taken(dispatch, owner)
-            await dispatch.refuse(taken, owner, machine, why)
-            assert (await dispatch.take(TASK, owner), await self.handed_out(dispatch)) == (None, [])
-            await self.later(6)
-            await dispatch.sweep()
-        found = await dispatch.get(TASK)
-        assert found is not None
-        assert {machine: why.replace("\0", "") for machine, why in found.refused.items()} == {
-            "gpu1": "it's  not trusted",
-            "gpu2": "",
-        }
-        assert await self.handed_out(dispatch) == [TASK]
 
     # -- when ------------------------------------------------------------------------------------
 
@@ -381,9 +287,10 @@ class DispatchContract(ABC):
     async def test_a_machine_is_alive_while_an_owner_of_it_is(self, dispatch: Dispatch) -> None:
         for name in ("gpu2", "gpu1"):
             await dispatch.announce(MachineRow(name, HAS, 2, "c0ffee", "1.0", "2026-01-01"))
-        await dispatch.announce(MachineRow("gpu1", ("echo",), 3, "c0ffee", "1.1", "2026-01-02"))
+        said = ("c0ffee", "1.1", "2026-01-02", True)
+        await dispatch.announce(MachineRow("gpu1", ("echo",), 3, *said))
         await self.die("two")
         first, second = await dispatch.machines()
-        shown = (first.name, first.state, first.agents, first.seats, first.version, first.seen)
-        assert shown == ("gpu1", "alive", ("echo",), 3, "1.1", "2026-01-02")
-        assert (second.name, second.state) == ("gpu2", "dead")
+        shown = (first.name, first.state, first.has, first.seats, first.version, first.seen)
+        assert shown == ("gpu1", "alive", ["echo", FULL], 3, "1.1", "2026-01-02")
+        assert (second.name, second.state, second.has) == ("gpu2", "dead", list(HAS))

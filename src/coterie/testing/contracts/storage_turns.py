@@ -8,7 +8,7 @@ import pytest
 
 from coterie.model import journal
 from coterie.model.journal import Fence
-from coterie.model.timeline import SaidMessage
+from coterie.model.timeline import SaidMessage, StatusChange
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
     TASK,
@@ -87,6 +87,36 @@ class TurnsContract(OpenedStorage):
         both = await storage.journal.turns(TASK)
         assert [(one.task_id, one.outcome) for one in both] == [(TASK, None), (ticket, "completed")]
         assert [one.name for one in await storage.journal.steps(ticket)] == []
+
+    async def test_the_tasks_below_a_task_and_no_others(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        above = {f"{TASK}/T1": TASK, f"{TASK}/T1.2": f"{TASK}/T1", "other": None, f"{TASK}.1": TASK}
+        for name, parent in above.items():
+            part = created(name).model_copy(update={"parent_id": parent})
+            await storage.commit(None, journal.AppendEvent(part))
+        rows = await storage.events.tasks()
+        assert await storage.events.below(TASK) == [
+            row for row in rows if row.id not in (TASK, "other")
+        ]
+        assert [row.id for row in await storage.events.below(f"{TASK}/T1")] == [f"{TASK}/T1.2"]
+        assert await storage.events.below("other") == []
+
+    async def test_what_is_said_in_a_turn_on_a_ticket_is_told_with_the_ticket(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        """The turn is a task of its own, whose start and end are told nowhere."""
+        names = [f"{TASK}/{name}" for name in ("T1", "T1.2", "T10", "T10.2")]
+        for name in names:
+            await storage.commit(None, journal.AppendEvent(created(name)))
+        said = [message(1)._replace(task_id=name) for name in names]
+        await storage.commit(None, *map(journal.AppendMessage, said))
+        for name, wanted in ((names[0], names[:2]), (names[1], names[1:2]), (TASK, names)):
+            rows = await storage.timeline.after(0, name)
+            assert [row.task_id for row in rows if isinstance(row.source, SaidMessage)] == wanted
+            assert rows == await storage.timeline.before(name)
+            changed = {row.task_id for row in rows if isinstance(row.source, StatusChange)}
+            assert changed == {name}
 
     async def test_what_says_nothing_is_kept_and_not_told(
         self, storage: Storage, fence: Fence

@@ -9,6 +9,7 @@ from coterie.model.code_review import CodeReview, Finding, MemberOpinion, Review
 from coterie.model.markdown import bullets, document, inline, paragraph, section
 from coterie.model.plan_review import PlanIssue, PlanningMeeting, PlanReview
 from coterie.model.planning import Requirement, StructuredPlan
+from coterie.model.question_text import counted
 
 _NO_MODEL = "No model answered; this is by rule alone."
 _NONE = "None."
@@ -156,11 +157,6 @@ def _issue(issue: PlanIssue) -> str:
 
 def _gate(*, passed: bool, reasons: Iterable[str]) -> str:
     return "Passed." if passed else f"Not passed.\n\n{bullets(reasons)}".rstrip()
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _after(text: str, between: str = ": ") -> str:

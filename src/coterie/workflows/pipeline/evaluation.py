@@ -83,7 +83,7 @@ class RunTestsStep(PipelineStepRun):
             # One folder for all rounds: a yes for the whole task is not asked for again.
             str(self.work.worktrees.folder),
             Action("run", "check", str(folder), command=one.command),
-            why="it tests the project, by the look of it",
+            why="it seems to test the project",
             said=one.command,
         )
         member = self.services.roles["test"]

@@ -13,8 +13,9 @@ from coterie.model.openspec import change_files, change_problems
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.plan_review import PlanIssue, PlanOpinion, PlanReview
 from coterie.model.planning import StructuredPlan
+from coterie.model.question_text import counted
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.documents import counted, plan_document, plan_review_document
+from coterie.workflows.pipeline.documents import plan_document, plan_review_document
 from coterie.workflows.pipeline.workshop import PlanStep
 from coterie.workspace.openspec_tool import (
     INSTALL,

@@ -23,9 +23,9 @@ from coterie.model.plan_review import (
     PlanReview,
 )
 from coterie.model.planning import RoleNotes, StructuredPlan
+from coterie.model.question_text import counted
 from coterie.model.update import TurnFailed
 from coterie.workflows.pipeline.documents import (
-    counted,
     plan_document,
     planning_meeting_document,
 )

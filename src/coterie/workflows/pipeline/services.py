@@ -21,7 +21,7 @@ from coterie.model.task import TaskCreated
 from coterie.model.team import Member
 from coterie.model.trajectory import StepCost
 from coterie.model.update import TurnFailed, sum_of
-from coterie.ports import Context
+from coterie.ports import Context, Sharing
 from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
 from coterie.workflows.prompt_files import Prompts
 from coterie.workflows.structured_turns import (
@@ -44,7 +44,8 @@ AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from coterie.workflows.shared_branches import SharedFiles
+    from coterie.workflows.shared_branches import SharedBranches, SharedFiles
+    from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 
 class PipelineServices:
@@ -98,12 +99,12 @@ class PipelineServices:
         sharing, work = self.context.sharing, self.work
         if sharing is None or work is None:
             return
-        from coterie.workflows.shared_branches import SharedBranches, SharedFiles
+        from coterie.workflows.shared_branches import SharedFiles
 
         worktrees = work.worktrees
         self._files = SharedFiles(sharing, worktrees.root, worktrees.session)
         await self._files.take_in()
-        branches = SharedBranches(sharing, worktrees)
+        branches = self._branches(sharing, worktrees)
         if not await branches.take_in_all():
             await branches.send_base()
 
@@ -112,10 +113,15 @@ class PipelineServices:
         sharing, work = self.context.sharing, self.work
         if sharing is None or work is None or self._files is None:
             return
+        await self._files.send()
+        branches = self._branches(sharing, work.worktrees)
+        await branches.send_if_there(work.worktrees.approved)
+
+    def _branches(self, sharing: Sharing, worktrees: TicketWorktrees) -> SharedBranches:
         from coterie.workflows.shared_branches import SharedBranches
 
-        await self._files.send()
-        await SharedBranches(sharing, work.worktrees).send_if_there(work.worktrees.approved)
+        patience = self.task.scheduler.time_limits.work * 60
+        return SharedBranches(sharing, worktrees, patience, self.context.tell)
 
     async def _spent(self) -> StepCost:
         used = sum_of((await self.context.spent()).values())

@@ -21,8 +21,9 @@ from coterie.model.planning import (
     StructuredPlan,
     TranscriptLine,
 )
+from coterie.model.question_text import counted
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.documents import counted, plan_document
+from coterie.workflows.pipeline.documents import plan_document
 from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.openspec_tool import clear_change, uses_openspec, write_change
 from coterie.workspace.pipeline_work import PipelineWork

@@ -65,7 +65,7 @@ class BlockedStage(TicketRun):
             Option(
                 id=f"{_GIVE}{one.id}",
                 label=f"give it to {one.id}",
-                detail=f"who can {', '.join(one.capabilities) or 'nothing in particular'}",
+                detail=f"({', '.join(one.capabilities) or 'no capability named'})",
             )
             for one in others
         ]

@@ -14,8 +14,8 @@ from typing import cast, get_args
 import anyio.to_thread
 from pydantic import BaseModel
 
-from coterie.errors import GitFailed
-from coterie.model import instant
+from coterie.errors import GitFailed, NotSent
+from coterie.model import instant, step_name
 from coterie.model.task import TICKET_TURN, Ended, TaskCreated, ticket_task
 from coterie.model.team import Member
 from coterie.model.update import FailureKind, TurnFailed
@@ -33,6 +33,7 @@ from coterie.workspace.session_files import LARGEST
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 _SEND = "send"
+NOT_SENT: FailureKind = "not_sent"
 
 
 class HandedOutTurn(BaseModel, frozen=True):
@@ -40,6 +41,8 @@ class HandedOutTurn(BaseModel, frozen=True):
 
     ticket: str
     title: str
+    number: int
+    """How many lines the ticket's history had."""
     base: str
     """The commit that the session began at."""
     prompt: str
@@ -54,7 +57,8 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
     opening = (open_ticket_worktrees, context.root, task.session_id, part.base)
     worktrees = await anyio.to_thread.run_sync(*opening)
     assert worktrees is not None  # there is a commit that it begins at
-    branches = SharedBranches(sharing, worktrees)
+    patience = part.timeout_ms / 1000
+    branches = SharedBranches(sharing, worktrees, patience, context.tell)
     await branches.take_in(part.ticket, files=True)
     folder = await anyio.to_thread.run_sync(worktrees.open, part.ticket)
     own = {"execution_dir": str(folder), "work": "link", "timeout_ms": part.timeout_ms}
@@ -62,6 +66,10 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
     reply = await _report(context, worker, part)
 
     async def send() -> object:
+        at = await context.last_turn_at()
+        if at not in (None, sharing.machine):  # which was gone before it had sent anything
+            why = f"the task went on at {sharing.machine} before that"
+            raise NotSent(at, worktrees.ref_of(part.ticket), why)
         message = f"{part.ticket}: {part.title}"
         await anyio.to_thread.run_sync(worktrees.commit, part.ticket, message)
         await branches.send(part.ticket)
@@ -70,6 +78,8 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
 
     try:
         await context.step(_SEND, [part.ticket], send)
+    except NotSent as problem:
+        return Ended(NOT_SENT, str(problem), failed=True)
     except GitFailed as problem:
         return Ended("not_committed", problem.said, failed=True)
     if isinstance(reply, TurnFailed):
@@ -82,8 +92,9 @@ async def _report(
 ) -> ReportReply | TurnFailed:
     # A failure blocks the ticket, which is then retried by whoever can.
     asked = StructuredRequest(part.prompt, ReportReply, kind_of(ReportReply), 1, part.ticket)
+    name = step_name.ticket(part.ticket, part.number, "work")
     return await StructuredTurns(context).ask(
-        "work", worker, asked, lambda text: parse_reply(text, ReportReply, part.ticket)
+        name, worker, asked, lambda text: parse_reply(text, ReportReply, part.ticket)
     )
 
 
@@ -115,13 +126,13 @@ def _content(folder: Path, name: str) -> bytes | None:
 
 
 def handed_out_task(
-    session: TaskCreated, root: Path, worker: Member, number: int, part: HandedOutTurn, at: str
+    session: TaskCreated, root: Path, worker: Member, part: HandedOutTurn, at: str
 ) -> TaskCreated:
     """The task of a turn: below its ticket, and run by whoever takes it."""
     above = ticket_task(session.task_id, part.ticket)
     people = [one for one in session.team.members if one.type == "human"]
     return TaskCreated(
-        task_id=f"{above}.{number}",
+        task_id=f"{above}.{part.number}",
         at=at,
         session_id=session.session_id,
         parent_id=above,
@@ -142,23 +153,29 @@ def handed_out_task(
 async def taken_elsewhere(
     run: TicketRun, worker: Member, at_work: Member, text: str
 ) -> ReportReply | TurnFailed:
-    """A worker's turn on a ticket, taken by whichever machine can; its work is then here."""
+    """A worker's turn on a ticket, taken by whichever machine can; its work is then here.
+
+    It fails as NOT_SENT where its work, or what it begins at, did not get there in time.
+    """
     services = run.services
     worktrees, branches, context = services.worktrees, services.branches, services.context
     assert worktrees is not None
     assert branches is not None
     sharing = context.sharing
     assert sharing is not None
-    await branches.send(run.id)
+    try:
+        await branches.send(run.id)
+    except NotSent as problem:
+        return TurnFailed(NOT_SENT, str(problem))
     part = HandedOutTurn(
         ticket=run.id,
         title=run.ticket.title,
+        number=len(run.ticket.history),
         base=worktrees.base,
         prompt=text,
         timeout_ms=at_work.timeout_ms or 0,
     )
-    number, now = len(run.ticket.history), instant.now()
-    made = handed_out_task(services.task, context.root, worker, number, part, now)
+    made = handed_out_task(services.task, context.root, worker, part, instant.now())
     done = await context.hand_out(run.step("work/elsewhere"), made)
     await branches.take_in(run.id, files=True)
     await put_in_place(sharing, Path(at_work.execution_dir or context.root), done)

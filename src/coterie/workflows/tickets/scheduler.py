@@ -67,7 +67,9 @@ class TicketScheduler:
             return
         from coterie.workflows.shared_branches import SharedBranches, SharedFiles
 
-        self._services.branches = branches = SharedBranches(sharing, worktrees)
+        patience = self._task.scheduler.time_limits.work * 60
+        branches = SharedBranches(sharing, worktrees, patience, self._context.tell)
+        self._services.branches = branches
         self._services.files = files = SharedFiles(sharing, worktrees.root, worktrees.session)
         await files.take_in()
         if not await branches.take_in_all():

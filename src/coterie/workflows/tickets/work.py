@@ -131,7 +131,10 @@ class WorkStage(TicketRun):
             await self._outside(seat, result)
         elif isinstance(result.report, TurnFailed):
             error = self._failure(seat, result.report)
-            await self.move("blocked", error.message, self.to_manager(seat, error))
+            # What did not get here is no fault of its worker's.
+            unsent = result.report.kind == "not_sent"
+            draft = self.to_owner(error) if unsent else self.to_manager(seat, error)
+            await self.move("blocked", error.message, draft)
         elif result.uncommitted:
             error = Error(
                 code="not_committed",
@@ -268,6 +271,10 @@ class WorkStage(TicketRun):
 
     def _failure(self, seat: str, failure: TurnFailed) -> Error:
         """A worker that gave no report: nobody knows about any work, so it is done again."""
+        if failure.kind == "not_sent":
+            hint = "See that the remote can be reached from there. It is tried again."
+            message = f"The work of {self.named(seat)} is not here. {failure.message}"
+            return Error(code=failure.kind, message=message, resolution_hint=hint)
         return Error(
             code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
             message=f"{self.named(seat)}: {failure.message or failure.kind}",

@@ -1,0 +1,122 @@
+"""How far a store's history is known to go on this machine, whatever the store itself says of that.
+
+A replica that took over and had lost commits, and a backup that was put back, are sound and yet
+older.  So each machine keeps the head of every store that it used in a file of its own, named after
+the history: a store that goes on from a backup on purpose begins another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from coterie.errors import NotOurs
+from coterie.stores.codec import Head, HeadFile
+from coterie.stores.postgres.failures import history_lost
+from coterie.stores.postgres.place import Place
+
+FOLDER = "stores"
+HEAD = "SELECT events, encode(events_hash, 'hex'), audit, encode(audit_hash, 'hex') FROM head"
+"""What a `Head` is made of; whoever has just appended holds that row, so it is theirs."""
+
+
+@dataclass
+class KnownHead:
+    """The head of one store, for one process."""
+
+    home: Path
+    """The user's `~/.coterie`."""
+    _history: str | None = None
+    _name: str | None = None
+    """Of its file."""
+    _head: Head = Head(0, "")
+    _unwritten: bool = False
+    _writing: asyncio.Future[None] | None = field(default=None, repr=False)
+
+    def check(self, place: Place, connection: psycopg.Connection, *, keeps: bool = True) -> None:
+        """Raise HistoryLost where the store holds less than is known, or something else.
+
+        What it holds is known from then on, if it `keeps` that.  Blocks.
+        """
+        row = connection.execute("SELECT history FROM project").fetchone()
+        if row is None:
+            return
+        history = str(row[0])
+        if self._history not in (None, history):
+            raise history_lost(place, "it was begun anew, from a backup")
+        name = f"{_digest(history)}.json"
+        # Before the store is looked at: what others append meanwhile they write down after that.
+        known = _later(self._head, self._read(name))
+        row = connection.execute(HEAD).fetchone()
+        assert row is not None
+        found = Head(*row)
+        self._compare(place, connection, known, found)
+        if keeps:
+            self._history, self._name, self._head = history, name, _later(self._head, found)
+            self._write(found)
+
+    def _compare(
+        self, place: Place, connection: psycopg.Connection, known: Head, found: Head
+    ) -> None:
+        if found.sequence < known.sequence:
+            said = f"it ends at event {found.sequence}, but event {known.sequence} was written"
+            raise history_lost(place, said)
+        query = "SELECT encode(hash, 'hex') FROM events WHERE sequence = %s"
+        row = connection.execute(query, [known.sequence]).fetchone()
+        if row is not None and row[0] != known.hash:
+            raise history_lost(place, f"event {known.sequence} is not the one that was written")
+
+    def note(self, head: Head) -> None:
+        """This is committed; it is written down soon.  On the loop."""
+        if self._name is None or head.sequence <= self._head.sequence:
+            return
+        self._head, self._unwritten = head, True
+        if self._writing is None:
+            self._start()
+
+    async def written(self) -> None:
+        """Wait until all that is known is written down."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    def read(self) -> Head | None:
+        """What the file says of the store that was last checked.  Blocks."""
+        return None if self._name is None else self._read(self._name)
+
+    def _start(self) -> None:
+        self._unwritten = False
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(None, self._write, self._head)
+        self._writing.add_done_callback(self._wrote)
+
+    def _wrote(self, _: asyncio.Future[None]) -> None:
+        self._writing = None
+        if self._unwritten:
+            self._start()
+
+    def _read(self, name: str) -> Head:
+        with suppress(OSError, NotOurs):
+            return HeadFile(self.home, FOLDER, name).read() or Head(0, "")
+        return Head(0, "")
+
+    def _write(self, head: Head) -> None:
+        if self._name is None:
+            return
+        with suppress(OSError, NotOurs):  # what is not written down only shows less
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(HeadFile(self.home, FOLDER, self._name)) as file:
+                file.raise_to(head)
+
+
+def _later(one: Head, other: Head) -> Head:
+    return max(one, other, key=lambda head: head.sequence)
+
+
+def _digest(history: str) -> str:
+    """Whatever the store says, it is a name."""
+    return hashlib.blake2b(history.encode(), digest_size=12).hexdigest()

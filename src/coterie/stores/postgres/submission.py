@@ -1,0 +1,42 @@
+"""What is handed to the writer: writes that belong together, or a reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.model.journal import Fence
+from coterie.stores.statements import After, Reading
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """One submission.  Without a future it was posted: its caller has gone on."""
+
+    statements: Sequence[str] = ()
+    fence: Fence | None = None
+    future: asyncio.Future[Any] | None = None
+    after: After = None
+    answers: int = 0
+    """How many of the statements answer with a value."""
+    reading: Reading[Any] | None = None
+    asked: str = ""
+    """The message that the reading waits for."""
+    has_event: bool = False
+    """Whether the history is longer after it."""
+    is_urgent: bool = False
+    is_alone: bool = False
+    result: Any = None
+    error: Exception | None = None
+
+
+def writes_in(queue: Sequence[Submission]) -> int:
+    """How many writes are at the head of the queue that may go together."""
+    count = 0
+    for job in queue:
+        if job.reading is not None or job.is_alone:
+            break
+        count += 1
+    return count

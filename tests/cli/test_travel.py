@@ -1,0 +1,172 @@
+"""Branches that travel by a repository: two machines work, a third accepts, and the repository is
+away when it is needed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from tests.cli.fleet import Computer, Fleet, git, until
+from tests.cli.test_elsewhere import rows
+
+AGENT = Path(__file__).with_name("ticket_agent.py")
+WORKER = """
+import os, runpy, sys
+word, bare, agent = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
+if word == "wren" and os.path.exists(f"{bare}.leaves"):
+    os.rename(bare, f"{bare}.away")
+    os.unlink(f"{bare}.leaves")
+runpy.run_path(agent, run_name="__main__")
+"""
+"""Does what `ticket_agent` does; a worker takes the repository away first, if it is to leave."""
+GOAL = "Add coupons only-one"
+
+
+class Harbour:
+    """The repository that branches travel by."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bare = folder / "travel.git"
+        git(folder, "init", "--quiet", "--bare", str(self.bare))
+
+    def leave(self) -> None:
+        """Be away as soon as a worker works."""
+        Path(f"{self.bare}.leaves").touch()
+
+    def come_back(self) -> None:
+        Path(f"{self.bare}.away").rename(self.bare)
+
+    def refs(self, task: str) -> dict[str, str]:
+        """By name: the commits of what a session sent."""
+        listed = git(self.bare, "for-each-ref", "--format=%(refname) %(objectname)")
+        found = dict(line.split() for line in listed.splitlines())
+        return {ref: one for ref, one in found.items() if ref.startswith(f"refs/coterie/{task}/")}
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> Harbour:
+    return Harbour(tmp_path)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, database: str, harbour: Harbour) -> Fleet:
+    start = (sys.executable, "-S", "-c", WORKER)
+    agents = {name: (*start, name, str(harbour.bare), str(AGENT)) for name in ("mira", "wren")}
+    made = Fleet(tmp_path, database, agents=agents)
+    made.found({"cart.py": "total = 0\n"})
+    return made
+
+
+def by_name(computer: Computer, harbour: Harbour) -> Computer:
+    """A machine that knows the harbour as a remote of its clone, and agrees that it is that."""
+    git(computer.clone, "remote", "add", "boat", str(harbour.bare))
+    said = computer("config", "set", "travel", "git:boat", "--user")
+    assert said.code == 0, said.err
+    assert f"Branches of this project go by {harbour.bare}" in said.out
+    return computer
+
+
+def by_address(computer: Computer, harbour: Harbour) -> Computer:
+    """One that knows it by its address."""
+    settings = computer.home / ".coterie" / "settings.json"
+    settings.write_text(json.dumps({"travel": f"git:{harbour.bare}"}))
+    return computer
+
+
+def started(computer: Computer, **limits: Any) -> tuple[Popen[str], str]:
+    """A session of one ticket; its id."""
+    if limits:  # there is a `.coterie` then
+        (computer.clone / ".coterie" / "scheduler_config.json").write_text(json.dumps(limits))
+    query = "SELECT id FROM coterie.tasks WHERE workflow = 'tickets'"
+    before = rows(computer, query)
+    process = computer.start("run", "--yes", "--agents", "mira=mira,wren=wren", GOAL)
+    until(lambda: len(rows(computer, query)) > len(before) or process.poll() is not None)
+    [(task,)] = {*rows(computer, query)} - {*before}
+    return process, task
+
+
+def unsent(computer: Computer, task: str) -> str:
+    """Why its ticket was blocked."""
+    query = "SELECT body FROM coterie.envelopes WHERE session_id = %s"
+    bodies = [json.loads(body) for (body,) in rows(computer, query, task)]
+    errors = [one["payload"] for one in bodies if one["payload_type"] == "error"]
+    assert errors[0]["code"] == "not_sent"
+    return str(errors[0]["message"])
+
+
+def test_branches_go_by_a_repository_that_is_there_away_and_back(
+    fleet: Fleet, harbour: Harbour
+) -> None:
+    desk = by_name(fleet.computer("desk"), harbour)
+    runner = by_address(fleet.computer("runner"), harbour)
+    with runner.worker("--agents", "wren"):
+        harbour.leave()
+        session, task = started(desk)
+        until(lambda: "It is tried again" in runner.said or session.poll() is not None)
+        assert session.poll() is None, desk.said
+        harbour.come_back()
+        assert session.wait(timeout=120) == 0, desk.said
+        workers = rows(desk, "SELECT machine FROM coterie.turns WHERE member = 'wren'")
+        assert workers == [("runner",)]
+        # The store has the names alone.
+        sent = dict(rows(desk, "SELECT name, remote_ref FROM coterie.sent_refs"))
+        assert {*sent} == {"T1", "base", "merged"}
+        assert {*sent.values()} <= {*harbour.refs(task)}
+        blobs = rows(desk, "SELECT convert_from(substr(data, 1, 5), 'LATIN1') FROM coterie.blobs")
+        assert [head for (head,) in blobs if head.startswith("# v")] == []
+        is_accepted_elsewhere(fleet, harbour, runner, task)
+
+        # Away for longer than the ticket has: it is blocked, and says where its work is.
+        harbour.leave()
+        session, task = started(desk, retries=0, replans=0, time_limits={"work": 0.15})
+        assert session.wait(timeout=120) == 3, desk.said
+        assert f"refs/heads/coterie/{task}/T1 on runner was not sent" in unsent(desk, task)
+        worked = git(runner.clone, "ls-tree", "--name-only", f"coterie/{task}/T1")
+        assert "T1.py" in worked.split()
+
+
+def is_accepted_elsewhere(fleet: Fleet, harbour: Harbour, runner: Computer, task: str) -> None:
+    """What is in the user's branch then is removed from the remote; what somebody sent under a
+    token that is not theirs any more was not read, and stays."""
+    (runner.clone / "cart.py").write_text("total = 'stale'\n")
+    git(runner.clone, "commit", "--quiet", "--all", "-m", "stale")
+    stale = f"refs/coterie/{task}/merged/0/{git(runner.clone, 'rev-parse', 'HEAD').strip()}"
+    git(runner.clone, "push", "--quiet", str(harbour.bare), f"HEAD:{stale}")
+    user = by_address(fleet.computer("user"), harbour)
+    accepted = user("accept", task)
+    assert accepted.code == 0, accepted.err
+    assert (user.clone / "T1.py").exists()
+    assert (user.clone / "cart.py").read_text() == "total = 0\n"
+    assert {*harbour.refs(task)} == {stale}
+    late = f"refs/coterie/{task}/T1/1/late"
+    git(user.clone, "push", "--quiet", str(harbour.bare), f"HEAD:{late}")
+    cleaned = user("clean", "--only", "remote", "--yes", "--json")
+    left = {one["name"]: one["kept"] for one in cleaned.of("leftover")}
+    assert left == {late: "", stale: "not in your branch"}
+    assert {*harbour.refs(task)} == {stale}
+
+
+def test_work_that_a_dead_machine_did_not_send_is_said_to_be_there(
+    fleet: Fleet, harbour: Harbour
+) -> None:
+    """Whoever takes its task over has the report, and nothing of the work: that is done again."""
+    desk, runner, heir = (
+        by_address(fleet.computer(name), harbour) for name in ("desk", "runner", "heir")
+    )
+    harbour.leave()
+    with runner.worker("--agents", "wren") as killed:
+        session, task = started(desk)
+        until(lambda: "It is tried again" in runner.said or session.poll() is not None)
+        with heir.worker("--agents", "wren"):
+            killed.kill()
+            harbour.come_back()
+            assert session.wait(timeout=120) == 0, desk.said
+    said = unsent(desk, task)
+    assert f"refs/heads/coterie/{task}/T1 on runner was not sent" in said
+    assert "the task went on at heir before that" in said
+    assert "T1.py" in git(desk.clone, "ls-tree", "--name-only", f"coterie/{task}/merged").split()

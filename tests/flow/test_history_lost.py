@@ -1,0 +1,197 @@
+"""A store that lost some of its history, by a backup or a replica that took its place: everybody
+stops, and goes on when a person has said so."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from coterie.app.worker import WorkerEvent, WorkerOptions, work
+from coterie.errors import HistoryLost, LeaseLost
+from coterie.model.journal import AppendMessage, Fence
+from coterie.stores.codec import Head, HeadFile
+from coterie.testing.contracts.samples import created, message, started
+from coterie.testing.postgres import Databases
+from tests.cli.command import Inside
+from tests.cli.test_store import execute
+from tests.conftest import House
+from tests.flow.machines_stage import PATIENCE, Machines, machines, run, until
+from tests.flow.test_handed_out import ONE, Busy
+from tests.flow.ticket_stage import but
+
+__all__ = ["machines"]
+
+
+@dataclass
+class Backup:
+    """A copy of a database, and the way back to it; nobody may use that while it is made."""
+
+    databases: Databases
+    url: str
+    copy: str
+
+    @property
+    def name(self) -> str:
+        return urlsplit(self.url).path[1:]
+
+    def make(self) -> None:
+        self.databases.create(self.copy, self.name)
+
+    def put_back(self) -> None:
+        """Whoever is connected is cut off."""
+        self.databases.drop(self.name)
+        self.databases.create(self.name, self.copy)
+
+
+@pytest.fixture
+def backup(postgres: Databases, database: str) -> Iterator[Backup]:
+    made = Backup(postgres, database, f"test_{secrets.token_hex(8)}")
+    yield made
+    postgres.drop(made.copy)
+
+
+async def recorded(machines: Machines, task: str, machine: str = "desk") -> None:
+    """A task is made and started."""
+    async with machines.open(machine) as app:
+        fence = await app.storage.create(created(task), await app.own(), None)
+        await app.storage.commit(fence, started(task))
+
+
+async def refused(machines: Machines, machine: str) -> HistoryLost:
+    with pytest.raises(HistoryLost) as told:
+        async with machines.open(machine):
+            pass
+    return told.value
+
+
+def doctor(house: House, url: str) -> str:
+    return Inside(house)("doctor", "--store", url).out
+
+
+async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
+    machines: Machines, backup: Backup, house: House
+) -> None:
+    in_thread = anyio.to_thread.run_sync
+    await recorded(machines, "k3f9")
+    await in_thread(backup.make)
+    await recorded(machines, "m2n4", "gpu1")
+    async with machines.open():
+        pass  # whoever only looks knows it too
+    await in_thread(backup.put_back)
+    said = "History is lost: it ends at event 2, but event 4 was written"
+    for machine in ("desk", "gpu1"):
+        error = await refused(machines, machine)
+        assert (error.problem, f"coterie store continue '{backup.url}'" in str(error.hint)) == (
+            *(said, True),
+        )
+    assert said in await in_thread(doctor, house, backup.url)
+
+    ran = await in_thread(Inside(house), "store", "continue")
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        *(2, "! Every process of Coterie must be ended, on every machine."),
+    )
+    ran = await in_thread(Inside(house), "store", "continue", "--yes")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, f"The store goes on as it is: {backup.url}")
+    for machine in ("desk", "gpu1"):
+        async with machines.open(machine) as app:
+            assert [row.id for row in await app.storage.events.tasks()] == ["k3f9"]
+    assert said not in await in_thread(doctor, house, backup.url)
+
+
+async def test_what_runs_by_a_history_that_is_gone_writes_nothing_more(
+    machines: Machines, backup: Backup
+) -> None:
+    """Its token may be given out again after that: not so soon that it could be taken for it."""
+    await recorded(machines, "k3f9")
+    async with machines.open() as app:
+        claimant = await app.claimant()
+        fence = await claimant.take("k3f9")
+        await anyio.to_thread.run_sync(Inside(machines.house), "store", "continue", "--yes")
+        with pytest.raises((HistoryLost, LeaseLost)):
+            await app.storage.commit(fence, AppendMessage(message(1)))
+    async with machines.open("gpu1") as other:
+        taken = await (await other.claimant()).take("k3f9")
+        assert taken.token > fence.token + 1000
+        await other.storage.commit(taken, AppendMessage(message(1)))
+    assert fence == Fence("k3f9", 2)
+
+
+async def test_another_history_of_the_same_length(machines: Machines, backup: Backup) -> None:
+    await recorded(machines, "k3f9")
+    await anyio.to_thread.run_sync(
+        execute,
+        backup.url,
+        "ALTER TABLE coterie.events DISABLE TRIGGER ALL",
+        "UPDATE coterie.events SET hash = sha256(hash) WHERE sequence = 2",
+    )
+    error = await refused(machines, "desk")
+    assert error.problem == "History is lost: event 2 is not the one that was written"
+
+
+async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something(
+    machines: Machines, backup: Backup
+) -> None:
+    """The worker and the session on it, and its agent with them."""
+    busy, told = Busy(), list[WorkerEvent]()
+    machines.play(but(Split_the_goal_into_tasks=ONE, Do_the_work_now=busy))
+    await anyio.to_thread.run_sync(execute, backup.url, "UPDATE coterie.project SET ttl = 12")
+    await recorded(machines, "k3f9")
+    await anyio.to_thread.run_sync(backup.make)
+    place = await anyio.to_thread.run_sync(machines.place, "gpu1")
+    lost: list[HistoryLost] = []
+
+    async def serve() -> None:
+        with pytest.raises(HistoryLost) as error:
+            await work(place, WorkerOptions("gpu1", ("codex",)), told.append)
+        lost.append(error.value)
+
+    async def session() -> None:
+        with pytest.raises(HistoryLost) as error:
+            async with machines.open() as desk:
+                await run(desk, await machines.session(desk))
+        lost.append(error.value)
+
+    async def works() -> bool:
+        return bool(busy.places)
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+
+            async def is_ready() -> bool:
+                return bool(told)
+
+            await until(is_ready)
+            group.start_soon(session)
+            await until(works)
+            await anyio.to_thread.run_sync(backup.put_back)
+    assert [error.problem.partition(":")[0] for error in lost] == ["History is lost"] * 2
+
+
+def written(home: Path) -> list[Head | None]:
+    """What is known of all stores on a machine."""
+    return [HeadFile(home, "stores", file.name).read() for file in (home / "stores").iterdir()]
+
+
+async def test_how_far_it_goes_is_written_down_by_who_appends_and_by_whoever_lives(
+    machines: Machines,
+) -> None:
+    in_thread = anyio.to_thread.run_sync
+    async with machines.open() as desk, machines.open("gpu1") as there:
+        fence = await desk.storage.create(created("k3f9"), await desk.own(), None)
+        await desk.storage.commit(fence, started("k3f9"))
+        assert there.shared is not None
+        assert await there.shared.owners.rows.renew(await there.own()) == 1
+        homes = [(await in_thread(machines.place, name)).home for name in ("desk", "gpu1")]
+        number, digest = await desk.storage.events.head()
+
+    for home in homes:
+        assert home is not None
+        assert await in_thread(written, home) == [Head(number, digest)]
