@@ -37,7 +37,7 @@ class Playing:
 @dataclass
 class _Channel:
     member: coterie.Member
-    thread: None = None
+    thread: str | None = None
     holds_past: bool = False
     pid: None = None
     alive: bool = True

@@ -169,7 +169,7 @@ def test_a_humans_turn_waits_and_its_answer_counts(cli: Cli) -> None:
      Say something, or /end to end the conversation.
      coterie answer q1 --say "…"
 
-Waits  k3f9 · 2 turns · 0.1s
+Waits  k3f9 · 1 turn · 0.1s
   why      a question waits for your answer
   next     coterie inbox · coterie resume k3f9
 """)

@@ -66,6 +66,12 @@ def test_a_ticket_has_what_is_its_own(crew: Crew) -> None:
     assert [one["status"] for one in crew("show", name, "--json").of("task")[0]["children"]] == [
         "completed"
     ] * 3
+    assert "+again = False" in crew("diff", f"{name}/T3").out
+    assert [
+        one["files"][0]["path"]
+        for one in crew("diff", "last/t1", "--json").of("diff")[0]["patches"]
+    ] == ["T1.py"]
+    assert crew("tickets", f"{name}/T3").out == crew("show", f"{name}/T3").out
     ended = crew("log", f"{name}/T3", "--json").of("task")
     assert ended[-1]["status"] == "completed"
 

@@ -60,7 +60,7 @@ def spent(inside: Cli) -> Cli:
 def test_by_task(spent: Cli) -> None:
     assert spent("cost").out == snapshot("""\
 TASK  TURNS  INPUT  OUTPUT  USD   SOURCE
-k3f9  3      8.5k   270     0.04  claude; 1 not reported         Add coupons to…
+k3f9  3      8.5k   270     0.04  claude; 1 not reported         Add coupons to checkout
 m2xy  1      1.2M   900     -     codex                          Mend it
 all   4      1.2M   1.2k    0.04  claude, codex; 1 not reported
 """)
@@ -98,7 +98,7 @@ all     3      8.5k   270     0.04  claude; 1 not reported
 TASK  TURNS  INPUT  OUTPUT  USD  SOURCE
 m2xy  1      1.2M   900     -    codex   Mend it
 """)
-    assert spent("cost", "--since", "1h").out == "No agent has taken a turn yet.\n"
+    assert spent("cost", "--since", "1h").out == "No turns to count; rehearsals are left out.\n"
 
 
 def test_as_objects(spent: Cli) -> None:

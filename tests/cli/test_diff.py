@@ -256,9 +256,9 @@ def test_without_git(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
             "Install git.",
         )
     )
-    assert calm(shop("diff"), done["task"]) == snapshot(
-        "! Not everything was kept, so it cannot be shown: git is not installed.\n"
-    )
+    shown = shop("diff")
+    assert shown.code == 1
+    assert calm(shown, done["task"]) == snapshot("! It cannot be shown: git is not installed.\n")
 
 
 def test_on_a_terminal_in_colour(shop: Cli) -> None:

@@ -28,7 +28,6 @@ def test_the_first_member_does_it(cli: Cli) -> None:
                                                                             0.1s
 
 Done  k3f9 · 1 turn · 0.1s
-  why      done
   next     coterie log k3f9
 """)
 
@@ -154,7 +153,7 @@ def test_a_budget_refuses_the_next_turn_and_asks(cli: Cli) -> None:
      The next call was not made. How much more, such as +5, or stop?
      coterie answer q1 +5
 
-Waits  k3f9 · 2 turns · 0.1s
+Waits  k3f9 · 1 turn · 0.1s
   why      a question waits for your answer
   next     coterie inbox · coterie resume k3f9
 """)

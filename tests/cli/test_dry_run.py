@@ -162,3 +162,16 @@ def test_a_task_that_would_go_on(teller: Cli) -> None:
     assert set(shown["members"][1]["variables"]) ^ set(started["variables"]) <= {"LC_CTYPE"}
     ended = teller("resume", task, "--dry-run")
     assert (ended.code, "has ended" in ended.err) == (2, True)
+
+
+def test_a_member_that_was_kept_is_shown_as_it_was_and_one_that_would_be_asked_about_is_named(
+    teller: Cli,
+) -> None:
+    assert teller("do", "it").code == 0
+    path = teller.house.project / ".coterie" / "teams" / "pair" / "team.json"
+    path.write_text(path.read_text().replace("You are Ada.", "You are Eve."))
+    asked = teller("do", "--dry-run", "it")
+    assert (asked.code, "ada's prompt changed since" in asked.err) == (2, True)
+    assert teller("team", "keep", "ada").code == 0
+    kept = teller("do", "--dry-run", "--json", "it")
+    assert (kept.code, "You are Ada." in kept.of("dry_run")[0]["members"][0]["words"]) == (0, True)

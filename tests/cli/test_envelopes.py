@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
-from tests.cli.command import Cli
+from tests.cli.command import Cli, Ran
 from tests.cli.crew import MEMBERS, Crew, registered
 from tests.conftest import ours
 
@@ -255,3 +257,34 @@ def test_a_role_file_of_the_design_is_read_and_what_cannot_be_held_is_refused(ba
         "roles[1].metadata.network",
         "roles[1].metadata.auth_profile",
     ]
+
+
+def test_a_role_runs_its_own_program_and_a_cli_only_as_the_registry_has_it(bare: Cli) -> None:
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    agents = {"tester": {"command": "python3", "baseArgs": ["tester.py"]}}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    path = ours(bare.house.project) / "roles.json"
+
+    def entered(wren: object) -> Ran:
+        commands = {"mira": "python3 plan.py", "wren": wren, "finn": ["python3", "tester.py", "-v"]}
+        roles = [
+            {"role_id": name, "type": "worker" if name != "mira" else "manager", "cli_command": one}
+            for name, one in commands.items()
+        ]
+        path.write_text(json.dumps({"roles": roles}))
+        return bare("run", "--dry-run", "--json", "Add coupons")
+
+    members = {one["member"]: one for one in entered("python3 code.py").of("dry_run")[0]["members"]}
+    assert {
+        name: (one["agent"], *map(os.path.basename, one["words"])) for name, one in members.items()
+    } == snapshot(
+        {
+            "mira": ("python3", "python3", "plan.py"),
+            "wren": ("python3-wren", "python3", "code.py"),
+            "finn": ("tester", "python3", "tester.py", "-v"),
+        }
+    )
+    (refused,) = entered(["codex", "cli"]).of("error")
+    assert 'roles[1].cli_command is "codex"; known: ' in refused["message"]
+    assert refused["hint"] == "coterie agents scan"

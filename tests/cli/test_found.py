@@ -161,6 +161,16 @@ def test_work_in_a_submodule_is_refused_by_name(bare: Cli) -> None:
     assert "green" not in ran.out.rpartition("T3")[2]
 
 
+def test_a_session_that_the_database_does_not_know_is_told(cli: Cli) -> None:
+    assert cli("do", "--agent", "ada", "it").code == 0
+    assert cli("audit", "--verify").code == 0
+    left = cli.house.project / ".coterie" / "logs" / "k3f9" / "000001-plan.json"
+    left.parent.mkdir()
+    left.write_text("{}")
+    checked = cli("audit", "--verify")
+    assert (checked.code, "logs/k3f9 is of a session that" in checked.err) == (1, True)
+
+
 def test_a_database_that_is_gone_is_not_an_empty_project(cli: Cli) -> None:
     cli.task("--agents", "ada", "hello")
     for path in (cli.house.project / ".coterie").glob("coterie.db*"):

@@ -39,7 +39,7 @@ k3f9  chat  completed  2 turns
   why      every member has spoken
   summary  rex heard "ada heard 'hello there'"
   started  12:00
-  changed  12:00
+  updated  12:00
   team     pair
     ada  ada  .coterie/teams/pair/ada
     rex  rex  .coterie/teams/pair/rex
@@ -115,6 +115,13 @@ def test_cancel_of_a_running_task_ends_it(cli: Cli) -> None:
         assert child.wait(30) == 1
 
 
+def test_what_is_over_is_not_resumed_and_says_what_it_was(cli: Cli) -> None:
+    cli.team("ada", "rex")
+    task = cli.task("hello there")
+    (result,) = cli("resume", "--json", task).of("result")
+    assert (result["status"], result["reason"], result["turns"]) == ("completed", "max_rounds", 2)
+
+
 def test_resume_alone_takes_the_only_one_or_lists_them(cli: Cli) -> None:
     cli.team("ada", "you")
     assert cli("resume").out.startswith("Nothing has been done")
@@ -140,7 +147,7 @@ def test_a_failing_member_is_asked_about(cli: Cli) -> None:
     assert re.sub(r"[a-z][a-z0-9]{3}(?= ada-fails)", "k3f9", steady(shown)) == snapshot("""\
  ▲ q1  ada (ada) asks · k3f9 ada-fails now · waiting 0.1s
      ada cannot speak (turn 1)
-     the agent ended with exit code 3 before its reply was whole
+     the agent ended with exit code 3 before it had finished its reply
 
          stream disconnected
      1 retry         try again

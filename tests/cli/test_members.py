@@ -95,7 +95,10 @@ def test_an_inline_team_instruction_is_a_file_too_and_is_never_told_twice(clis: 
 
 ROLE = "You are Ada.\nYou write."
 OPENED: dict[str, list[str]] = {
-    "claude": [f"--append-system-prompt={ROLE}", "--model=best", "--setting-sources=user"],
+    "claude": [
+        *(f"--append-system-prompt={ROLE}", "--model=best", "--setting-sources=user"),
+        "--permission-mode=default",  # else it allows itself what it takes for harmless
+    ],
     "codex": ["-c", f"developer_instructions={json.dumps(ROLE)}"],
     "gemini": ["--model", "best"],
     "qwen": ["--model", "best"],
@@ -133,6 +136,19 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
         kept = (home / MEMORY[agent]).read_text()
         assert ("best" if agent == "codex" else ROLE) in kept
     assert ("no way to be told its role" in ran.err) == (agent == "mute")
+
+
+def test_who_has_been_welcomed_by_claude_is_not_by_every_member(clis: Cli) -> None:
+    write_team(clis, {"id": "ada", "agent": "claude"})
+    state = clis.house.project / ".coterie/teams/crew/ada/home/.claude/.claude.json"
+    clis("team", "open", "ada")
+    assert not state.exists(), "the user has not been either"
+    users = {"hasCompletedOnboarding": True, "theme": "light", "oauthAccount": {"x": 1}}
+    (clis.house.home / ".claude.json").write_text(json.dumps(users))
+    state.write_text('{"machineID": "m"}')
+    clis("team", "open", "ada")
+    kept = {"machineID": "m", "hasCompletedOnboarding": True, "theme": "light"}
+    assert json.loads(state.read_text()) == kept
 
 
 # -- who a member is -----------------------------------------------------------------------------
@@ -217,7 +233,7 @@ def test_a_move_that_was_cut_short_is_finished_by_the_same_answer(
     edited(path, workingDir="new")
     new.mkdir()
     (old / "tmp").rename(new / "tmp")
-    assert "folder changed since" in cli("chat", "hello").err
+    assert "workingDir changed since" in cli("chat", "hello").err
     assert cli("team", "update", "ada").code == 0
     assert (new / "home" / "memory").read_text() == "of old"
     assert sorted(one.name for one in old.iterdir()) == ["identity.json"]

@@ -292,6 +292,9 @@ def test_the_builtin_agent_is_seen_at_a_command_and_stopped(cli: Cli, tmp_path: 
             pass  # the answer is on its way to the agent
         builtin = states(cli)["builtin"]
         assert (builtin["waits_for"], builtin["reason"]) == ("command", "sleep 600")
+        while states(cli)["builtin"]["pid"] is None:
+            pass  # the command is about to be started
+        assert states(cli)["builtin"]["agent"] == "builtin", "a command is no agent"
         assert cli("stop", task, "builtin").code == 0
         assert states(cli)["builtin"]["question"] == "q2"
         cli("stop", task)

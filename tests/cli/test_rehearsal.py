@@ -151,7 +151,7 @@ def test_a_generic_agent_is_never_run(cli: Cli, words: tuple[str, ...], end: str
     mark = real_agent(cli)
     ran = cli(*words, "--rehearse", "Write hello")
     assert ran.code == 0, ran.err
-    assert "mine  its model cannot be stood in for, so it is not run: a stand-in" in ran.err
+    assert "mine  there is no stand-in for its model, so it is not run: a stand-in" in ran.err
     assert end in ran.out
     assert not mark.exists()
 

@@ -132,6 +132,7 @@ def test_as_objects(crew: Crew) -> None:
     assert (asked["member"], asked["command"]) == ("mira", "mkdir -p built")
     assert crew("answer", asked["id"], "once").code == 0
     last = crew("resume", task, "--json").lines[-1]
+    assert "green; Coterie ran mkdir -p built: exit 0\n" in crew("log", f"{task}/T3").out
     assert {
         key: last[key] for key in ("type", "status", "reason", "summary", "checks")
     } == snapshot(

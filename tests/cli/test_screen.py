@@ -364,6 +364,13 @@ async def test_a_line_that_only_begins_with_a_slash_is_said(line: str) -> None:
         assert (it.app.told, it.stopped) == ([("say", "k3f9", line.strip())], [])
 
 
+async def test_a_space_before_it_says_even_the_end() -> None:
+    async with scene() as it:
+        await it.press(" /end\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", " /end")]
+
+
 async def test_the_first_line_is_the_goal() -> None:
     async with scene(task="") as it:
         await it.press("fix it\r")

@@ -71,6 +71,7 @@ def test_init_without_an_agent_says_how_to_get_one(empty: Cli) -> None:
     ran = empty("init")
     assert ran.code == 1
     assert "npm i -g @anthropic-ai/claude-code" in ran.out
+    assert set(ran.out.splitlines()) >= set(empty("doctor").out.splitlines()[:6]), "the same words"
     assert list(empty.house.project.iterdir()) == []
 
 

@@ -68,7 +68,7 @@ def test_its_verbs_are_completed(bare: Cli) -> None:
         "COMP_WORDS": "coterie store ",
         "COMP_CWORD": "2",
     }
-    assert Cli(bare.house, asked)().out == "plain,init\nplain,show\nplain,upgrade\n"
+    assert Cli(bare.house, asked)().out == "plain,continue\nplain,init\nplain,show\nplain,upgrade\n"
 
 
 def test_an_older_store_is_upgraded_by_a_command_alone(inside: Inside, database: str) -> None:

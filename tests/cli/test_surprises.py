@@ -145,7 +145,7 @@ def test_a_talk_that_was_handed_on_and_on_says_so(inside: Inside) -> None:
     """That it ends so: tests/flow/test_chat.py."""
     record(inside, AppendEvent(TaskCompleted(task_id="k3f9", at=at(9), reason="runaway")))
     shown = inside("show", "k3f9").out
-    assert "20 turns without a word of yours: members handed it on and on" in shown
+    assert "20 turns without a word from you: the members kept handing over" in shown
 
 
 def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> None:

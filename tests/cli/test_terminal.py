@@ -375,7 +375,7 @@ def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:
     terminal.type("try something else\r")
     terminal.until("ada heard 'try something else'")
     assert terminal.ended() == 0
-    assert "why      done" in terminal.glass.shown
+    assert "Done  " in terminal.glass.shown
 
 
 def test_a_job_that_was_broken_off_and_ended_is_not_done(cli: Cli, open_terminal: Any) -> None:
@@ -423,6 +423,20 @@ def test_attach_is_the_screen_of_a_task_that_runs_elsewhere(cli: Cli, open_termi
         assert "Done" in again.glass.shown
         assert started.wait(20) == 0
     assert cli("attach").err.startswith("! ")
+
+
+def test_a_member_that_was_broken_off_is_idle_where_it_is_watched_and_the_task_can_be_stopped(
+    cli: Cli, open_terminal: Any
+) -> None:
+    with cli.start("chat", "--wait", "1m", "--agents", "ada", "ada-hangs please") as started:
+        started.until("ada-hangs please")
+        watching = open_terminal("attach")
+        watching.until("ada working")
+        watching.type("\x1b")
+        watching.until("○ ada   ▲ you speak next")
+        watching.type("/stop\r")
+        watching.until("next     coterie resume")
+        assert started.wait(20) == 130
 
 
 def test_a_question_is_answered_where_it_is_watched(cli: Cli, open_terminal: Any) -> None:

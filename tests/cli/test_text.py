@@ -65,6 +65,9 @@ def test_two_ends_and_columns() -> None:
     assert ends("left", "right", 20) == "left           right"
     assert ends("a long left side", "right", 20) == "a long left s… right"
     assert table([("a", "bb", "c"), ("aa", "b", "cc")], 80) == ["a   bb  c", "aa  b   cc"]
+    long = [("a", "one two three four"), ("b", "five")]
+    assert table(long, 15) == ["a  one two thr…", "b  five"]
+    assert table(long, 15, folds=True) == ["a  one two", "   three four", "b  five"]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +120,7 @@ def test_tool_calls_take_one_line_each() -> None:
         ("Bash", {"command": "pytest -q\nrm -rf /"}, True, "run"),
         ("Odd", {"n": 1}, False, "other"),
         ("readFile", {"path": "shop/cart.py"}, False, None),
+        ("edit", {"filePath": "a.py", "newString": "x"}, False, "write"),
     )
     for name, given_, failed, effect in calls:
         call = ToolCallRecord("k3f9", "ada", "1", name, given_, "completed", failed, 100)
@@ -127,6 +131,7 @@ def test_tool_calls_take_one_line_each() -> None:
         "       ✗ ran pytest -q rm -rf /                 failed  0.1s",
         '       ✓ used Odd {"n": 1}                              0.1s',
         "       ✓ used readFile shop/cart.py                     0.1s",
+        "       ✓ changed a.py                                   0.1s",
     ]
 
 

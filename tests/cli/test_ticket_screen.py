@@ -16,12 +16,13 @@ from coterie.app.costs import Cost
 from coterie.app.project import App
 from coterie.cli.main import Call
 from coterie.cli.screen.tickets import TicketScreen, TicketStatus
-from coterie.cli.text import cells
+from coterie.cli.text import NO_COLOUR, cells
+from coterie.cli.ticket_events import TicketEvents
 from coterie.model.about import ToolPermission
 from coterie.model.envelope import Envelope, Instruction, Report
 from coterie.model.envelope_fault import EnvelopeCheck
 from coterie.model.interaction import Display, Interaction, Option
-from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
+from coterie.model.record import Entry, InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Budget, Member, Team
 from coterie.model.ticket import Moment, Ticket, TicketView
 from coterie.model.update import Usage
@@ -192,3 +193,18 @@ def test_every_size_is_kept_to() -> None:
             assert len(lines) <= height
             assert all(cells(line) <= width for line in [*lines, board.hint(width)])
         assert cells(board.status(width)) <= width
+
+
+def test_looking_back_a_discussion_is_told_once() -> None:
+    events = TicketEvents(TEAM, lambda: 80, NO_COLOUR, fold=True)
+    told = [
+        line
+        for said in ("talked over", "discussed: wren answered")
+        for line in events.past(
+            Entry(AT, TicketRecord("k3f9", "T1", "discussing", "wren", message=said))
+        )
+    ]
+    assert [line.partition("T1  ")[2] for line in told] == [
+        "mira and wren talk it over",
+        "discussed: wren answered",
+    ]

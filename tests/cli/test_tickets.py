@@ -34,7 +34,7 @@ def test_a_session_is_looked_at(crew: Crew) -> None:
 k3f9  tickets  waits q1  12 turns
   goal     Add coupons with-check sent-back
   started  12:00
-  changed  12:00
+  updated  12:00
   team     crew
     mira  claude  .coterie/teams/crew/mira
     wren  codex  .coterie/teams/crew/wren

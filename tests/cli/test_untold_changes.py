@@ -131,6 +131,8 @@ def test_a_session_without_git_tells_what_it_changed(bare: Cli) -> None:
     members = [{"id": name, "agent": agent} for name, agent in MEMBERS.items()]
     (folder / "team.json").write_text(json.dumps({"members": members}))
     ran = cli("run", "--yes", "Add coupons")
+    one = cli("diff", "last/T1")
+    assert (one.code, "what a whole session changed" in one.err) == (1, True)
     assert ran.code == 0
     assert "CHANGED       3 files +3 -0   in your folder" in ran.out
     assert "accept" not in ran.out + cli("show", "last").out

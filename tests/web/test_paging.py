@@ -53,7 +53,7 @@ async def test_ten_thousand_messages_are_read_by_number(house: House) -> None:
         with sqlite3.connect(database) as connection:
             steps = connection.execute(
                 f"EXPLAIN QUERY PLAN {SQL['timeline_before']}",
-                (TASK, TASK, TASK, None, None, None, 9, 9),
+                (TASK, TASK, TASK, None, "", None, None, 9, 9),
             ).fetchall()
         connection.close()
         return "; ".join(step[-1] for step in steps)

@@ -1812,7 +1812,7 @@ export interface components {
          */
         InteractionRecordShown: {
             /** About */
-            about: (components["schemas"]["ToolPermissionShown"] | components["schemas"]["AgentQuestionShown"] | components["schemas"]["HumanTurnShown"] | components["schemas"]["FailedTurnShown"] | components["schemas"]["BudgetReachedShown"] | components["schemas"]["WorkflowChangeShown"] | components["schemas"]["SubtaskShown"] | components["schemas"]["ClarifyingQuestionShown"] | components["schemas"]["PlanApprovalShown"] | components["schemas"]["PlanRejectedShown"] | components["schemas"]["FailedChecksShown"] | components["schemas"]["FailedTicketShown"] | components["schemas"]["NobodyCapableShown"] | components["schemas"]["ReportConfirmationShown"] | components["schemas"]["OutsideEditsShown"] | components["schemas"]["TicketHelpShown"] | components["schemas"]["PhaseChoiceShown"] | components["schemas"]["GateFailedShown"] | components["schemas"]["FailedPhaseStepShown"] | components["schemas"]["UnplannedFilesShown"] | components["schemas"]["PlanQuestionShown"] | components["schemas"]["ChangeAcceptanceShown"]) | null;
+            about: (components["schemas"]["ToolPermissionShown"] | components["schemas"]["AgentQuestionShown"] | components["schemas"]["HumanTurnShown"] | components["schemas"]["FailedTurnShown"] | components["schemas"]["BudgetReachedShown"] | components["schemas"]["WorkflowChangeShown"] | components["schemas"]["SubtaskShown"] | components["schemas"]["ClarifyingQuestionShown"] | components["schemas"]["PlanApprovalShown"] | components["schemas"]["PlanRejectedShown"] | components["schemas"]["FailedChecksShown"] | components["schemas"]["FailedTicketShown"] | components["schemas"]["NobodyCapableShown"] | components["schemas"]["ReportConfirmationShown"] | components["schemas"]["OutsideEditsShown"] | components["schemas"]["TicketHelpShown"] | components["schemas"]["PhaseChoiceShown"] | components["schemas"]["GateFailedShown"] | components["schemas"]["FailedPhaseStepShown"] | components["schemas"]["UnplannedFilesShown"] | components["schemas"]["PlanQuestionShown"] | components["schemas"]["ChangeAcceptanceShown"] | components["schemas"]["SilentMachineShown"]) | null;
             /** Answer */
             answer: string | null;
             /** Answer Text */
@@ -2463,7 +2463,7 @@ export interface components {
          */
         QuestionShown: {
             /** About */
-            about: (components["schemas"]["ToolPermissionShown"] | components["schemas"]["AgentQuestionShown"] | components["schemas"]["HumanTurnShown"] | components["schemas"]["FailedTurnShown"] | components["schemas"]["BudgetReachedShown"] | components["schemas"]["WorkflowChangeShown"] | components["schemas"]["SubtaskShown"] | components["schemas"]["ClarifyingQuestionShown"] | components["schemas"]["PlanApprovalShown"] | components["schemas"]["PlanRejectedShown"] | components["schemas"]["FailedChecksShown"] | components["schemas"]["FailedTicketShown"] | components["schemas"]["NobodyCapableShown"] | components["schemas"]["ReportConfirmationShown"] | components["schemas"]["OutsideEditsShown"] | components["schemas"]["TicketHelpShown"] | components["schemas"]["PhaseChoiceShown"] | components["schemas"]["GateFailedShown"] | components["schemas"]["FailedPhaseStepShown"] | components["schemas"]["UnplannedFilesShown"] | components["schemas"]["PlanQuestionShown"] | components["schemas"]["ChangeAcceptanceShown"]) | null;
+            about: (components["schemas"]["ToolPermissionShown"] | components["schemas"]["AgentQuestionShown"] | components["schemas"]["HumanTurnShown"] | components["schemas"]["FailedTurnShown"] | components["schemas"]["BudgetReachedShown"] | components["schemas"]["WorkflowChangeShown"] | components["schemas"]["SubtaskShown"] | components["schemas"]["ClarifyingQuestionShown"] | components["schemas"]["PlanApprovalShown"] | components["schemas"]["PlanRejectedShown"] | components["schemas"]["FailedChecksShown"] | components["schemas"]["FailedTicketShown"] | components["schemas"]["NobodyCapableShown"] | components["schemas"]["ReportConfirmationShown"] | components["schemas"]["OutsideEditsShown"] | components["schemas"]["TicketHelpShown"] | components["schemas"]["PhaseChoiceShown"] | components["schemas"]["GateFailedShown"] | components["schemas"]["FailedPhaseStepShown"] | components["schemas"]["UnplannedFilesShown"] | components["schemas"]["PlanQuestionShown"] | components["schemas"]["ChangeAcceptanceShown"] | components["schemas"]["SilentMachineShown"]) | null;
             /** Answer */
             answer: string | null;
             /** Answer Text */
@@ -2862,6 +2862,29 @@ export interface components {
         SignIn: {
             /** Token */
             token: string;
+        };
+        /**
+         * SilentMachineShown
+         * @description A machine with tasks that has not been heard of for too long: is it dead?
+         */
+        SilentMachineShown: {
+            /** Beat */
+            beat: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "silent_machine";
+            /** Machine */
+            machine: string;
+            /** Owner */
+            owner: string;
+            /** Since */
+            since: string;
+            /** Tasks */
+            tasks: string[];
+            /** Ticket */
+            ticket: string | null;
         };
         /**
          * SkippedShown

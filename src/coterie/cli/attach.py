@@ -114,7 +114,11 @@ async def _show_new(app: App, task_id: str, known: int, screen: Screen) -> None:
 async def _show_members(app: App, task_id: str, screen: Screen) -> None:
     before: dict[str, MemberRecord] = {}
     while True:
-        for one in await app.running(task_id):
+        now = await app.running(task_id)
+        for name in before.keys() - {one.member for one in now}:
+            del before[name]
+            screen.saw(MemberRecord(task_id, name, "idle"))
+        for one in now:
             doing = MemberRecord(
                 task_id,
                 one.member,

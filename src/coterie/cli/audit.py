@@ -24,6 +24,7 @@ from coterie.cli.text import (
     token_count,
     write_data,
 )
+from coterie.model.task import ticket_above
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.update import Usage, sum_of
 from coterie.model.workspace import shown
@@ -142,7 +143,7 @@ def _list(call: Call, uses: Sequence[ToolUse]) -> None:
         call.line("No tool call is on record for that.")
         return
     head = ("TIME", "TASK", "MEMBER", "TOOL", "OUTCOME", "TOOK", "WHAT")
-    call.lines(table([head, *(_use_row(use) for use in uses)], call.width))
+    call.lines(table([head, *(_use_row(use) for use in uses)], call.row_width))
 
 
 def _use_row(use: ToolUse) -> tuple[str, ...]:
@@ -150,7 +151,7 @@ def _use_row(use: ToolUse) -> tuple[str, ...]:
     output = use.completed.output if use.completed else None
     return (
         clock(entry.timestamp),
-        entry.task_id,
+        ticket_above(entry.task_id) or entry.task_id,
         entry.author_actor_id,
         one_line(entry.tool_name),
         use.outcome,
@@ -226,14 +227,14 @@ def cost(
     for name, group in kept.items():
         call.record("cost", {"by": by, "key": name, **cost_fields(group)})
     if not costs:
-        used_nothing = f"{found.rehearsal} is a rehearsal: it used nothing."
-        call.line(used_nothing if found.rehearsal else "No agent has taken a turn yet.")
+        rehearsed = f"{found.rehearsal} is a rehearsal: it used nothing."
+        call.line(rehearsed if found.rehearsal else "No turns to count; rehearsals are left out.")
         return
     titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
     rows = [_cost_row(name, group, titles.get(name, "")) for name, group in kept.items()]
     total = [_cost_row("all", costs, "")] if len(groups) > 1 else []
     head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "SOURCE", "")
-    call.lines(table([head, *rows, *total], call.width))
+    call.lines(table([head, *rows, *total], call.row_width))
     newest.tell(call, len(groups) - len(kept))
     used = {name: budgets.used(*budget) for name, budget in found.budgets.items()}
     size = max(map(len, used), default=0)

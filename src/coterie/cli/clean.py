@@ -29,8 +29,8 @@ def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, 
     """Remove what ended tasks left behind: worktrees, branches, homes, snapshots, drafts.
 
     All of it is listed first. A worktree with changes that no commit has, and a branch that is
-    not in the one you have checked out, are kept. Without its snapshots, what a task changed can
-    be neither shown nor reverted.
+    not in the one you have checked out, here or on a remote, are kept. Without its snapshots, what
+    a task changed can be neither shown nor reverted.
     """
 
     async def listed(app: App, task_id: str | None = None) -> list[Leftover]:
@@ -41,7 +41,7 @@ def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, 
         return
     going = [one for one in found if not one.kept]
     call.records("leftover", map(asdict, found))
-    call.lines(table(list(map(_row, found)), call.width))
+    call.lines(table(list(map(_row, found)), call.row_width))
     if not going:
         call.record("clean", {"removed": 0, "bytes": 0})
         call.line("Nothing to remove.")

@@ -6,7 +6,13 @@ import json
 
 import click
 
-from coterie.app.projects import AllSettings, Setting, change_setting, settings_of
+from coterie.app.projects import (
+    AllSettings,
+    Setting,
+    agree_to_remote,
+    change_setting,
+    settings_of,
+)
 from coterie.cli.main import Call, command, here, list_group, made, pass_call
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
@@ -50,9 +56,12 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
         raise UsageError("Give a value, or --unset.", f"coterie config set {key} VALUE")
     _all(call).get(key)  # an unknown key is refused before anything is made
     project = here(call) if user else made(call, here(call))
+    agreed = agree_to_remote(project, value) if user and key == "travel" and value else None
     found, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(found) | {"path": str(path)})
     call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
+    if agreed is not None:
+        call.line(f"Branches of this project go by {agreed}")
 
 
 @command("schema", "coterie config schema team > team.schema.json", config)

@@ -11,7 +11,8 @@ import click
 
 from coterie.cli.main import Call, command, named, pass_call
 from coterie.cli.text import clock, counted, diff_meaning, one_line, table
-from coterie.model.visible import printable
+from coterie.model.task import ticket_in
+from coterie.model.visible import printable, visible_line
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -36,18 +37,26 @@ _DID = {
 def diff(call: Call, id_: str, *, stat: bool) -> None:
     """What a task changed in your files: a patch, which `git apply` takes.
 
-    Without ID: the last task that you started.
+    Without ID: the last task that you started; of one ticket: k3f9/T2. Ends with 1 where not all
+    of it can be shown.
     """
 
     async def body(app: App, task_id: str) -> tuple[str, TaskDiff]:
+        if ticket_in(task_id):
+            return task_id, await app.changes.ticket_diff(task_id)
         return task_id, await app.diff(task_id)
 
-    task_id, found = named(call, id_, body)
+    task_id, found = named(call, id_, body, tickets=True)
     from coterie.app.changes import diff_fields
 
     call.record("diff", diff_fields(task_id, found, stat=stat))
-    if call.json:
-        return
+    if not call.json:
+        _show_diff(call, task_id, found, stat=stat)
+    if found.problem:  # whoever applies it must not take it for all of it
+        raise click.exceptions.Exit(1)
+
+
+def _show_diff(call: Call, task_id: str, found: TaskDiff, *, stat: bool) -> None:
     if stat:
         call.lines(_figures(found, call.width))
     elif sys.stdout.isatty():
@@ -154,9 +163,10 @@ def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
     elif not found.patches and not found.problem and not found.missed:
         yield f"{task_id} changed no file."
     for one in found.missed:
-        yield f"not shown: {printable(one.path)}: {one.why}"
+        yield f"not shown: {visible_line(one.path)}: {one.why}"
     if found.problem:
-        yield f"! Not everything was kept, so it cannot be shown: {printable(found.problem)}."
+        what = "Not all of it can be shown" if found.patches else "It cannot be shown"
+        yield f"! {what}: {printable(found.problem)}."
 
 
 def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
@@ -174,10 +184,10 @@ def _revert_lines(task_id: str, done: RevertResult, *, undo: bool, dry_run: bool
     did = _DID[undo, dry_run]
     lines = [f"{did} {what}"] if done.did_something else [f"Nothing of {what} to take back."]
     listed = (
-        ("restored", [printable(path) for path in done.restored]),
-        ("merged", [f"{printable(path)}: what others changed stays" for path in done.merged]),
-        ("removed", [printable(path) for path in done.removed]),
-        ("kept", [f"{printable(one.path)}: {one.why}" for one in done.kept]),
+        ("restored", list(map(visible_line, done.restored))),
+        ("merged", [f"{visible_line(path)}: what others changed stays" for path in done.merged]),
+        ("removed", list(map(visible_line, done.removed))),
+        ("kept", [f"{visible_line(one.path)}: {one.why}" for one in done.kept]),
     )
     lines += [f"  {word:<10}{entry}" for word, entries in listed for entry in entries]
     if done.did_something and not dry_run:

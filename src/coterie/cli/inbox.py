@@ -17,7 +17,7 @@ from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model import as_json
 from coterie.model.record import QuestionView
-from coterie.model.task import is_part
+from coterie.model.task import is_part, ticket_above
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     """A question with what stands around it; another project is named."""
     question = view.interaction
     who = asking(view.member, question.author_actor_id)
-    place = f"{question.task_id} {one_line(view.task_title)}"
+    place = f"{ticket_above(question.task_id) or question.task_id} {one_line(view.task_title)}"
     elsewhere = ""
     near = projects.project_around(call.directory)
     if near is None or view.project != near.root:

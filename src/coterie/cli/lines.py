@@ -60,7 +60,8 @@ FAILED = "!"
 """The mark of what went wrong."""
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
 """States of members that are worth a line; a failure and a question have lines of their own."""
-_TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
+_PATHS = ("file_path", "path", "filePath")
+_TELLING = (*_PATHS, "command", "pattern", "query", "url", "question")
 """Fields of a tool's input that say most about a call, in this order."""
 _VERBS: Mapping[Effect | None, str] = {"write": "changed", "read": "read"}
 """What an agent did to a file, by the effect of its call; else it "used" the tool."""
@@ -162,7 +163,7 @@ def _action_of(record: ToolCallRecord) -> tuple[str, str]:
     command, summary = record.input.get("command"), input_summary(record.input)
     if isinstance(command, str) and command.strip():
         return "ran", one_line(command)
-    if record.effect in _VERBS and ("file_path" in record.input or "path" in record.input):
+    if record.effect in _VERBS and any(name in record.input for name in _PATHS):
         return _VERBS[record.effect], summary
     return "used", f"{one_line(record.name)} {summary}".rstrip()
 

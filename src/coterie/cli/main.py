@@ -80,6 +80,11 @@ class Call:
         except OSError:
             return 80
 
+    @property
+    def row_width(self) -> int:
+        """How many columns a row of a table may have; nothing is cut off for a program or file."""
+        return self.width if sys.stdout.isatty() else sys.maxsize
+
     @functools.cached_property
     def paint(self) -> Paint:
         """Puts colour on text where there is colour."""

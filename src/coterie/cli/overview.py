@@ -60,7 +60,7 @@ def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionVi
     rows += [f"Parked   {task.id}  {one_line(task.title)}" for task in parked[-_FEW:]]
     if not rows:
         rows = [f"Ended    {task.id}  {one_line(task.title)}" for task in tasks[-_FEW:]]
-    return [clip(row, call.width) for row in rows]
+    return [clip(row, call.row_width) for row in rows]
 
 
 def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:

@@ -36,7 +36,7 @@ def ps(call: Call) -> None:
     here = known.here.root if known.here else None
     head = ("  MEMBER", "AGENT", "DOES", "SINCE", "TASK", "MODE", "PID", "MEMORY", "HOME")
     rows = [head, *(_row(member, here) for member in found)]
-    lines = table(rows, call.width, painted=lambda cell: warned(cell, call.paint))
+    lines = table(rows, call.row_width, painted=lambda cell: warned(cell, call.paint))
     call.lines(lines if found else ["Nobody runs now."])
     call.line("What could run: coterie agents")
 
@@ -104,7 +104,7 @@ def _stop_member(call: Call, id_: str, member: str) -> None:
 
     view, ran = named(call, id_, body)
     call.record("member", {"task": view.id, "member": member, "stopped": ran})
-    asked = "What now, you are asked: coterie inbox"
+    asked = "You are asked what comes next: coterie inbox"
     call.line(f"Stopped {member}; {view.id} goes on.  {asked}" if ran else _not_running(view))
 
 

@@ -12,7 +12,7 @@ from coterie.model.conversation import RUNAWAY
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
 from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
-from coterie.model.visible import printable
+from coterie.model.visible import printable, visible_line
 
 _FEW = 5
 """So many files are named."""
@@ -31,10 +31,11 @@ _HEADS: dict[Status, str] = {
 _STOPPED = ("stop", "stopped", "interrupted")
 
 _REASONS = {
+    "done": "",
     "max_rounds": "every member has spoken",
-    "nobody_named": "nobody handed the word on: it is yours",
-    "runaway": f"{RUNAWAY} turns without a word of yours: members handed it on and on",
-    "max_turns": "the number of turns it was given is used up",
+    "nobody_named": "nobody was named to speak next",
+    "runaway": f"{RUNAWAY} turns without a word from you: the members kept handing over",
+    "max_turns": "it has taken as many turns as it was given",
     "question": "a question waits for your answer",
     "ended": "you ended it",
     "stop": "you stopped it; nothing is lost",
@@ -44,8 +45,8 @@ _REASONS = {
     "rate_limit": "a rate limit; nothing is lost",
     "budget": "you stopped it at its budget; nothing is lost",
     "skipped": "you gave up on it",
-    "accepted": "every gate was passed, or you went on over it, and you took it",
-    "gates_passed": "every gate passed; the commit is your word",
+    "accepted": "you accepted it",
+    "gates_passed": "every gate passed; whether it is committed is up to you",
     "gate_failed": "a gate failed",
 }
 
@@ -87,8 +88,14 @@ def stopped_line(task_id: str) -> str:
 
 
 def in_words(reason: str) -> str:
-    """Why a task ended or waits."""
+    """Why a task ended or waits; empty where its status says all of it."""
     return _REASONS.get(reason, printable(reason))
+
+
+def _why(result: ResultRecord) -> str:
+    if result.status == "waiting" and result.stop is None and result.reason not in _REASONS:
+        return "an error, told above"  # its code is for programs
+    return in_words(result.reason)
 
 
 def lines(
@@ -101,8 +108,8 @@ def lines(
     head = "Stopped" if result.reason in _STOPPED else _HEADS[result.status]
     meaning = "good" if result.status == "completed" else "asks"
     shown = [f"{paint(head, meaning)}  {' · '.join(parts)}"]
-    if result.reason:
-        shown.append(f"  why      {in_words(result.reason)}")
+    if why := _why(result):
+        shown.append(f"  why      {why}")
     if result.summary and result.status == "failed":  # else it has just been read above
         shown.append(f"  summary  {printable(result.summary)}")
     if result.changed:
@@ -115,7 +122,7 @@ def lines(
 
 def _changed(files: Sequence[str]) -> str:
     """The files that were changed, and whether those are the user's own."""
-    named = ", ".join(map(printable, files[:_FEW]))
+    named = ", ".join(map(visible_line, files[:_FEW]))
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
     own = not any(path.startswith((".coterie/", "/")) for path in files)
     return f"{named}{more}, in your tree" if own else f"{named}{more}"

@@ -26,24 +26,23 @@ if TYPE_CHECKING:
 @pass_call
 def init(call: Call) -> None:
     """Find your agents and write a first team; nothing but .coterie and the registry is touched."""
-    project, agents = here(call), Agents()
-    found = agents.scan()
+    project, found = here(call), Agents().scan()
     show_notices(call, found.registry.notices)
     teams = Teams(project)
     health = teams.health()
     ready = to_be_members(health)
+    states = {one.name: one.state for one in health}
+    fields = {"root": str(project.root), **fields_of_scan(found), "states": states}
     if not ready:
-        call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": None})
-        call.line("Found no agent. Install one, then try again:")
-        call.lines([f"  {name:<10}{install}" for name, install in agents.installable().items()])
+        call.record("init", {**fields, "team": None})
+        call.line("No agent is ready. Make one so, then try again:")
+        call.lines(table(list(map(_agent_row, Doctor().agents)), call.row_width, folds=True))
         call.line("Any other program:  coterie agents add NAME -- COMMAND")
         raise click.exceptions.Exit(1)
     made(call, project, announced=False)
     wrote = None
     if not teams.names():
         wrote = teams.write(STARTER, teams.entries(STARTER, None), default=True).team.name
-    states = {one.name: one.state for one in health}
-    fields = {"root": str(project.root), **fields_of_scan(found), "states": states}
     call.record("init", {**fields, "team": wrote})
     _tell(call, teams, ready, wrote)
     for one in health:
@@ -78,9 +77,9 @@ def doctor(call: Call, *, probe: bool) -> None:
         call.record("agent", asdict(agent))
     for check in found.checks:
         call.record("check", asdict(check))
-    call.lines(table([_agent_row(agent) for agent in found.agents], call.width))
+    call.lines(table([_agent_row(agent) for agent in found.agents], call.row_width, folds=True))
     call.line()
-    call.lines(table([_check_row(check) for check in found.checks], call.width))
+    call.lines(table([_check_row(check) for check in found.checks], call.row_width, folds=True))
     works = _probe(call, found.agents) if probe else True
     works = _tell_store(call, found.checks) and works
     good = sum(agent.ready for agent in found.agents)
@@ -100,8 +99,9 @@ def _agent_row(agent: AgentHealth) -> tuple[str, str, str, str]:
 
 
 def _tell_store(call: Call, checks: Iterable[HealthCheck]) -> bool:
-    """What is wrong with the store, in full, as a URL leaves no room for it in a table."""
-    failed = [check for check in checks if check.name == "store" and not check.ok]
+    """What is wrong with the store, or with the way of branches: in full, as an address leaves no
+    room for it in a table."""
+    failed = [check for check in checks if check.name in ("store", "travel") and not check.ok]
     for check in failed:
         call.lines(["", f"! {check.detail}", *(f"  {line}" for line in check.hint.splitlines())])
     return not failed
@@ -131,7 +131,7 @@ def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
         call.line("Nothing to probe: no agent is installed.")
         return True
     heads = ("", "", *STEPS, "")
-    call.lines(table([heads, *(_probe_row(probed) for probed in found.values())], call.width))
+    call.lines(table([heads, *(_probe_row(probed) for probed in found.values())], call.row_width))
     for agent in agents:
         if agent.name not in found:
             call.line(f"  {agent.name}: not probed, {_NO_STAND_IN}")
@@ -301,7 +301,7 @@ def _list(call: Call, registry: Registry) -> None:
     if not found:
         call.line("No agent is registered yet.   coterie agents scan")
         return
-    call.lines(table([_row(agent, health) for agent, health in found], call.width))
+    call.lines(table([_row(agent, health) for agent, health in found], call.row_width))
     call.line("Which of them run now: coterie ps")
 
 

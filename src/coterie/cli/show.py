@@ -155,12 +155,12 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
     turns = counted(detail.turns, "turn")
     lines = [f"{view.id}  {view.workflow}  {state_of(view)}  {turns}"]
     lines += field("goal", printable(created.goal), width)
-    if view.reason:
-        lines += field("why", in_words(view.reason), width)
+    if why := in_words(view.reason):
+        lines += field("why", why, width)
     if detail.state.summary:
         lines += field("summary", printable(detail.state.summary), width)
     lines += field("started", clock(view.created_at), width)
-    lines += field("changed", clock(view.changed_at), width)
+    lines += field("updated", clock(view.changed_at), width)
     lines += _where(detail, width)
     lines += field("team", team.name, width)
     for member in team.in_order:
@@ -247,8 +247,12 @@ def tickets(context: click.Context) -> None:
 @click.argument("id_", metavar="[ID]", required=False)
 @pass_call
 def list_(call: Call, id_: str | None) -> None:
-    """The table of a session; alone: of the newest one."""
-    _list(call, id_)
+    """The table of a session; alone: of the newest one; of k3f9/T3: all about that ticket."""
+    parts = TICKET.fullmatch(id_ or "")
+    if parts is not None:
+        _show_ticket(call, parts)
+    else:
+        _list(call, id_)
 
 
 @command("reset", "coterie tickets reset last/T3", tickets)

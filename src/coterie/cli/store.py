@@ -10,6 +10,7 @@ import click
 
 from coterie.app import store as stores
 from coterie.cli.main import Call, command, group, here, pass_call
+from coterie.errors import UsageError
 
 if TYPE_CHECKING:
     from coterie.app.projects import Project
@@ -59,6 +60,29 @@ def upgrade(call: Call, url: str | None) -> None:
     call.record("upgrade", {"before": before, "after": after})
     same = f"The store is up to date: schema {after}."
     call.line(same if before == after else f"Upgraded the store from schema {before} to {after}.")
+
+
+@command("continue", "coterie store continue postgresql://user@host/database", store)
+@click.argument("url", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_call
+def continue_(call: Call, url: str | None, yes: bool) -> None:
+    """Go on with a store as it is, after a backup was put back or a replica lost something.
+
+    First end every process of Coterie on every machine: what one of them still does is lost.
+    """
+    meant = stores.store_url(url)
+    if not yes:
+        if not call.attended:
+            raise UsageError(_ALL_ENDED, "When they are: coterie store continue URL --yes")
+        click.confirm(f"{_ALL_ENDED} Go on as it is?", default=False, abort=True)
+    facts = stores.continue_store(meant, here(call))
+    call.record("store", asdict(facts))
+    call.line(f"The store goes on as it is: {facts.url}")
+    call.lines(_rows(facts))
+
+
+_ALL_ENDED = "Every process of Coterie must be ended, on every machine."
 
 
 @command("show", "coterie store show", store)

@@ -73,7 +73,7 @@ def tasks(call: Call, newest: Newest) -> None:
     kept = newest.of(call, found)
     call.records("task", map(as_json.task, kept))
     rows = [task_row(view) for view in kept]
-    call.lines(table(rows, call.width) or ['No task yet.   coterie "what the team should do"'])
+    call.lines(table(rows, call.row_width) or ['No task yet.   coterie "what the team should do"'])
     newest.tell(call, len(found) - len(kept))
     waiting = [view.id for view in found if view.resumable]
     if waiting:

@@ -12,7 +12,7 @@ from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
 from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call, show_notices
 from coterie.cli.members import ask_about_material
-from coterie.cli.text import Paint, about, one_line, table, warned
+from coterie.cli.text import Paint, about, counted, one_line, table, warned
 from coterie.cli.work import agrees, settled, show_powers
 from coterie.errors import CoterieError, UsageError
 from coterie.model.team import Member
@@ -132,7 +132,7 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
             continue
         show_notices(call, view.loaded.notices)
         call.record("team", team_fields(view, teams.project.root) | {"valid": True})
-        call.line(f"{word}: ok, {len(view.team.members)} members")
+        call.line(f"{word}: ok, {counted(len(view.team.members), 'member')}")
     if failed:
         raise click.exceptions.Exit(failed)
 

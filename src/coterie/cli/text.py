@@ -181,9 +181,14 @@ def packed(parts: Iterable[str], between: str, width: int, head: str = "") -> li
 
 
 def table(
-    rows: Sequence[Sequence[str]], width: int, *, gap: int = 2, painted: Callable[[str], str] = str
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    folds: bool = False,
+    gap: int = 2,
+    painted: Callable[[str], str] = str,
 ) -> list[str]:
-    """Rows in columns; the last column takes what is left of the width.
+    """Rows in columns; the last column takes what is left of the width, and `folds` or is cut.
 
     `painted` gives a cell its colour, after it was measured.
     """
@@ -198,7 +203,9 @@ def table(
             painted(cell) + " " * (size + gap - cells(cell))
             for cell, size in zip(first, sizes, strict=True)
         )
-        lines.append((start + painted(clip(last, room))).rstrip())
+        shown, *more = wrap(last, room) if folds else [clip(last, room)]
+        lines.append((start + painted(shown)).rstrip())
+        lines += [" " * (sum(sizes) + gap * len(sizes)) + painted(line) for line in more]
     return lines
 
 

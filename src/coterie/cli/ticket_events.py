@@ -69,6 +69,8 @@ class TicketEvents(RecordLines):
         default_factory=dict[str, Ticket | TicketRecord], init=False
     )
     """By id: how each ticket stood last."""
+    _past: dict[str, TicketState] = field(default_factory=dict[str, TicketState], init=False)
+    """By id: the state of each ticket in what is looked back on."""
     _made: list[TicketRecord] = field(default_factory=list[TicketRecord], init=False)
     """Tickets that a plan has made, and that no line was printed for yet."""
     _approved: bool = field(default=False, init=False)
@@ -101,7 +103,9 @@ class TicketEvents(RecordLines):
             return []
         if not isinstance(record, TicketRecord):
             return super().lines(record)
-        what, meaning = _happened(record, None, self.team.manager.id)
+        before = self._past.get(record.id)
+        self._past[record.id] = record.state
+        what, meaning = _happened(record, before, self.team.manager.id)
         return [] if record.is_new else self._event(record.id, what, meaning)
 
     def lines(self, record: Record) -> list[str]:

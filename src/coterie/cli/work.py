@@ -246,9 +246,9 @@ def _dry_run(
     teams = Teams(here(call), rehearsal=rehearsal is not False)
     view = choose(teams)
     show_notices(call, (*teams.registry.notices, *view.loaded.notices))
-    dry_run.show(call, anyio.run(app.dry_run, teams, view, make(view, rehearsal)))
-    if view.refused is not None:
-        raise view.refused
+    kept = teams.kept(view)
+    dry_run.show(call, anyio.run(app.dry_run, teams, kept, make(kept, rehearsal)))
+    teams.usable(view)  # says what would be asked first
 
 
 def goal_of(call: Call, words: tuple[str, ...], example: str) -> str | None:
@@ -277,7 +277,7 @@ def _rehearsal(call: Call, more: dict[str, Any]) -> Rehearsal:
 
 
 _STOOD_IN = {
-    "unknown": "its model cannot be stood in for, so it is not run: a stand-in takes its place",
+    "unknown": "there is no stand-in for its model, so it is not run: a stand-in takes its place",
     "missing": "it is not installed: a stand-in takes its place",
 }
 

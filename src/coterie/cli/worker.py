@@ -125,4 +125,4 @@ def gone(call: Call, name: str) -> None:
 
 def _row(one: MachineView) -> tuple[str, str, str, str, str]:
     seats = f"{len(one.running)}/{one.seats} seats" if one.state == "alive" else ""
-    return (f"  {one.name}", one.state, " ".join(one.agents), seats, " ".join(one.running))
+    return (f"  {one.name}", one.state, ", ".join(one.has), seats, " ".join(one.running))

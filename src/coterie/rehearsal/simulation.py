@@ -115,8 +115,7 @@ def _do(asked: CompletionRequest, facts: PromptFacts) -> api.Answer:
     if isinstance(step, ToolStep):
         return reply("", [call_for(step, asked)])
     who, _ = role(asked)
-    opening = f"{_capital(who) or 'Here'}, a {_STAND_IN}."
-    return reply(f"{opening} {_outcome(step, facts.outputs)}")
+    return reply(f"{_opening(who)} {_outcome(step, facts.outputs)}")
 
 
 def _outcome(problem: str, files: tuple[str, ...]) -> str:
@@ -156,9 +155,12 @@ def role(asked: CompletionRequest) -> tuple[str, str]:
 
 def _as_role(asked: CompletionRequest, message: str) -> str:
     who, duty = role(asked)
-    opening = f"{_capital(who)} here, a {_STAND_IN}." if who else f"Here is a {_STAND_IN}."
     told = f", as I was told: “{duty}”" if duty else ""
-    return f"{opening} On “{_short(message)}” a model would now answer{told or '.'}"
+    return f"{_opening(who)} To “{_short(message)}” a model would now reply{told or '.'}"
+
+
+def _opening(who: str) -> str:
+    return f"{_capital(who)} here, a {_STAND_IN}." if who else f"Here is a {_STAND_IN}."
 
 
 def _about_results(asked: CompletionRequest) -> str:

@@ -14,7 +14,7 @@ from coterie.cli.card import LiveCard
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
-from coterie.model.conversation import YOU
+from coterie.model.conversation import YOU, is_end
 from coterie.model.interaction import (
     BY_RULE,
     Interaction,
@@ -149,7 +149,8 @@ class InputHandler:
         elif slash and (action := self._command(line)):
             await action()
         elif self._app is not None:
-            await self._say(self._app, line)
+            # Only with its space is it said, and not the end, further on too.
+            await self._say(self._app, f" {line}" if is_end(line) else line)
         else:
             self.goal = line
             self._began.set()
@@ -200,7 +201,10 @@ class InputHandler:
         self._around.print(self._board.who())
 
     async def _stop(self) -> None:
-        self.stop()
+        if self._app is not None and self._board.watches:
+            await self._app.stop(self._board.task)
+        else:
+            self.stop()
 
     async def _end(self) -> None:
         if self._app is None:

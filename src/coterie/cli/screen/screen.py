@@ -16,7 +16,7 @@ from coterie.cli.lines import RecordLines, Surface, Transcript
 from coterie.cli.main import Call
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
-from coterie.cli.screen.status import LEAVES, ChatStatus
+from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import asking, clip, clocked, wrap
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
@@ -93,7 +93,7 @@ class Screen(Surface):
 
     def watch(self) -> None:
         """The task runs elsewhere: leaving does not stop it."""
-        self._board.stops = LEAVES
+        self._board.watch()
 
     def caught_up(self, tokens: int, questions: Sequence[QuestionView]) -> None:
         """What earlier runs of the task have used and were given."""

@@ -20,6 +20,7 @@ from coterie.cli.text import (
     one_line,
     token_count,
 )
+from coterie.model import instant
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -89,6 +90,9 @@ class ChatStatus:
     spare: Sequence[str] = (_PICKS,)
     """What goes first from a hint that is too long."""
 
+    watches: bool = False
+    """Whether the task runs elsewhere."""
+
     def __init__(self, team: Team, max_turns: int | None) -> None:
         self._team = team
         self._max_turns = max_turns
@@ -116,6 +120,12 @@ class ChatStatus:
         for view in questions:
             self._grant(view.interaction, view.answer)
 
+    def watch(self) -> None:
+        """The task runs elsewhere: leaving does not stop it, `/stop` does."""
+        self.watches, self.stops = True, LEAVES
+        self.shortcuts = {**self.shortcuts, "^C": "leaves this screen; the task goes on"}
+        self.commands = {**self.commands, "/stop": "stop the task and keep it"}
+
     def saw(self, record: Record) -> None:
         match record:
             case MemberRecord() if not self.is_person(record.member):
@@ -140,6 +150,8 @@ class ChatStatus:
         before = self._doing.get(record.member)
         same = before is not None and before.state == record.state
         since = before.since if before and same else time.monotonic()
+        if record.since:  # a screen that came later, or sees no end in between
+            since = time.monotonic() - instant.seconds_between(record.since, instant.now())
         self._doing[record.member] = _Doing(record, since)
 
     def _question(self, record: InteractionRecord) -> None:
