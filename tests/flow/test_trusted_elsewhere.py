@@ -1,5 +1,5 @@
-"""Sessions whose team asks for what a machine must allow: turns go where its file is trusted, wherever
-the session was made and runs; what no machine takes is done where the session runs."""
+"""Sessions whose team asks for what a machine must allow: turns go where its file is trusted,
+wherever the session was made and runs; what no machine takes is done where the session runs."""
 
 from __future__ import annotations
 
