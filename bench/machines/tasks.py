@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +14,7 @@ from coterie.app.machines import offer
 from coterie.app.open_project import OpenProject
 from coterie.app.run import StartRequest
 from coterie.app.store import identity
-from coterie.config.project import Project
+from coterie.config.project import Project, give_store
 from coterie.model.task import Caps
 from coterie.stores.postgres import PostgresStorage, schema
 
@@ -28,11 +27,11 @@ class Desk:
         self.folder = folder
         self.url = url
         self._project = Project(place / "project", place / "home")
-        os.environ["COTERIE_STORE"] = url  # for this process, and what it starts
         schema.init(url, identity(self._project), ttl)
 
     async def offer(self, agents: Sequence[str]) -> list[str]:
         """A chat of one turn for each of these; their ids."""
+        give_store(self.url)  # for this call alone
         opening = OpenProject.open(self._project.root, self._project.home, machine="desk")
         tasks: list[str] = []
         async with opening as app:
