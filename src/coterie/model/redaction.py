@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from coterie.model.flags import words
 from coterie.model.secret_formats import (
+    SHORTEST_KEY,
     masked,
     own_places,
     with_masks,
@@ -211,6 +212,8 @@ class Redactor:
             if word in text and self._pattern is not None:
                 text = self._pattern.sub(masked, text)
                 break
+        if len(text) < SHORTEST_KEY:
+            return text
         return without_formats(text) if _may_hold_key(text) else text
 
     def begun(self, text: str) -> int:

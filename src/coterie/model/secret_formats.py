@@ -24,6 +24,8 @@ _FORMATS = re.compile(
     r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
 )
+SHORTEST_KEY = 15
+"""No format is shorter, in characters."""
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END |\Z)", re.DOTALL)
 _KEY_LINES = re.compile(
     r"\\[nrt]|[A-Za-z0-9+/]{40,}={0,2}"

@@ -29,6 +29,8 @@ RIDE = 0.005
 """How long a posted write waits for a commit to ride in, in seconds."""
 QUICK = 0.002
 """The loop commits by itself until two commits in a row have taken longer than this, in seconds."""
+TURN = 0.005
+"""How long whoever commits on the loop may go on before others have their turn, in seconds."""
 POLL = 0.05
 """How often others' commits are looked for, in seconds, while somebody waits for them."""
 IDLE = 2.0
@@ -56,6 +58,8 @@ class Writer:
         """When the log last grew, if it has since it was last cut."""
         self._posted: list[Job] = []
         self._posted_at = 0.0
+        self._went_round = (0.0, 0)
+        """When the loop last went round after a commit, and as of which version."""
         self._timer: asyncio.TimerHandle | None = None
         self._reported = self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -84,7 +88,7 @@ class Writer:
         job = Job(work, fence, None, after)
         self._posted.append(job)
         if self._commit_here():
-            await asyncio.sleep(0)  # to everybody their turn
+            await self._let_others()
             if job.error is not None:
                 self._reported = self._reported or job.error is self._failure
                 raise job.error
@@ -92,6 +96,15 @@ class Writer:
         job.future = self._loop.create_future()
         self._send()
         return await job.future
+
+    async def _let_others(self) -> None:
+        """Let the loop go round where somebody waits for a change, or it has not for a while: to
+        do so after every commit costs as much as a write."""
+        assert self._wrote_at is not None
+        waited, version = self._wrote_at - self._went_round[0], self.watch.version
+        if waited > TURN or version != self._went_round[1]:
+            self._went_round = (self._wrote_at, version)
+            await asyncio.sleep(0)
 
     async def read(self, work: Work[T]) -> T:
         """Run the work, which only reads, after all that was submitted before."""
