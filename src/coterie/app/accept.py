@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from coterie.app.changes import Accepted
 from coterie.app.pipelines import accept_change
 from coterie.app.project import App
@@ -16,7 +19,8 @@ async def accept_work(
     `message` and `override` are for a pipeline; `recheck` tests it on a branch that has moved.
     """
     if (await app.show(task_id)).view.workflow == PIPELINE:
-        done = await accept_change(app, task_id, message, override=override, recheck=recheck)
+        accept = partial(accept_change, app, task_id, message, override=override, recheck=recheck)
+        done = await (accept() if app.shared is None else _accepted_here(app, task_id, accept))
     else:
         done = await app.accept(task_id, recheck=recheck)
     if app.shared is not None:
@@ -24,3 +28,11 @@ async def accept_work(
 
         await remove_accepted(app, task_id)
     return done
+
+
+async def _accepted_here(
+    app: App, task_id: str, accept: Callable[..., Awaitable[Accepted]]
+) -> Accepted:
+    from coterie.app.run_here import approving
+
+    return await accept(approving=await approving(app, task_id))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import anyio
 
 from coterie.app.elsewhere import offer_of
+from coterie.app.run_here import is_run, withdraw
 from coterie.app.store import SharedStore
 from coterie.engine.task_run import RunServices
 from coterie.errors import StorageError
-from coterie.model.conversation import YOU, Message
+from coterie.model.conversation import Message
 from coterie.model.journal import Fence
 from coterie.model.machine import Offer
 from coterie.model.record import ResultRecord
@@ -21,8 +22,6 @@ from coterie.ports import RunChild, Storage
 KNOWS = 15.0
 """How long a turn waits for the machine that has the thread it goes on with, in seconds: another
 begins a new one."""
-LETTING_GO = 4.0
-"""How long whoever runs a task may take to end its agents when its session stops, in seconds."""
 LOOK = 1.0
 """How often an offer that nobody has taken is looked at, in seconds."""
 
@@ -57,7 +56,7 @@ class ChildOffers:
             deadline = self.shared.owners.deadline
             if deadline is not None and not deadline.passed():  # else another runs that by now
                 with anyio.CancelScope(shield=True), suppress(StorageError):
-                    await self._stop(part.task_id)
+                    await withdraw(self.shared, part.task_id)
             raise
 
     async def _make(self, part: TaskCreated) -> None:
@@ -106,7 +105,7 @@ class ChildOffers:
         while True:
             if (ended := await self._ended(part.task_id)) is not None:
                 return ended
-            if await self._is_run(part.task_id):
+            if await is_run(self.shared, part.task_id):
                 since = anyio.current_time()
             elif await self._asks(part.task_id):
                 if patience is not None and anyio.current_time() - since > patience:
@@ -132,32 +131,10 @@ class ChildOffers:
         asked = await self._storage.inbox.questions()
         return any(one.interaction.task_id == task_id for one in asked)
 
-    async def _is_run(self, task_id: str) -> bool:
-        lease = await self._storage.leases.get(task_id)
-        if lease is None or lease.state == "parked":
-            return False
-        return await self.shared.owners.living(lease.owner) is not None
 
-    async def _stop(self, task_id: str) -> None:
-        """Have nobody begin it, and whoever runs it let go; waits a moment for that."""
-        dispatch, seen, asked = self.shared.dispatch, 0, -LOOK
-        await dispatch.hold(task_id)
-        with anyio.move_on_after(LETTING_GO):
-            while True:
-                if not await self._is_run(task_id):
-                    offer = await dispatch.get(task_id)
-                    if offer is None or offer.taker is None:
-                        return
-                elif anyio.current_time() - asked >= LOOK:
-                    # More than once: what comes before a run has begun is nothing to it.
-                    asked = anyio.current_time()
-                    await self._storage.inbox.request(task_id, "stop", YOU, "")
-                with anyio.move_on_after(LOOK):
-                    seen = await self._storage.changed(seen)
-
-
-def with_offers(services: RunServices, shared: SharedStore) -> RunServices:
-    """The services of a run whose parts other machines may do."""
+def with_offers(services: RunServices, shared: SharedStore, *, for_others: bool) -> RunServices:
+    """The services of a run whose parts other machines may do; `for_others`: of one that was on
+    offer itself."""
     name, offers = shared.machine, ChildOffers(shared)
     services = replace(services, machine=name, blobs=shared.blobs, hand_out=offers)
-    return replace(services, find_remote=shared.find_remote)
+    return replace(services, find_remote=shared.find_remote, for_others=for_others)

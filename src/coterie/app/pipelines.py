@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,13 +24,12 @@ from coterie.model.record import ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
+from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import held_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
 from coterie.workspace.snapshots.revert import RevertResult
 
-RECHECK = "recheck"
-"""What is answered where the change is to be tested on a branch that has moved."""
 _LOOKS, _BETWEEN = 240, 0.25
 """How often, and how many seconds apart, another process is looked at that commits the change."""
 PASSED, FAILED = "gates_passed", "gate_failed"
@@ -244,14 +243,22 @@ class RunsTasks(Protocol):
 
 
 async def accept_change(
-    app: RunsTasks, task_id: str, message: str | None, *, override: bool, recheck: bool = False
+    app: RunsTasks,
+    task_id: str,
+    message: str | None,
+    *,
+    override: bool,
+    recheck: bool = False,
+    approving: AbstractAsyncContextManager[None] | None = None,
 ) -> Accepted:
     """Say yes to the change of a pipeline, and run it until it is committed.
 
     `recheck`: a branch that has moved since is no reason to refuse it where the tests pass there.
+    `approving` is the block in which the yes is said.
     """
     pipelines = app.pipelines
-    await pipelines.approve(task_id, message, override=override, recheck=recheck)
+    async with approving or nullcontext():
+        await pipelines.approve(task_id, message, override=override, recheck=recheck)
     with suppress(TaskBusy):  # then whoever runs it has the answer
         await app.run(task_id, NoObserver(), patience=0.0)
         if recheck and await pipelines.is_behind(task_id):  # it was seen only now

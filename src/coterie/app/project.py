@@ -27,7 +27,6 @@ from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
-from coterie.model.about import SilentMachine
 from coterie.model.conversation import YOU, opening_message
 from coterie.model.record import (
     Entry,
@@ -177,12 +176,19 @@ class App(WorkUseCases):
             length += 1
 
     async def run(
-        self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool = False
+        self,
+        task_id: str,
+        observer: Observer,
+        *,
+        patience: float | None,
+        at_reset: bool = False,
+        for_others: bool = False,
     ) -> ResultRecord:
         """Run a task until it ends or parks; takes a dead owner's task over first.
 
         `patience` is how many seconds an open question is waited for: None for ever (a
-        terminal), 0 not at all; `at_reset` waits for the end of a rate limit besides.
+        terminal), 0 not at all; `at_reset` waits for the end of a rate limit besides;
+        `for_others`: nothing is committed to the branch that is checked out here.
         Raises TaskBusy where a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
@@ -206,7 +212,7 @@ class App(WorkUseCases):
             if self.shared is not None:
                 from coterie.app.hand_out import with_offers
 
-                services = with_offers(services, self.shared)
+                services = with_offers(services, self.shared, for_others=for_others)
             if self.shared is not None and created.workflow == run.TICKETS:
                 await self.sessions.bring_key(created)
             if created.workflow not in run.WITHOUT_CHECKS:
@@ -260,12 +266,12 @@ class App(WorkUseCases):
         if text is not None and asked is not None:
             text = await self._without_secrets(asked.task_id, text)
         answering = partial(steering.answer, self._look, interaction_id, choice, text, author)
-        if asked is not None and self.shared and isinstance(asked.about, SilentMachine):
-            from coterie.app.takeover import answer_if_dead
+        if asked is not None and self.shared is not None:
+            from coterie.app.run_here import answer_shared
 
-            seams = (self.storage, self.shared.owners.rows, self.shared.dispatch)
-            return await answer_if_dead(*seams, asked, answering)
-        answered = await answering()
+            answered = await answer_shared(self, asked, choice, answering)
+        else:
+            answered = await answering()
         if answered.rule is not None:
             learn = (self._project, answered.team, base_of(answered.member), answered.rule)
             await anyio.to_thread.run_sync(learn_rule, *learn)

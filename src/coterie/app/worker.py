@@ -277,7 +277,7 @@ class Worker:
             # Whatever the offer says: who can write to the store could make up one.
             created = fold(await self.app.storage.events.of_task(task)).created
             require_needs(created, self.machine.has)
-            result = await self.app.run(task, watch, patience=PATIENCE)
+            result = await self.app.run(task, watch, patience=PATIENCE, for_others=True)
         except (LeaseExpired, LeaseLost, HistoryLost):
             raise
         except (TaskBusy, SurvivorsElsewhere):

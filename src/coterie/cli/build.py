@@ -8,6 +8,7 @@ import click
 
 from coterie.cli.main import Call, command, here, pass_call
 from coterie.cli.work import AGENTS, REHEARSAL, TEAM, carry_out, goal_of, options
+from coterie.errors import UsageError
 
 if TYPE_CHECKING:
     from coterie.app.run import Rehearsal, StartRequest
@@ -36,7 +37,10 @@ def build(
     from coterie.app import start
     from coterie.app.graphs import pipeline_settings
 
-    attended = call.live and not more["yes"]
+    if more["detach"] and more["accept"] is not None:
+        said = "--accept commits where a build runs; with --detach that is another machine."
+        raise UsageError(said, "coterie accept ID, later, wherever the commit is to be")
+    attended = call.live and not more["yes"] and not more["detach"]
     settings = pipeline_settings(
         here(call), more["graph"], more["accept"], more["evals"], attended=attended
     )

@@ -116,7 +116,7 @@ class TaskContext:
             return None
         from coterie.engine.handing_out import TaskSharing
 
-        where = (services.machine or "", services.find_remote)
+        where = (services.machine or "", services.find_remote, services.for_others)
         return TaskSharing(services.blobs, run.fence, run.task.session_id, *where)
 
     async def last_turn_at(self) -> str | None:

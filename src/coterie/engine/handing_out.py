@@ -25,6 +25,7 @@ class TaskSharing:
     session: str
     machine: str
     find_remote: FindRemote
+    for_others: bool = False
 
     @property
     def token(self) -> int:

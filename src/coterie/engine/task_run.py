@@ -36,13 +36,7 @@ from coterie.model.record import (
 )
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import (
-    Status,
-    TaskCreated,
-    TaskStarted,
-    ticket_task,
-    transition,
-)
+from coterie.model.task import Status, TaskCreated, TaskStarted, ticket_task, transition
 from coterie.model.team import Member, base_of
 from coterie.model.update import Usage, WaitsFor
 from coterie.ports import (
@@ -181,6 +175,7 @@ class RunServices:
     blobs: Blobs | None = None  # where what goes to others is kept; None: there are none
     find_remote: FindRemote = lambda: None  # the repository that branches go to others by
     hand_out: HandOut | None = None  # None: a child task is run here
+    for_others: bool = False  # whether this machine only works for whoever asked for the task
     unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
     """From the entries of a thread of our own agent: the calls that it had yet to make."""
 

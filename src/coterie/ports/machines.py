@@ -248,6 +248,12 @@ class Sharing(Protocol):
         ...
 
     @property
+    def for_others(self) -> bool:
+        """Whether this machine only works for whoever asked for the task: nothing of it is
+        committed to the branch that is checked out here."""
+        ...
+
+    @property
     def token(self) -> int:
         """Of the lease, which no other holder of it has."""
         ...

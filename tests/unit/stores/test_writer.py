@@ -105,14 +105,33 @@ async def test_others_are_looked_for_only_while_somebody_waits(
 
 
 async def test_a_cancelled_commit_is_kept_and_hurts_nobody(
-    storage: SqliteStorage, fence: Fence
+    storage: SqliteStorage, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writer, "TURN", -1.0)  # the loop goes round in each commit
     with anyio.CancelScope() as scope:
         scope.cancel()
         await storage.commit(fence, AppendMessage(message(1)))
     assert scope.cancelled_caught
     await storage.commit(fence, AppendMessage(message(2)))
     assert len(await storage.conversation.messages(TASK)) == 2
+
+
+async def test_who_waits_for_a_change_has_its_turn_with_the_commit_that_makes_it(
+    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it is before the loop goes round for others."""
+    monkeypatch.setattr(writer, "TURN", 600.0)
+    seen, woken = await storage.changed(0), anyio.Event()
+
+    async def wait() -> None:
+        await storage.changed(seen)
+        woken.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await anyio.lowlevel.checkpoint()
+        await storage.inbox.request(TASK, "say", "you", "hello")
+        assert woken.is_set()
 
 
 async def test_a_cancelled_close_closes(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from coterie.workflows.shared_branches import SharedFiles
 class Kept:
     """`ports.Sharing` in memory."""
 
-    machine, token = "here", 1
+    machine, token, for_others = "here", 1, False
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}

@@ -43,23 +43,17 @@ class Writer:
     def __init__(
         self, path: Path, connect: Callable[[], sqlite3.Connection], committed: Work[None]
     ) -> None:
-        self._path = path
-        self._connect = connect
-        self._committed = committed
+        self._path, self._connect, self._committed = path, connect, committed
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
         self._transactions: Transactions | None = None
-        self._connection = threading.Lock()
-        """Held by whoever uses the connection, the loop or the thread."""
-        self._sent = 0
-        """How many jobs are with the thread, which may take several batches at once."""
+        self._connection = threading.Lock()  # held by whoever uses it, the loop or the thread
+        self._sent = 0  # how many jobs are with the thread, which may take several batches at once
         self._is_quick = self._was_quick = False
-        self._wrote_at: float | None = None
-        """When the log last grew, if it has since it was last cut."""
+        self._wrote_at: float | None = None  # when the log last grew, if it has since it was cut
         self._posted: list[Job] = []
         self._posted_at = 0.0
-        self._went_round = (0.0, 0)
-        """When the loop last went round after a commit, and as of which version."""
+        self._went_round = (0.0, 0)  # when the loop last did after a commit, at which version
         self._timer: asyncio.TimerHandle | None = None
         self._reported = self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -81,14 +75,13 @@ class Writer:
 
     async def submit(self, work: Work[T], fence: Fence | None = None, after: After = None) -> T:
         """Run the work in a transaction after all that was posted; returns when it is durable.
-
-        Where the caller is cancelled, the work may be done all the same.
-        """
+        Where the caller is cancelled, the work may be done all the same."""
         self._refuse_if_failed()
         job = Job(work, fence, None, after)
         self._posted.append(job)
         if self._commit_here():
-            await self._let_others()
+            if self._others_are_due():
+                await asyncio.sleep(0)
             if job.error is not None:
                 self._reported = self._reported or job.error is self._failure
                 raise job.error
@@ -97,14 +90,13 @@ class Writer:
         self._send()
         return await job.future
 
-    async def _let_others(self) -> None:
-        """Let the loop go round where somebody waits for a change, or it has not for a while: to
-        do so after every commit costs as much as a write."""
-        assert self._wrote_at is not None
-        waited, version = self._wrote_at - self._went_round[0], self.watch.version
-        if waited > TURN or version != self._went_round[1]:
-            self._went_round = (self._wrote_at, version)
-            await asyncio.sleep(0)
+    def _others_are_due(self) -> bool:
+        """Whether the loop is to go round: to do so after each commit costs as much as a write."""
+        (at, before), now, version = self._went_round, self._wrote_at or 0.0, self.watch.version
+        if now - at <= TURN and version == before:
+            return False
+        self._went_round = (now, version)
+        return True
 
     async def read(self, work: Work[T]) -> T:
         """Run the work, which only reads, after all that was submitted before."""
@@ -125,10 +117,8 @@ class Writer:
         self._posted.append(Job(work, fence, None, after))
 
     async def stop(self) -> None:
-        """Write what is queued and close the file.
-
-        Raises what made a posted write fail, if nobody has been told of it yet.
-        """
+        """Write what is queued and close the file; raises what made a posted write fail, if nobody
+        has been told of it yet."""
         if not self._stopping:
             self._stopping = True
             if self._timer is not None:
@@ -275,12 +265,12 @@ class Writer:
 
 
 class Watch:
-    """Notices that others have written: who waits for a change, on the loop, and the check for
-    one, on the writer's thread.
+    """Notices that others have written: who waits for that, on the loop, and the check for it, on
+    the writer's thread.
 
     The check is `PRAGMA data_version` on the writer's own connection between transactions: it
-    changes with every commit of another connection and never with ours, whose own answers and
-    requests are announced by `bump`.  A change only means: look again.
+    changes with every commit of another connection; ours are announced by `bump`.  A change only
+    means: look again.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake_thread: Callable[[], None]) -> None:
@@ -325,11 +315,8 @@ class Watch:
         self._seen = self._data_version(connection)
 
     def wanted(self) -> bool:
-        """Whether to look from time to time.
-
-        The order matters: the loop first says that it wants, then asks whether we look; we
-        first say that we do not, then ask again whether it wants.
-        """
+        """Whether to look from time to time.  The order matters: the loop first says that it
+        wants, then asks whether we look; we first say that we do not, then ask again."""
         self._polling = self._wanted
         if not self._polling:
             self._polling = self._wanted

@@ -18,6 +18,8 @@ from coterie.workspace.pipeline_work import PipelineWork
 
 ACCEPT, OVERRIDE, REVERT, CODEGEN = "accept", "override", "revert", "codegen"
 RECHECK = "recheck"
+COMMITTING = (ACCEPT, OVERRIDE, RECHECK)
+"""Answers after which a change is committed."""
 _TESTS = "tests"
 _TITLE = 72
 
@@ -64,6 +66,7 @@ class AcceptStep(PipelineStepRun):
         step = self.services.context.step
         known = cast("dict[str, Any]", await step(f"{self.name}/before", [], before))
         try:
+            self._require_own_clone()
             await step(f"{self.name}/onto", [], lambda: self._onto(known["tree"]))
         except NotAccepted as refused:
             failed = await self._failed(state, known["tree"])
@@ -123,6 +126,7 @@ class AcceptStep(PipelineStepRun):
         """Commit it, `over` gates that failed where the user said so."""
 
         async def take() -> object:
+            self._require_own_clone()
             return await self.git(lambda work: work.accept(text, tree))
 
         try:
@@ -139,6 +143,12 @@ class AcceptStep(PipelineStepRun):
         told = [f"over {gate}: {why}" for gate, why in overrides.items()]
         patch = StatePatch(commit=commit, message=text, overrides=overrides)
         return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *told))
+
+    def _require_own_clone(self) -> None:
+        sharing, task_id = self.services.context.sharing, self.services.task.task_id
+        if sharing is not None and sharing.for_others:
+            said = f"{sharing.machine} works for others: accept it where the commit is to be"
+            raise NotAccepted(task_id, said, f"coterie accept {task_id}")
 
     async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
         """Gates that are not passed, or were on other files than these."""

@@ -1,0 +1,100 @@
+"""Work that is only offered here: another machine does it, and a third one looks and accepts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fleet import Computer, Fleet, git, until
+from tests.cli.test_elsewhere import rows
+
+UNIT = "python3 -m unittest -q"
+FILES = {
+    "cart.py": "def total(prices):\n    return sum(prices)\n",
+    "test_cart.py": (
+        "import unittest\n\nfrom cart import total\n\n\n"
+        "class Total(unittest.TestCase):\n"
+        "    def test_it(self):\n        self.assertEqual(total([1, 2]), 3)\n"
+    ),
+}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, database: str) -> Fleet:
+    made = Fleet(tmp_path, database, agents={"wren": (sys.executable, "-c", "")})
+    made.found(FILES)
+    return made
+
+
+def detached(computer: Computer, *words: str) -> str:
+    """The id of a task that is on offer."""
+    ran = computer(*words[:-1], "--detach", "--rehearse", "--json", words[-1])
+    assert ran.code == 0, ran.err
+    return str(ran.of("task")[0]["id"])
+
+
+def status(computer: Computer, task: str) -> str:
+    [(found,)] = rows(computer, "SELECT status FROM coterie.tasks WHERE id = %s", task)
+    return str(found)
+
+
+def taken_by(computer: Computer, task: str) -> set[str]:
+    """The machines that took turns of it."""
+    query = "SELECT DISTINCT machine FROM coterie.turns WHERE task_id = %s"
+    return {name for (name,) in rows(computer, query, task)}
+
+
+def built(computer: Computer, seen_by: Computer) -> str:
+    """A change that waits for a yes; its task's id."""
+    phases = ("--graph", "small", "--yes", "--eval", UNIT)
+    task = detached(computer, "build", "--agents", "wren=wren", *phases, "Add coupons")
+    until(lambda: "phase    accept" in seen_by("show", task).out)
+    return task
+
+
+def subjects(computer: Computer) -> list[str]:
+    """Of the commits of the branch that is checked out, the newest first."""
+    return git(computer.clone, "log", "--format=%s").splitlines()
+
+
+@pytest.mark.timeout(200)
+def test_a_talk_and_a_job(fleet: Fleet) -> None:
+    user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
+    with gpu.worker("--seats", "2"):
+        talk = detached(user, "chat", "--agents", "wren=wren", "--max-rounds", "1", "Who is there?")
+        job = detached(user, "do", "--agent", "wren", "Add a line to cart.py")
+        for task in (talk, job):
+            until(lambda task=task: status(sofa, task) == "completed")
+            assert taken_by(sofa, task) == {"gpu"}
+    assert "stand-in" in sofa("log", talk).out
+    assert git(gpu.clone, "status", "--porcelain") != ""
+    elsewhere = sofa("diff", job)
+    assert (elsewhere.code, "gpu" in elsewhere.err) == (2, True)
+    assert git(user.clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.timeout(200)
+def test_a_build_is_committed_where_its_user_says_so(fleet: Fleet) -> None:
+    """By the command or by the answer to its question, while a worker waits for that answer; never
+    to the clone of the worker."""
+    user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
+    refused = user("build", "--detach", "--accept", "yes", "--agents", "wren=wren", "Add coupons")
+    assert (refused.code, "--accept commits where a build runs" in refused.err) == (2, True)
+    with gpu.worker("--seats", "2"):
+        first = built(user, sofa)
+        assert "add-coupons.md" in sofa("diff", first).out
+        accepted = sofa("accept", first, "-m", "By the command")
+        assert accepted.code == 0, accepted.err
+        assert status(user, first) == "completed"
+        second = built(user, sofa)
+        (question,) = user("inbox", "--json").of("interaction")
+        answered = user("answer", question["id"], "accept", "--say", "By the answer")
+        assert answered.code == 0, answered.err
+        assert status(sofa, second) == "completed"
+    for task in (first, second):
+        assert taken_by(sofa, task) == {"gpu"}
+    found = [subjects(one) for one in (user, sofa, gpu)]
+    assert found == [["By the answer", "Begin"], ["By the command", "Begin"], ["Begin"]]
+    assert git(gpu.clone, "status", "--porcelain") == ""
