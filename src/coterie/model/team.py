@@ -312,9 +312,16 @@ class Team(Wire):
 
     @property
     def manager(self) -> Member:
-        """Who plans and reviews tickets: whose role is manager, else the first with an agent."""
-        named = [one for one in self.ai_members if one.role.strip().casefold() == MANAGER]
-        return (named or self.ai_members)[0]
+        """Who plans and reviews tickets: whose role is manager, else the first with an agent.
+
+        Where that is the only one who may change files, the first that only reads manages instead,
+        so that somebody is left who can do the work.
+        """
+        members = self.ai_members
+        named = [one for one in members if one.role.strip().casefold() == MANAGER]
+        readers = [one for one in members if one.permissions.mode == "read"]
+        is_only_writer = len(readers) == len(members) - 1 and members[0] not in readers
+        return (named or (readers if readers and is_only_writer else members))[0]
 
     def find(self, name: str) -> Member | None:
         """Who is called so: by id, else by name, else by display name, whatever the case."""
