@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from tests.cli.fleet import Computer, Fleet, git, until
 from tests.cli.test_elsewhere import rows
 
 UNIT = "python3 -m unittest -q"
+TALK = {"members": [{"id": "ann", "agent": "wren"}, {"id": "me", "type": "human"}]}
 FILES = {
+    "talk.json": json.dumps(TALK),
     "cart.py": "def total(prices):\n    return sum(prices)\n",
     "test_cart.py": (
         "import unittest\n\nfrom cart import total\n\n\n"
@@ -73,6 +76,29 @@ def test_a_talk_and_a_job(fleet: Fleet) -> None:
     elsewhere = sofa("diff", job)
     assert (elsewhere.code, "gpu" in elsewhere.err) == (2, True)
     assert git(user.clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.timeout(200)
+def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Fleet) -> None:
+    """Nobody takes it up again that was stopped, though it was answered while it ran."""
+    user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
+    with gpu.worker("--seats", "2"):
+        talk = detached(user, "chat", "-t", "talk.json", "Who is there?")
+        until(lambda: "q1" in sofa("inbox").out)
+        assert sofa("answer", "q1", "And how are you?").code == 0
+        until(lambda: "q2" in user("inbox").out)
+        assert sofa("say", talk, "What about the tests?").code == 0
+        until(lambda: "q3" in user("inbox").out)
+        stopped = sofa("stop", talk)
+        assert stopped.code == 0, stopped.err
+        until(lambda: f"{talk}  stopped" in gpu.said)
+        query = "SELECT state, taker FROM coterie.offers WHERE task_id = %s"
+        until(lambda: rows(sofa, query, talk) == [("held", None)])
+        assert gpu.said.count("runs here") == 1
+        assert f"coterie resume {talk}" in sofa("tasks").out
+        assert user("resume", talk, "--wait", "0s").code == 3
+        assert user("cancel", talk, "--yes").code == 0
+    assert status(sofa, talk) == "canceled"
 
 
 @pytest.mark.timeout(200)

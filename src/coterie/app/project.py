@@ -338,10 +338,9 @@ class App(WorkUseCases):
 
     async def stop(self, task_id: str) -> bool:
         """Park a task and wait until its owner let go; False when nobody ran it."""
-        stopped = await steering.stop(self._look, task_id)
-        if self.shared is not None:
+        if self.shared is not None:  # first: whoever lets go of it must not find it on offer
             await self.shared.dispatch.hold(task_id)
-        return stopped
+        return await steering.stop(self._look, task_id)
 
     async def stop_member(self, task_id: str, member: str) -> bool:
         """End one member's agent, and wait until it is gone; False when nobody ran the task.
