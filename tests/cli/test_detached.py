@@ -76,6 +76,9 @@ def test_a_talk_and_a_job(fleet: Fleet) -> None:
     elsewhere = sofa("diff", job)
     assert (elsewhere.code, "gpu" in elsewhere.err) == (2, True)
     assert git(user.clone, "status", "--porcelain") == ""
+    assert "cart.py" in gpu("diff", job).out
+    assert gpu("revert", job).code == 0
+    assert git(gpu.clone, "status", "--porcelain") == ""
 
 
 @pytest.mark.timeout(200)

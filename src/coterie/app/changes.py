@@ -86,7 +86,12 @@ class Changes:
     async def _work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be accepted; None where it has no branch."""
         worktrees = await self.sessions.worktrees(task_id)
-        return Acceptance(worktrees) if worktrees else await self.sessions.require_here(task_id)
+        if worktrees:
+            return Acceptance(worktrees)
+        # By what is kept here and not by the machine's name alone: a worker may go by another.
+        if not await anyio.to_thread.run_sync(self._snapshots().spans, task_id):
+            await self.sessions.require_here(task_id)
+        return None
 
     def _snapshots(self) -> FolderSnapshots:
         return FolderSnapshots(self.sessions.look.root)

@@ -104,7 +104,7 @@ class Sessions:
         for turn in await self.look.storage.journal.turns(task_id) if here else ():
             if turn.machine not in (None, here):
                 said = f"{task_id} was worked on at {turn.machine}: its files are there."
-                raise UsageError(said, f"On {turn.machine}:  coterie diff {task_id}")
+                raise UsageError(said, f"Type it on {turn.machine}, in the clone of its worker.")
 
     async def step(self, task_id: str, name: str) -> object:
         """What a step gave; None where it was not taken to its end."""
