@@ -242,8 +242,8 @@ class TaskBusy(CoterieError):
     advice: str | None = None
 
     def __str__(self) -> str:
-        at = f" on {self.host}" if self.host else ""
-        return f"{self.task} is already running (pid {self.pid or 'unknown'}{at})."
+        where = (f"pid {self.pid}" if self.pid else "", f"on {self.host}" if self.host else "")
+        return f"{self.task} is already running ({' '.join(filter(None, where)) or 'pid unknown'})."
 
     @property
     def hint(self) -> str | None:

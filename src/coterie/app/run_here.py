@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import Protocol
 
 import anyio
@@ -15,6 +20,7 @@ from coterie.engine.ending import held
 from coterie.engine.lease import Claimant
 from coterie.engine.run import NoObserver
 from coterie.engine.steering import Answered
+from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction, choose
@@ -122,6 +128,11 @@ async def _run_here(app: SharesTasks, shared: SharedStore, task_id: str) -> Asyn
     Raises TaskBusy where whoever runs it does not let go.
     """
     await withdraw(shared, task_id)
-    async with held(app.storage, await app.claimant(), task_id):
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(held(app.storage, await app.claimant(), task_id))
+        except TaskBusy as busy:
+            way = f"It does not let go. If {busy.host} is dead:  coterie machines gone {busy.host}"
+            raise TaskBusy(busy.task, busy.pid, busy.host, way) from None
         yield
         await shared.dispatch.hold(task_id)  # an answer has put it on offer again
