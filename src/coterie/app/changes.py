@@ -86,12 +86,10 @@ class Changes:
     async def _work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be accepted; None where it has no branch."""
         worktrees = await self.sessions.worktrees(task_id)
-        if worktrees:
-            return Acceptance(worktrees)
-        # By what is kept here and not by the machine's name alone: a worker may go by another.
-        if not await anyio.to_thread.run_sync(self._snapshots().spans, task_id):
+        # By what is kept here: a worker may go by another name than this machine's.
+        if not worktrees and not await anyio.to_thread.run_sync(self._snapshots().spans, task_id):
             await self.sessions.require_here(task_id)
-        return None
+        return Acceptance(worktrees) if worktrees else None
 
     def _snapshots(self) -> FolderSnapshots:
         return FolderSnapshots(self.sessions.look.root)
@@ -241,16 +239,8 @@ class Changes:
             raise
         finally:
             output = {"problem": problem} if problem else dict(given)
-            done = AuditEntry(
-                "ToolCallCompleted",
-                call,
-                what,
-                YOU,
-                task_id,
-                instant.now(),
-                output=output,
-                is_error=bool(problem),
-            )
+            asked = ("ToolCallCompleted", call, what, YOU, task_id, instant.now())
+            done = AuditEntry(*asked, output=output, is_error=bool(problem))
             with anyio.CancelScope(shield=True):
                 await storage.commit(None, AppendAudit(done))
 
