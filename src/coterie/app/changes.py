@@ -86,10 +86,7 @@ class Changes:
     async def _work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be accepted; None where it has no branch."""
         worktrees = await self.sessions.worktrees(task_id)
-        # By what is kept here: a worker may go by another name than this machine's.
-        if not worktrees and not await anyio.to_thread.run_sync(self._snapshots().spans, task_id):
-            await self.sessions.require_here(task_id)
-        return Acceptance(worktrees) if worktrees else None
+        return Acceptance(worktrees) if worktrees else await self.sessions.require_here(task_id)
 
     def _snapshots(self) -> FolderSnapshots:
         return FolderSnapshots(self.sessions.look.root)
@@ -239,8 +236,8 @@ class Changes:
             raise
         finally:
             output = {"problem": problem} if problem else dict(given)
-            asked = ("ToolCallCompleted", call, what, YOU, task_id, instant.now())
-            done = AuditEntry(*asked, output=output, is_error=bool(problem))
+            ended = ("ToolCallCompleted", call, what, YOU, task_id, instant.now())
+            done = AuditEntry(*ended, output=output, is_error=bool(problem))
             with anyio.CancelScope(shield=True):
                 await storage.commit(None, AppendAudit(done))
 

@@ -17,7 +17,7 @@ from coterie.engine import steering
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
-from coterie.errors import NotFound, UsageError
+from coterie.errors import GitFailed, NotFound, UsageError
 from coterie.model import instant
 from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Fence, Turn
@@ -31,6 +31,7 @@ from coterie.model.update import sum_of
 from coterie.ports import Checks, Observer, Storage
 from coterie.workflows.tickets import check_team
 from coterie.workspace.session_files import make_session_key, put_session_key
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
@@ -101,7 +102,10 @@ class Sessions:
     async def require_here(self, task_id: str) -> None:
         """Raise UsageError where files of a task are on another machine: nothing brings them."""
         here = self.shared.machine if self.shared else None
-        for turn in await self.look.storage.journal.turns(task_id) if here else ():
+        # A worker may go by another name than its machine: what it kept says that it was here.
+        if here is None or await anyio.to_thread.run_sync(_are_kept, self.look.root, task_id):
+            return
+        for turn in await self.look.storage.journal.turns(task_id):
             if turn.machine not in (None, here):
                 said = f"{task_id} was worked on at {turn.machine}: its files are there."
                 raise UsageError(said, f"Type it on {turn.machine}, in the clone of its worker.")
@@ -266,3 +270,11 @@ def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
 
     minutes = created.scheduler.time_limits.check
     return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
+
+
+def _are_kept(root: Path, task_id: str) -> bool:
+    """Whether files of a task are kept in this clone."""
+    try:
+        return bool(FolderSnapshots(root).spans(task_id))
+    except GitFailed:
+        return False
