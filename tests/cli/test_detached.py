@@ -13,7 +13,9 @@ from tests.cli.test_elsewhere import rows
 
 UNIT = "python3 -m unittest -q"
 TALK = {"members": [{"id": "ann", "agent": "wren"}, {"id": "me", "type": "human"}]}
+CREW = {"members": [{"id": "wren", "agent": "wren", "permissions": "accept-edits"}]}
 FILES = {
+    "crew.json": json.dumps(CREW),
     "talk.json": json.dumps(TALK),
     "cart.py": "def total(prices):\n    return sum(prices)\n",
     "test_cart.py": (
@@ -52,7 +54,7 @@ def taken_by(computer: Computer, task: str) -> set[str]:
 def built(computer: Computer, seen_by: Computer) -> str:
     """A change that waits for a yes; its task's id."""
     phases = ("--graph", "small", "--yes", "--eval", UNIT)
-    task = detached(computer, "build", "--agents", "wren=wren", *phases, "Add coupons")
+    task = detached(computer, "build", "-t", "crew.json", *phases, "Add coupons")
     until(lambda: "phase    accept" in seen_by("show", task).out)
     return task
 
@@ -107,8 +109,10 @@ def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Flee
 @pytest.mark.timeout(200)
 def test_a_build_is_committed_where_its_user_says_so(fleet: Fleet) -> None:
     """By the command or by the answer to its question, while a worker waits for that answer; never
-    to the clone of the worker."""
+    to the clone of the worker.  Where it is accepted nobody has to trust its team."""
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
+    for one in (user, gpu):
+        assert one("team", "trust", "crew.json").code == 0
     refused = user("build", "--detach", "--accept", "yes", "--agents", "wren=wren", "Add coupons")
     assert (refused.code, "--accept commits where a build runs" in refused.err) == (2, True)
     with gpu.worker("--seats", "2"):

@@ -80,6 +80,11 @@ def relocated(created: TaskCreated, root: Path) -> TaskCreated:
     return created.model_copy(update=places)
 
 
+def without_file(created: TaskCreated, root: Path) -> TaskCreated:
+    """The same for a run that starts nobody of its team: nothing of its file is needed."""
+    return relocated(created, root).model_copy(update={"team_file": None})
+
+
 def _trusted_file(created: TaskCreated, project: Project, load: Load) -> LoadedTeam | None:
     """The team's file on this machine, if it may be used."""
     own = project.teams / created.team.name / "team.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -235,7 +236,12 @@ class RunsTasks(Protocol):
     """What accepting needs of an open project: a run of the task, and what is known of it."""
 
     async def run(
-        self, task_id: str, observer: Observer, *, patience: float | None
+        self,
+        task_id: str,
+        observer: Observer,
+        *,
+        patience: float | None,
+        starts_agents: bool = True,
     ) -> ResultRecord: ...
 
     @property
@@ -254,16 +260,17 @@ async def accept_change(
     """Say yes to the change of a pipeline, and run it until it is committed.
 
     `recheck`: a branch that has moved since is no reason to refuse it where the tests pass there.
-    `approving` is the block in which the yes is said.
+    `approving` is the block in which the yes is said; with one, no agent is started here.
     """
     pipelines = app.pipelines
+    run = partial(app.run, task_id, NoObserver(), patience=0.0, starts_agents=approving is None)
     async with approving or nullcontext():
         await pipelines.approve(task_id, message, override=override, recheck=recheck)
     with suppress(TaskBusy):  # then whoever runs it has the answer
-        await app.run(task_id, NoObserver(), patience=0.0)
+        await run()
         if recheck and await pipelines.is_behind(task_id):  # it was seen only now
             await pipelines.approve(task_id, message, override=override, recheck=True)
-            await app.run(task_id, NoObserver(), patience=0.0)
+            await run()
         return await pipelines.accepted(task_id)
     for _ in range(_LOOKS):
         with suppress(NotAccepted):

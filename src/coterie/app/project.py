@@ -183,12 +183,14 @@ class App(WorkUseCases):
         patience: float | None,
         at_reset: bool = False,
         for_others: bool = False,
+        starts_agents: bool = True,
     ) -> ResultRecord:
         """Run a task until it ends or parks; takes a dead owner's task over first.
 
         `patience` is how many seconds an open question is waited for: None for ever (a
         terminal), 0 not at all; `at_reset` waits for the end of a rate limit besides;
-        `for_others`: nothing is committed to the branch that is checked out here.
+        `for_others`: nothing is committed to the branch that is checked out here; without
+        `starts_agents` nobody of its team is started, whom this machine then need not trust.
         Raises TaskBusy where a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
@@ -199,7 +201,8 @@ class App(WorkUseCases):
             run.rehearsing(created, self.stand_in, self.storage) as rehearsal,
             run.looked_after(self.root, task_id, observer) as snapshots,
         ):
-            members = await anyio.to_thread.run_sync(self._members.of_task, created, rehearsal)
+            factory = replace(self._members, starts_agents=starts_agents)
+            members = await anyio.to_thread.run_sync(factory.of_task, created, rehearsal)
             services = RunServices(
                 members.redactor(),
                 snapshots,
@@ -218,7 +221,7 @@ class App(WorkUseCases):
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
             async with run.notifying(created, members, observer) as watched:
-                here = self._members.as_run_here if self.shared else None
+                here = factory.as_run_here if self.shared else None
                 engine = replace(engine, services=services, as_run_here=here)
                 result = await engine.run(task_id, members.channels, watched, patience)
         result = await run.with_changes(snapshots, result)

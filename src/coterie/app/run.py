@@ -79,14 +79,17 @@ class MemberFactory:
     """Whose processes they will be; None: nothing is started."""
     is_shared: bool = False
     """Whether tasks may have been made on another machine."""
+    starts_agents: bool = True  # else of a team nobody is started, which nobody need trust here
 
     def as_run_here(self, created: TaskCreated) -> TaskCreated:
         """A task with the team that it may have here; raises NotTrusted.  Reads files."""
         if not self.is_shared:
             return created
-        from coterie.app.elsewhere import as_run_here
+        from coterie.app import elsewhere
 
-        return as_run_here(created, Project(self.root, self.home), self._load)
+        if not self.starts_agents:
+            return elsewhere.without_file(created, self.root)
+        return elsewhere.as_run_here(created, Project(self.root, self.home), self._load)
 
     def of_task(self, created: TaskCreated, rehearsal: str | None = None) -> Members:
         """The members of a task, with all that was not kept with it.  Reads files.
@@ -229,6 +232,8 @@ class Members:
 
     def adapter(self, member: Member, children: ChildLog) -> Adapter:
         """What speaks to a member's agent, or to the program in its place."""
+        if member.type == "ai" and not self.shared.starts_agents:
+            raise NotTrusted(f"{member.id} is not started where work is only accepted.")
         if member.agent not in self.stood_in:
             return self.adapters.of(member, children)
         from coterie.agents.generic import GenericAdapter
@@ -304,13 +309,9 @@ async def looked_after(
     """Snapshots for a run of a task; what its last turn left is kept even if that was cut."""
 
     def tell(problem: str) -> None:
-        record = ErrorRecord(
-            code="not_kept",
-            message=f"What is changed can be neither shown nor undone: {problem}.",
-            hint="Install git." if "not installed" in problem else None,
-            task=task_id,
-        )
-        anyio.from_thread.run_sync(observer.saw, record)
+        said = f"What is changed can be neither shown nor undone: {problem}."
+        hint = "Install git." if "not installed" in problem else None
+        anyio.from_thread.run_sync(observer.saw, ErrorRecord("not_kept", said, hint, task=task_id))
 
     snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)
     await anyio.to_thread.run_sync(snapshots.open)
@@ -362,8 +363,7 @@ async def notifying(
     notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")  # reads files
     shared, target = members.shared, notify.Target(members.settings)
     told = (shared.storage, shared.root, created, target, members.redactor(), observer)
-    notifier = notify.Notifier(*told)
-    async with notifier.watching() as watched:
+    async with notify.Notifier(*told).watching() as watched:
         yield watched
 
 

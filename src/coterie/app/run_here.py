@@ -90,7 +90,7 @@ async def answer_shared(
         return await answer()
     async with _run_here(app, shared, asked.task_id):
         answered = await answer()
-    await app.run(asked.task_id, NoObserver(), patience=0.0)
+    await app.run(asked.task_id, NoObserver(), patience=0.0, starts_agents=False)
     return answered
 
 
