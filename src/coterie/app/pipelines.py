@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -232,6 +233,9 @@ class Pipelines(Changes):
         return await anyio.to_thread.run_sync(open_work, root, task_id, str(base))
 
 
+Block = Callable[[], AbstractAsyncContextManager[None]]
+
+
 class RunsTasks(Protocol):
     """What accepting needs of an open project: a run of the task, and what is known of it."""
 
@@ -255,21 +259,22 @@ async def accept_change(
     *,
     override: bool,
     recheck: bool = False,
-    approving: AbstractAsyncContextManager[None] | None = None,
+    approving: Block | None = None,
 ) -> Accepted:
     """Say yes to the change of a pipeline, and run it until it is committed.
 
     `recheck`: a branch that has moved since is no reason to refuse it where the tests pass there.
-    `approving` is the block in which the yes is said; with one, no agent is started here.
+    `approving` makes the block in which the yes is said; then no agent is started here.
     """
-    pipelines = app.pipelines
+    pipelines, block = app.pipelines, approving or nullcontext
     run = partial(app.run, task_id, NoObserver(), patience=0.0, starts_agents=approving is None)
-    async with approving or nullcontext():
+    async with block():
         await pipelines.approve(task_id, message, override=override, recheck=recheck)
     with suppress(TaskBusy):  # then whoever runs it has the answer
         await run()
         if recheck and await pipelines.is_behind(task_id):  # it was seen only now
-            await pipelines.approve(task_id, message, override=override, recheck=True)
+            async with block():
+                await pipelines.approve(task_id, message, override=override, recheck=True)
             await run()
         return await pipelines.accepted(task_id)
     for _ in range(_LOOKS):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Protocol
 
 import anyio
 
 from coterie.app import takeover
-from coterie.app.pipelines import RunsTasks
+from coterie.app.pipelines import Block, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
 from coterie.engine.lease import Claimant
@@ -94,15 +90,15 @@ async def answer_shared(
     return answered
 
 
-async def approving(app: SharesTasks, task_id: str) -> AbstractAsyncContextManager[None]:
-    """The block in which a change is approved that is to be committed to this clone."""
+async def approving(app: SharesTasks, task_id: str) -> Block:
+    """Makes the block in which a change is approved that is to be committed to this clone."""
     shared, asked = app.shared, await app.pipelines.asked(task_id)
     if shared is None or asked is None or not isinstance(asked.about, ChangeAcceptance):
-        return nullcontext()
+        return nullcontext
     here = await _runs_on(shared, task_id) in (None, shared.machine)
     if here and not await _is_lent(app, shared, task_id):
-        return nullcontext()
-    return _run_here(app, shared, task_id)
+        return nullcontext
+    return partial(_run_here, app, shared, task_id)
 
 
 async def _is_lent(app: SharesTasks, shared: SharedStore, task_id: str) -> bool:
