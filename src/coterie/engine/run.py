@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.engine.context import TaskContext
@@ -227,6 +228,7 @@ class _Run:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, history, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
+                await anyio.lowlevel.checkpoint()  # what was said before the first turn is heard
                 await self._workflow(history)
                 group.cancel_scope.cancel()
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
