@@ -203,8 +203,9 @@ async def test_it_is_told_elsewhere_too(project: Path, house: House, tmp_path: P
         await furnish(app)
         await app.own()
 
-        async def is_told() -> bool:
-            return await anyio.Path(told).exists() and not await app.storage.notifications.unsent()
+        async def is_told() -> object:
+            written = await anyio.Path(told).exists() and await anyio.Path(told).read_text()
+            return written and not await app.storage.notifications.unsent()
 
         await until(is_told)
         said = json.loads(await anyio.Path(told).read_text())
