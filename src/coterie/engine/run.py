@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.engine.context import TaskContext
@@ -224,11 +223,12 @@ class _Run:
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
             history = await self._storage.history(task_id)
+        for said in (one for one in history.requests if one.kind in ("say", "end")):
+            self._run.hear(said)  # before the first turn
         with plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, history, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
-                await anyio.lowlevel.checkpoint()  # what was said before the first turn is heard
                 await self._workflow(history)
                 group.cancel_scope.cancel()
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
