@@ -1,34 +1,36 @@
-# Every target sets up what it needs, into .venv at the root, from the hashed locks in requirements/.
+# Every target sets up what it needs in .venv at the root, from the hashed locks in requirements/.
 # Needs Python 3.11 or later with pip, git and make.
 
-# With another Python, in an environment of its own: make test PYTHON=python3.13 VENV=.cache/venv-3.13
+# With another Python, in a separate environment: make test PYTHON=python3.13 VENV=.cache/venv-3.13
 PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-# Tests wait for children as much as they compute, so more of them than cores pay; 0 is none beside pytest itself.
-WORKERS ?= 4
-# More for the program behind a target: make test ARGS="tests/unit -k routing"
+# Tests wait for child processes as much as they compute, so more workers than cores pay off; with 0
+# everything runs in pytest itself.
+WORKERS ?= 6
+# Additional arguments for the program behind a target: make test ARGS="tests/unit -k routing"
 ARGS ?=
 
 BIN := $(VENV)/bin
-# Snapshots are compared here; to write new ones run .venv/bin/pytest --inline-snapshot=create,fix
+# Snapshots are only compared here; to write new ones run
+# .venv/bin/pytest --inline-snapshot=create,fix
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
-# By these tests alone, nine branches in ten of src/coterie/agents must be taken.
+# These tests alone must take nine in ten branches of src/coterie/agents.
 CONTRACTS := tests/contract
 # The slowest first, handed out file by file in this order, so that none of them is left over at the
-# end and what a file shares is made once; tests/shape is a check.
+# end and a file's shared setup runs once; tests/shape is a check.
 OTHERS := tests/web/browser tests/live tests/flow tests/cli tests/hostile tests/docs $(wildcard tests/web/test_*.py) tests/unit
 SAY := @printf 'coterie: %s\n'
 
-# pyright must neither look for a newer pyright nor for another node.
+# pyright must look neither for a newer pyright nor for another node.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 
 .PHONY: help demo page test pythons check bench chaos lock picture schemas types format coverage clean
 .DEFAULT_GOAL := help
 
-help: ## what there is
+help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 # ------------------------------------------------------------------------------------- set-up
@@ -48,7 +50,7 @@ $(VENV)/.test: $(RUNTIME) requirements/test.txt
 	@scripts/setup test
 	@touch $@
 
-# Children of tests and benchmarks start from bytecode, also where PYTHONDONTWRITEBYTECODE is set.
+# Children of tests and benchmarks start from bytecode, even with PYTHONDONTWRITEBYTECODE set.
 .PHONY: compiled
 compiled: $(RUNTIME)
 	@$(BIN)/python -m compileall -q src
@@ -70,13 +72,13 @@ else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
 
-# What others need who run a program of the environment: the environment, and nothing else.
+# For scripts that run a program of the environment: the environment, and nothing else.
 .PHONY: environment test-environment
 environment: $(DEV) compiled
 test-environment: $(VENV)/.test compiled
 
-# Every worker of pytest collects every test; the first to do so compiles them, better one than all,
-# and what pytest rewrites of its plugins.
+# Every pytest worker collects every test, and the first to do so compiles them and what pytest
+# rewrites of its plugins: better done once than by all of them.
 .PHONY: collected
 collected: $(DEV) compiled
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTEST) -q --collect-only -p no:cacheprovider $(CONTRACTS) $(OTHERS) >/dev/null
@@ -84,11 +86,11 @@ collected: $(DEV) compiled
 pythons: ## unit and contract tests on every other Python of this machine
 	@scripts/other-pythons $(ARGS)
 
-bench: $(DEV) compiled page ## what a turn costs, beside a bare loop
+bench: $(DEV) compiled page ## what a turn costs, compared with a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) compiled page ## kill -9 with tasks in SQLite and again in PostgreSQL, at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets, 100 of pipelines, 70 with several terminals at once; 20 of the server with pages left open, 50 hits on the PostgreSQL of a chat, 20 times each way in which a machine fails, 125 on four workers; 20,000 looks in hostile folders
+chaos: $(DEV) compiled page ## kill -9 at random instants, on SQLite and PostgreSQL; commands in hostile folders (see bench/chaos)
 	$(SAY) "killing 1410 times (ARGS='--only tickets --store postgres' for those alone)"
 	@$(BIN)/python -m bench.chaos $(ARGS)
 
@@ -103,7 +105,7 @@ coverage: $(DEV) compiled ## lines no test reaches
 CHECKS := check-format check-lint check-types check-surface check-layers check-shape check-schemas check-page
 .PHONY: $(CHECKS)
 
-check: $(CHECKS) ## format, lint, types, layers, shape, schemas, page (make -k check: all that is wrong)
+check: $(CHECKS) ## format, lint, types, layers, shape, schemas, page (make -k check: report everything)
 
 check-format: $(DEV)
 	$(SAY) "checking format"
@@ -132,7 +134,7 @@ check-shape: $(DEV)
 	@$(PYTEST) -q tests/shape
 
 check-schemas: $(DEV)
-	$(SAY) "checking that the shipped schemas are what the models say"
+	$(SAY) "checking that the shipped schemas match the models"
 	@$(BIN)/python -m coterie.app.schemas --check
 
 check-page: $(DEV)
@@ -150,10 +152,10 @@ $(PAGE)/index.html: $(DEV) $(PAGE_SOURCES) scripts/page
 	$(SAY) "building the page"
 	@scripts/page build
 
-types: $(DEV) ## write page/src/lib/api.d.ts from what the API says of itself
+types: $(DEV) ## write page/src/lib/api.d.ts from the API's own description
 	@scripts/page types
 
-format: $(DEV) ## format, and mend what lint can mend
+format: $(DEV) ## format, and fix what lint can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
@@ -164,7 +166,7 @@ picture: $(DEV) $(PAGE)/index.html ## the pictures in the README, from real runs
 schemas: $(RUNTIME) ## write src/coterie/config/schemas/*.json from the models
 	@$(BIN)/python -m coterie.app.schemas
 
-# Not by way of .venv/.runtime: a lock that cannot be installed must still be replaceable.
+# Does not depend on .venv/.runtime: a lock that cannot be installed must still be replaceable.
 lock: ## write requirements/*.txt from pyproject.toml (ARGS=--upgrade for newer versions)
 	@scripts/setup uv
 	@scripts/lock $(ARGS)

@@ -9,19 +9,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.chat_turns import characters_sent, compared
+from bench.chat_turns import characters_sent, compare
 from bench.commands import help_and_first_turn
 
 
 class Report:
-    """Prints figures, and remembers whether one was over its bound."""
+    """Prints figures, and counts those over their bound."""
 
     def __init__(self, *, short: bool = False) -> None:
         self.over = 0
         self.short = short
 
     def line(self, what: str, figure: float, bound: float, unit: str = "") -> None:
-        """One figure with its bound."""
+        """Print a figure with its bound."""
         held = figure <= bound
         self.over += not held
         word = "ok" if held else "OVER"
@@ -31,9 +31,9 @@ class Report:
 
 def chat_turns(report: Report) -> None:
     """Durable turns."""
-    sys.stdout.write("A durable chat turn beside a bare loop that commits each message\n")
-    # Three times: a bound that holds in two runs of three does not hold.
-    few, many = ([compared(turns) for _ in range(3)] for turns in (60, 600))
+    sys.stdout.write("A durable chat turn compared with a bare loop that commits each message\n")
+    # Three times: a bound that only two runs of three keep is not kept.
+    few, many = ([compare(turns) for _ in range(3)] for turns in (60, 600))
     for turns, runs, most in ((60, few, 4), (600, many, 3)):
         for bare, chat in runs:
             sys.stdout.write(
@@ -50,11 +50,11 @@ def chat_turns(report: Report) -> None:
 
 
 def postgres(report: Report) -> None:
-    """PostgreSQL in place of SQLite."""
-    from bench.postgres import compared
+    """PostgreSQL compared with SQLite."""
+    from bench.postgres import compare
 
-    found = compared(60 if report.short else 300, 60)
-    sys.stdout.write("PostgreSQL in place of SQLite, medians of one interleaved run\n")
+    found = compare(60 if report.short else 300, 60)
+    sys.stdout.write("PostgreSQL compared with SQLite, medians of one interleaved run\n")
     sys.stdout.write(
         f"  a chat turn: SQLite {found.sqlite:.0f} us, PostgreSQL {found.postgres:.0f} us of CPU\n"
     )
@@ -64,10 +64,10 @@ def postgres(report: Report) -> None:
 
 def workers(report: Report) -> None:
     """Several machines on one store."""
-    from bench.workers import SEATS, measured
+    from bench.workers import SEATS, measure
 
     tasks = 12 if report.short else 48
-    found, idle = measured(tasks, 5 if report.short else 30)
+    found, idle = measure(tasks, 5 if report.short else 30)
     sys.stdout.write(f"{tasks} tasks of a 2 s agent on workers with {SEATS} seats each\n")
     for one in found:
         sys.stdout.write(
@@ -77,8 +77,8 @@ def workers(report: Report) -> None:
         report.line(f"tasks not run once, {one.workers} workers", not one.once, 0)
     alone, two, four = (one.wall for one in found)
     sys.stdout.write(f"  {alone / two:.2f}x and {alone / four:.2f}x as fast as one\n")
-    report.line("two workers: time over half of what one takes", two / alone * 2, 2 / 1.8, "x")
-    report.line("four workers: time over a quarter of it", four / alone * 4, 4 / 3.4, "x")
+    report.line("two workers: time over half of one worker's", two / alone * 2, 2 / 1.8, "x")
+    report.line("four workers: time over a quarter of one worker's", four / alone * 4, 4 / 3.4, "x")
     report.line("CPU of a task in the worker", max(one.cpu for one in found), 120, "ms")
     report.line("idle worker", idle.cpu, 1.5, "%")
     report.line("memory of an idle worker, not shared", idle.memory, 80, "MB")
@@ -86,10 +86,12 @@ def workers(report: Report) -> None:
 
 def tickets(report: Report) -> None:
     """Sessions with tickets."""
-    from bench.tickets import FEW, MANY, compared, grown
+    from bench.tickets import FEW, MANY, compare, growth
 
-    took = compared()
-    sys.stdout.write("A ticket with its review beside a bare loop that commits as many rows\n")
+    took = compare()
+    sys.stdout.write(
+        "A ticket with its review compared with a bare loop that commits as many rows\n"
+    )
     sys.stdout.write(
         f"  {took.few.rows:.0f} rows: bare {took.bare:.0f} us, ticket {took.few.cpu:.0f} us of CPU "
         f"at {FEW}, {took.many.cpu:.0f} us at {MANY}\n"
@@ -99,22 +101,24 @@ def tickets(report: Report) -> None:
     )
     on_disk = took.many.cpu / took.few.cpu
     report.line(f"CPU per ticket, {MANY:,} tickets over {FEW}", on_disk, 1.2, "x")
-    report.line(f"the same with all files in memory ({MANY:,} over {FEW})", grown(), 1.2, "x")
+    report.line(f"the same with all files in memory ({MANY:,} over {FEW})", growth(), 1.2, "x")
 
 
 def tool_calls(report: Report) -> None:
     """The built-in agent's calls."""
     from bench.looks import sandbox_cost
     from bench.tool_calls import CALLS
-    from bench.tool_calls import compared as calls_compared
+    from bench.tool_calls import compare as calls_compared
 
     bare, ours = calls_compared()
-    sys.stdout.write("A tool call beside a bare loop that commits its request and completion\n")
+    sys.stdout.write(
+        "A tool call compared with a bare loop that commits its request and completion\n"
+    )
     sys.stdout.write(f"  bare {bare.cpu:.0f} us, call {ours.cpu:.0f} us of CPU\n")
     report.line(f"CPU per tool call over the bare loop, {CALLS} calls", ours.cpu / bare.cpu, 5, "x")
     with tempfile.TemporaryDirectory() as folder:
         adds = sandbox_cost(Path(folder))
-    report.line("what the sandbox of a look adds", adds * 1000, 30, "ms")
+    report.line("overhead of the sandbox of a read-only command", adds * 1000, 30, "ms")
 
 
 def commands(report: Report) -> None:
@@ -127,12 +131,12 @@ def commands(report: Report) -> None:
 
 
 def walk(report: Report) -> None:
-    """How far a reader has to go."""
-    from bench.walk import walked
+    """How many source files an operation enters."""
+    from bench.walk import measure_walk
 
     sys.stdout.write("Source files entered by an operation, in every thread\n")
     with tempfile.TemporaryDirectory() as folder:
-        files = walked(Path(folder))
+        files = measure_walk(Path(folder))
     report.line("coterie chat, one turn with a generic agent", len(files.chat), 60)
     report.line("coterie tasks", len(files.tasks), 20)
     report.line("coterie inbox", len(files.inbox), 25)
@@ -140,8 +144,8 @@ def walk(report: Report) -> None:
 
 
 def real_clis(report: Report) -> None:
-    """The real CLIs, where they are installed."""
-    from bench.real_clis import BINS, LEAST_FASTER, WAYS, measured
+    """The real CLIs that are installed."""
+    from bench.real_clis import BINS, LEAST_FASTER, WAYS, measure
 
     sys.stdout.write("A turn of the real CLIs on a model that answers at once, medians of 30\n")
     for kind in WAYS:
@@ -149,7 +153,7 @@ def real_clis(report: Report) -> None:
             sys.stdout.write(f"  {kind} is not installed: scripts/real-clis\n")
             continue
         with tempfile.TemporaryDirectory() as folder:
-            took = asyncio.run(measured(kind, Path(folder)))
+            took = asyncio.run(measure(kind, Path(folder)))
         ways = (("Coterie", took.coterie), ("bare", took.bare), ("respawned", took.respawned))
         figures = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in ways)
         sys.stdout.write(f"  {kind}: {figures}\n")
@@ -161,10 +165,10 @@ def real_clis(report: Report) -> None:
 
 def search(report: Report) -> None:
     """searchCode on a real package."""
-    from bench.search import searched
+    from bench.search import measure_search
 
     with tempfile.TemporaryDirectory() as folder:
-        took = searched(Path(folder))
+        took = measure_search(Path(folder))
     sys.stdout.write(f"searchCode on pip, {took.files} source files, medians\n")
     report.line("index all of it", took.index, 2, "s")
     report.line("one changed file indexed again", took.one_changed * 1000, 50, "ms")
@@ -174,7 +178,7 @@ def search(report: Report) -> None:
 def page(report: Report) -> None:
     """The page in a real browser."""
     from bench.page.browser import CHROMIUM
-    from bench.page.events import MESSAGES, MOST_ROWS, PER_SECOND, TABS, figures
+    from bench.page.events import MESSAGES, MOST_ROWS, PER_SECOND, TABS, measure_page
 
     seconds, messages = (6, 1_000) if report.short else (60, MESSAGES)
     sys.stdout.write(f"The page: {PER_SECOND} events a second for {seconds} s in {TABS} tabs\n")
@@ -182,13 +186,13 @@ def page(report: Report) -> None:
         sys.stdout.write("  chromium is not installed: scripts/system-packages\n")
         return
     with tempfile.TemporaryDirectory() as folder:
-        late, opened, size = figures(Path(folder), seconds, messages)
+        late, opened, size = measure_page(Path(folder), seconds, messages)
     sys.stdout.write(
         f"  {late.shown:,} of {late.expected:,} seen, median {late.median:.0f} ms, "
         f"worst {late.worst:.0f} ms\n"
     )
     report.line("events that a tab did not show", late.expected - late.shown, 0)
-    report.line("tabs that have lost the end of the talk", late.behind, 0)
+    report.line("tabs that no longer follow the end of the conversation", late.behind, 0)
     report.line("commit to DOM, 95 of 100", late.p95, 100, "ms")
     sys.stdout.write(
         f"  {messages:,} messages: opened in {opened.opened:.0f} ms, "
@@ -200,12 +204,12 @@ def page(report: Report) -> None:
 
 def server(report: Report) -> None:
     """`coterie serve`."""
-    from bench.server import PROJECTS, TURNS, measured
+    from bench.server import PROJECTS, TURNS, measure
 
     sys.stdout.write(f"The server, followed by one browser, on {PROJECTS} projects\n")
     with tempfile.TemporaryDirectory() as folder:
-        rest, turn = measured(Path(folder), 10 if report.short else 30)
-    report.line("CPU at rest", rest.cpu, 1, "%")
+        rest, turn = measure(Path(folder), 10 if report.short else 30)
+    report.line("CPU when idle", rest.cpu, 1, "%")
     report.line("memory over the interpreter with coterie imported", rest.memory, 90, "MB")
     sys.stdout.write(
         f"  one of {TURNS} turns: by the command {turn.command:.1f} ms, "
@@ -232,7 +236,7 @@ def simulation(report: Report) -> None:
     for kind, count in sorted(found.asked.items()):
         spent = found.spent[kind] / found.seconds
         sys.stdout.write(f"  {kind:<10} {count / found.seconds:8.1f} a second {spent:6.3f} cores\n")
-    report.line("tasks that did not end, or twice", tasks - found.ended + found.ended_twice, 0)
+    report.line("tasks that did not end exactly once", tasks - found.ended + found.ended_twice, 0)
     report.line("times that a task had two agents", len(found.overlaps), 0)
     report.line("owners declared dead too late", found.too_late, 0)
 
@@ -254,11 +258,11 @@ PARTS = (
 
 
 def main() -> int:
-    """Print every figure, or those that are named; exit 1 when one is over its bound."""
+    """Print all figures, or those that are named; return 1 if any is over its bound."""
     names = {part.__name__: part for part in PARTS}
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*names, []], help="all, unless named")
-    parser.add_argument("--short", action="store_true", help="less of the longest")
+    parser.add_argument("parts", nargs="*", choices=[*names, []], help="default: all")
+    parser.add_argument("--short", action="store_true", help="shorter runs of the longest parts")
     options = parser.parse_args()
     gc.set_threshold(20_000)  # as `coterie` itself does
     report = Report(short=options.short)

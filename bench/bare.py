@@ -1,9 +1,9 @@
-"""The yardstick: a bare loop that commits each message, and our storage path beside it.
+"""The baseline: a bare loop that commits each message, and our storage path next to it.
 
 `bare_loop` is what `make bench` compares a durable chat turn with: one thread, SQLite in WAL mode
-with synchronous=FULL, one INSERT and one COMMIT of a message of about 300 characters a turn.
+with synchronous=FULL, one INSERT and one COMMIT of a message of about 300 characters per turn.
 `storage_path` does to the real store what the engine does in a turn, and nothing else.
-Run it as a program for the figures of the store alone.
+Run as a program, it prints the figures of the store alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TASK = "k3f9"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a turn cost, in microseconds, and how large the file was after a clean close."""
+    """The cost of a turn in microseconds, and the file's size after a clean close."""
 
     cpu: float
     wall: float
@@ -52,7 +52,7 @@ class Cost:
 
 
 def bare_loop(folder: Path, turns: int) -> Cost:
-    """One committed message a turn; the table is made before the clock starts."""
+    """Commit one message per turn; the table is created before the clock starts."""
     path = folder / "bare.db"
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -74,7 +74,7 @@ def bare_loop(folder: Path, turns: int) -> Cost:
 
 
 def storage_path(folder: Path, turns: int) -> Cost:
-    """The same number of turns through `SqliteStorage`, from an event loop."""
+    """Run the same number of turns through `SqliteStorage`, from an event loop."""
     return asyncio.run(_storage_path(folder / "coterie.db", turns))
 
 
@@ -88,7 +88,7 @@ async def _storage_path(path: Path, turns: int) -> Cost:
     for opening, closing in writes:
         await storage.commit(fence, *opening)
         storage.post(fence, *closing)
-    await storage.commit(fence)  # what was posted last
+    await storage.commit(fence)  # waits for the last posted writes
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     done = TaskCompleted(task_id=TASK, at=instant.now(), reason="max_turns")
     await storage.commit(fence, AppendEvent(done))
@@ -97,7 +97,7 @@ async def _storage_path(path: Path, turns: int) -> Cost:
 
 
 def _writes(fence: Fence, turn: int) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
-    """What opens a turn and what closes it, made beforehand: making them is the engine's cost."""
+    """Return what opens a turn and what closes it; creating these is the engine's cost."""
     member, heard = MEMBERS[turn % 3], turn
     name = f"round/{(turn + 2) // 3}/turn/{member}"
     intent = {"member": member, "messages": [heard, heard]}
@@ -132,10 +132,10 @@ def _created() -> TaskCreated:
 Run = Callable[[Path, int], Cost]
 
 
-def side_by_side(one: Run, other: Run, turns: int) -> tuple[Cost, Cost]:
-    """The medians of two, run in turn so that both see the same machine.
+def interleaved(one: Run, other: Run, turns: int) -> tuple[Cost, Cost]:
+    """Return the medians of two, interleaved so that both see the same machine.
 
-    The shorter they are, the more often: a median of few short runs says little.
+    Shorter runs are repeated more often: a median of few short runs says little.
     """
     costs: tuple[list[Cost], list[Cost]] = ([], [])
     for _ in range(max(9, 1800 // turns)):
@@ -154,9 +154,9 @@ def _median(costs: Sequence[Cost]) -> Cost:
 
 
 def main() -> None:
-    """One JSON line for each number of turns."""
+    """Print one JSON line for each number of turns."""
     for turns in (60, 600):
-        bare, ours = side_by_side(bare_loop, storage_path, turns)
+        bare, ours = interleaved(bare_loop, storage_path, turns)
         line = {
             "turns": turns,
             "bare": asdict(bare),

@@ -1,4 +1,4 @@
-"""What durability costs: a chat on an in-process agent beside a bare loop of commits."""
+"""What durability costs: a chat on an in-process agent compared with a bare loop of commits."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 import time
 from pathlib import Path
 
-from bench.bare import TEXT, Cost, bare_loop, side_by_side
+from bench.bare import TEXT, Cost, bare_loop, interleaved
 from coterie.model.task import Caps
-from coterie.testing.scripted import ScriptedChannels, stage, team
+from coterie.testing.scripted import ScriptedChannels, scripted_project, team
 
 
 def chat(folder: Path, turns: int) -> Cost:
-    """A durable chat of so many turns on members that answer at once."""
+    """Run a durable chat of this many turns with members that answer at once."""
     return asyncio.run(_chat(folder, turns))
 
 
 async def _chat(folder: Path, turns: int) -> Cost:
     channels = ScriptedChannels(lambda *_: TEXT)
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         await it.start(team("ann", "bob", "cat"), TEXT, Caps(max_turns=turns, max_rounds=None))
         cpu, wall = time.process_time(), time.perf_counter()
         result = await it.run(channels)
@@ -28,11 +28,11 @@ async def _chat(folder: Path, turns: int) -> Cost:
 
 
 def characters_sent(folder: Path, turns: int) -> list[int]:
-    """How much a member with a memory of its own is sent, turn by turn."""
+    """Return how many characters a member with its own memory is sent, turn by turn."""
     channels = ScriptedChannels(lambda *_: TEXT)
 
     async def run() -> None:
-        async with stage(folder) as it:
+        async with scripted_project(folder) as it:
             await it.start(team("ann", "bob", "cat"), TEXT, Caps(max_turns=turns, max_rounds=None))
             await it.run(channels)
 
@@ -40,6 +40,6 @@ def characters_sent(folder: Path, turns: int) -> list[int]:
     return [len(prompt.text) for prompt in channels.opened[0].sent]
 
 
-def compared(turns: int) -> tuple[Cost, Cost]:
-    """The bare loop and the chat."""
-    return side_by_side(bare_loop, chat, turns)
+def compare(turns: int) -> tuple[Cost, Cost]:
+    """Measure the bare loop and the chat."""
+    return interleaved(bare_loop, chat, turns)

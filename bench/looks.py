@@ -1,4 +1,4 @@
-"""What the sandbox around a command that only looks costs."""
+"""What the sandbox around a read-only command costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMES = 10
 
 
 def sandbox_cost(folder: Path) -> float:
-    """Seconds that it adds to a command; the best of a few with it and without."""
+    """Return how many seconds it adds to a command; the best of a few with it and without."""
     sandbox = ReadOnlySandbox(folder)
     held = sandbox.words(sandbox.root)
     return _fastest(*held) - _fastest()

@@ -1,4 +1,4 @@
-"""What PostgreSQL costs in place of SQLite: a chat turn's CPU, and how soon an answer is heard."""
+"""What PostgreSQL costs compared with SQLite: CPU per chat turn, and how soon an answer is seen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from coterie.stores.postgres import PostgresStorage, schema
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import answered, asked, created, started
 from coterie.testing.postgres import Databases, own_cluster
-from coterie.testing.scripted import ScriptedChannels, stage, team
+from coterie.testing.scripted import ScriptedChannels, scripted_project, team
 
 RUNS = 7
 
 
 @dataclass(frozen=True)
 class StoresCompared:
-    """Microseconds of CPU for each turn of a chat, and how late answers came, in milliseconds."""
+    """Microseconds of CPU per turn of a chat, and how late answers came, in milliseconds."""
 
     sqlite: float
     postgres: float
@@ -34,12 +34,12 @@ class StoresCompared:
 
     @property
     def late_p95(self) -> float:
-        """All but one of twenty answers came within this."""
+        """The delay that 19 of 20 answers did not exceed."""
         return sorted(self.late)[int(len(self.late) * 0.95)]
 
 
-def compared(turns: int, answers: int) -> StoresCompared:
-    """Both stores in turn, on a cluster of our own; what its server costs is not counted."""
+def compare(turns: int, answers: int) -> StoresCompared:
+    """Measure both stores, interleaved, on our own cluster; the server's cost is not counted."""
     with own_cluster({"fsync": "on"}) as cluster, tempfile.TemporaryDirectory() as folder:
         databases = Databases(cluster.url())
         template = databases.prepare("bench", schema.init)
@@ -60,7 +60,7 @@ async def _chat(folder: Path, turns: int, url: str) -> float:
     storage: Storage = (
         await PostgresStorage.open(url) if url else await SqliteStorage.open(folder / "chat.db")
     )
-    async with stage(folder, storage) as it:
+    async with scripted_project(folder, storage) as it:
         await it.start(team("ann", "bob", "cat"), TEXT, Caps(max_turns=turns, max_rounds=None))
         before = time.process_time()
         result = await it.run(ScriptedChannels(lambda *_: TEXT))
@@ -71,7 +71,7 @@ async def _chat(folder: Path, turns: int, url: str) -> float:
 
 
 async def _answered(url: str, answers: int) -> list[float]:
-    """How long after its commit each answer of another process is seen by who waits for it."""
+    """Return how long after its commit each answer of another process is seen by the waiter."""
     storage = await PostgresStorage.open(url)
     fence = await storage.create(created(), "me", None)
     await storage.commit(fence, started())

@@ -1,7 +1,7 @@
-"""A turn of the real CLIs: through Coterie, straight on the same long-lived CLI, and respawned.
+"""A turn of the real CLIs: through Coterie, directly on the same long-lived CLI, and respawned.
 
-All three talk to one rehearsal server whose model answers at once, in blocks that follow one
-another in one run, so that each sees the same machine.
+All three use one rehearsal server whose model answers at once, in blocks that alternate within one
+run, so that each sees the same machine.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class Prompt:
     """A model that answers at once."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        """Always the same."""
+        """Return the same reply every time."""
         return reply("Yes.")
 
 
 @dataclass
 class Timing:
-    """When each message was kept."""
+    """When each message was stored."""
 
     at: list[float] = field(default_factory=list[float])
 
     def saw(self, record: Record) -> None:
-        """Look at the clock."""
+        """Note the time of each message."""
         if isinstance(record, MessageRecord):
             self.at.append(time.perf_counter())
 
     @property
     def turns(self) -> list[float]:
-        """How long each turn took, but the first, in which the CLI starts."""
+        """How long each turn took, except the first, in which the CLI starts."""
         return [later - earlier for earlier, later in zip(self.at, self.at[1:], strict=False)]
 
 
@@ -84,12 +84,12 @@ class Place:
         return str(BINS / self.kind)
 
     def workspace(self) -> Workspace:
-        """The member's folder, as Coterie makes it."""
+        """Create the member's folder as Coterie does."""
         made = open_workspace(self.folder, "bench", self.member, passthrough())
         return Workspace(**{**vars(made), "rehearsal": self.url})
 
     async def through_coterie(self) -> list[float]:
-        """A chat of one member."""
+        """Run a chat of one member."""
         home = self.folder / "user"
         (home / "agents").mkdir(parents=True, exist_ok=True)
         registry = {"schemaVersion": "1.2", "agents": {self.kind: {"command": self.command}}}
@@ -103,7 +103,7 @@ class Place:
         return timing.turns
 
 
-# -- by hand -----------------------------------------------------------------------------------
+# -- without Coterie ---------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ async def _process(
     try:
         yield process
     finally:
-        # The end of its input ends each of them, and what its launcher started with it.
+        # Closing its input ends each CLI, and what its launcher started with it.
         assert process.stdin is not None
         process.stdin.close()
         await process.wait()
@@ -153,13 +153,13 @@ async def _timed(turn: Callable[[], Awaitable[object]]) -> list[float]:
 
 
 async def bare_claude(place: Place) -> list[float]:
-    """One process, JSON lines both ways."""
+    """Use one process, with JSON lines both ways."""
     workspace = place.workspace()
     env = claude_home.prepare(place.member, workspace)
     agent = AgentDefinition(name="claude", command=place.command)
     choice = f"--session-id={uuid.uuid4()}"
     chosen = claude_arguments(agent, place.member, choice)
-    # Coterie's own server is served by Coterie: nobody would answer for it here.
+    # Coterie itself serves its own MCP server: here nobody would answer for it.
     words = [place.command, *(word for word in chosen if not word.startswith("--mcp-config"))]
     async with _process(words, workspace.execution_dir, env) as process:
 
@@ -175,7 +175,7 @@ async def bare_claude(place: Place) -> list[float]:
 
 
 async def respawned_claude(place: Place) -> list[float]:
-    """A process a turn, on one thread."""
+    """Start a process per turn, on one thread."""
     workspace = place.workspace()
     env = claude_home.prepare(place.member, workspace)
     thread = str(uuid.uuid4())
@@ -191,7 +191,7 @@ async def respawned_claude(place: Place) -> list[float]:
 
 
 async def bare_codex(place: Place) -> list[float]:
-    """One app-server, one thread."""
+    """Use one app-server and one thread."""
     workspace = place.workspace()
     home = codex_home.prepare(place.member, workspace)
     async with _process([place.command, "app-server"], home.cwd, home.env) as process:
@@ -213,7 +213,7 @@ async def bare_codex(place: Place) -> list[float]:
 
 
 async def respawned_codex(place: Place) -> list[float]:
-    """`codex exec` a turn, on one thread."""
+    """Start `codex exec` per turn, on one thread."""
     workspace = place.workspace()
     home = codex_home.prepare(place.member, workspace)
     words = [place.command, "exec", "--json", "--skip-git-repo-check"]
@@ -231,7 +231,7 @@ async def respawned_codex(place: Place) -> list[float]:
 
 
 async def bare_gemini(place: Place) -> list[float]:
-    """One process, by the Agent Client Protocol."""
+    """Use one process, through the Agent Client Protocol."""
     home = gemini_home.prepare(place.member, place.workspace())
     words = [place.command, "--acp", *(home.args or ("--model", "gemini-2.5-pro"))]
     async with _process(words, home.cwd, home.env) as process:
@@ -254,7 +254,7 @@ async def bare_gemini(place: Place) -> list[float]:
 
 
 async def respawned_gemini(place: Place) -> list[float]:
-    """Headless, a process a turn, on one session."""
+    """Start a headless process per turn, in one session."""
     home = gemini_home.prepare(place.member, place.workspace())
     env = {**home.env, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
     words = [place.command, *(home.args or ("--model", "gemini-2.5-pro")), "-o", "stream-json"]
@@ -294,15 +294,15 @@ LEAST_FASTER = {"claude": 5.0, "codex": 4.0, "gemini": 5.0}
 
 @dataclass(frozen=True)
 class Medians:
-    """Seconds a turn."""
+    """Seconds per turn."""
 
     coterie: float
     bare: float
     respawned: float
 
 
-async def measured(kind: str, folder: Path) -> Medians:
-    """Thirty turns each way, in blocks one after another."""
+async def measure(kind: str, folder: Path) -> Medians:
+    """Measure thirty turns each way, in alternating blocks."""
     bare, respawned = WAYS[kind]
     times: tuple[list[float], list[float], list[float]] = ([], [], [])
     async with RehearsalServer(Prompt()) as server:

@@ -1,4 +1,4 @@
-"""What searchCode costs: the first index of a real package, one changed file, one question."""
+"""What searchCode costs: first indexing a real package, one changed file, one question."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ QUESTION = "How long is the pause between failing attempts?"
 
 
 @dataclass(frozen=True)
-class Took:
-    """Medians of wall time in seconds, and how many source files there were."""
+class SearchTimes:
+    """Median wall times in seconds, and the number of source files."""
 
     files: int
     index: float
@@ -32,8 +32,8 @@ def _timed(do: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def searched(folder: Path, repeats: int = 5) -> Took:
-    """Index a copy of pip, again and again; change one file of it, again and again."""
+def measure_search(folder: Path, repeats: int = 5) -> SearchTimes:
+    """Index a copy of pip several times; change one of its files several times."""
     spec = importlib.util.find_spec("pip")
     assert spec is not None
     assert spec.origin is not None
@@ -53,4 +53,4 @@ def searched(folder: Path, repeats: int = 5) -> Took:
         assert found == [(0, 1, 0)]
     questions = [_timed(lambda: index.search(QUESTION)) for _ in range(repeats)]
     count = len(list(package.rglob("*.py")))
-    return Took(count, *map(statistics.median, (firsts, changes, questions)))
+    return SearchTimes(count, *map(statistics.median, (firsts, changes, questions)))

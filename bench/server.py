@@ -1,4 +1,4 @@
-"""What `coterie serve` costs: at rest with somebody who follows, and running a chat."""
+"""What `coterie serve` costs: idle with one client following, and running a chat."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx
 import psutil
 
-from bench.commands import cpu_of, furnished
+from bench.commands import cpu_of, created_home
 
 API = "/api/v1"
 TURNS = 21
-"""Of a round of a chat, so that what a turn costs is not what a beginning costs."""
+"""In a round of a chat, to separate the cost of a turn from that of starting."""
 PROJECTS = 3
 _READING = """
 import sys, urllib.request
@@ -31,8 +31,8 @@ for _ in urllib.request.urlopen(request):
 
 
 @dataclass(frozen=True)
-class AtRest:
-    """A server that nobody asks anything, with one stream open on all projects."""
+class IdleCost:
+    """An idle server, with one stream open on all projects."""
 
     cpu: float
     """Percent of a core."""
@@ -41,16 +41,16 @@ class AtRest:
 
 
 @dataclass(frozen=True)
-class OfTurns:
-    """CPU milliseconds of a turn of a chat, its agent included."""
+class TurnCost:
+    """CPU milliseconds of a turn of a chat, including its agent."""
 
     command: float
     server: float
 
 
-def measured(folder: Path, seconds: float) -> tuple[AtRest, OfTurns]:
-    """A server on several projects: at rest, then at work."""
-    env = furnished(folder)
+def measure(folder: Path, seconds: float) -> tuple[IdleCost, TurnCost]:
+    """Measure a server on several projects: idle, then at work."""
+    env = created_home(folder)
     teams = folder / "work" / ".coterie" / "teams"
     command = [sys.executable, "-m", "coterie", "-C", str(folder / "work"), "chat"]
     for number in range(1, PROJECTS):
@@ -67,7 +67,7 @@ def measured(folder: Path, seconds: float) -> tuple[AtRest, OfTurns]:
         return cpu_of([*command, "-t", team, "hello there"], env)
 
     with _served(folder / "work", env) as (server, client), _following(client):
-        rest = _at_rest(server, seconds, env)
+        rest = _idle_cost(server, seconds, env)
         project = client.get(f"{API}/projects").json()[0]["id"]
 
         def by_server(team: str) -> float:
@@ -76,11 +76,11 @@ def measured(folder: Path, seconds: float) -> tuple[AtRest, OfTurns]:
             return _cpu(server) - before
 
         ways = (_a_turn(by_command), _a_turn(by_server))
-    return rest, OfTurns(*(1000 * seconds for seconds in ways))
+    return rest, TurnCost(*(1000 * seconds for seconds in ways))
 
 
 def _a_turn(chat: Callable[[str], float]) -> float:
-    """What one of many turns costs."""
+    """Return the cost of one of many turns."""
     chat("one")
     pairs = [(chat("one"), chat("many")) for _ in range(5)]
     return statistics.median((many - one) / (TURNS - 1) for one, many in pairs)
@@ -95,8 +95,8 @@ def _chat(client: httpx.Client, project: str, team: str) -> None:
     client.post(f"{API}/projects/{project}/tasks/{task}/cancel").raise_for_status()
 
 
-def _at_rest(server: psutil.Process, seconds: float, env: dict[str, str]) -> AtRest:
-    time.sleep(3)  # what it did at its start is over, and its log was moved into the file
+def _idle_cost(server: psutil.Process, seconds: float, env: dict[str, str]) -> IdleCost:
+    time.sleep(3)  # its start-up work is done, and its write-ahead log checkpointed
     before = _cpu(server)
     time.sleep(seconds)
     cpu = 100 * (_cpu(server) - before) / seconds
@@ -108,7 +108,7 @@ def _at_rest(server: psutil.Process, seconds: float, env: dict[str, str]) -> AtR
         interpreter.stdout.readline()
         least = psutil.Process(interpreter.pid).memory_info().rss
         interpreter.kill()
-    return AtRest(cpu, (server.memory_info().rss - least) / 1e6)
+    return IdleCost(cpu, (server.memory_info().rss - least) / 1e6)
 
 
 def _cpu(server: psutil.Process) -> float:
@@ -130,7 +130,7 @@ def _served(root: Path, env: dict[str, str]) -> Generator[tuple[psutil.Process, 
 
 @contextmanager
 def _following(client: httpx.Client) -> Generator[None]:
-    """Somebody has the stream open, and reads it."""
+    """Keep the event stream open, and read it."""
     address, token = str(client.base_url), client.headers["authorization"]
     command = [sys.executable, "-c", _READING, f"{address}{API.lstrip('/')}/events", token]
     with subprocess.Popen(command, env=dict(os.environ), stderr=subprocess.DEVNULL) as reader:

@@ -1,8 +1,8 @@
-"""What a ticket costs: sessions on in-process members beside a bare loop that commits as many rows.
+"""What a ticket costs: sessions on in-process members compared with a bare loop of as many rows.
 
-A session plans so many tickets, and every one is instructed, worked on, reported, reviewed and
-done, three at once, in a plain folder: no git, and no agent that costs anything.  Its envelopes
-are written to files besides, as they are in earnest.
+A session plans this many tickets; each one is instructed, worked on, reported, reviewed and done,
+three at once, in a plain folder: no git, and no agent that costs anything.  Its envelopes are also
+written to files, as in production.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coterie.model.conversation import Message, Prompt
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.stores.envelope_files import EnvelopeFiles
-from coterie.testing.scripted import TASK, ScriptedChannels, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project
 from coterie.workflows.tickets import Tickets
 
 FEW, MANY = 50, 1_000
@@ -35,14 +35,14 @@ _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE
 
 @dataclass(frozen=True)
 class Session:
-    """What a session cost per ticket: CPU in microseconds, and rows in its database."""
+    """The cost of a session per ticket: CPU in microseconds, and rows in its database."""
 
     cpu: float
     rows: float
 
 
 def session(folder: Path, tickets: int) -> Session:
-    """A session of so many tickets, carried out to its end."""
+    """Run a session of this many tickets to its end."""
     cpu = asyncio.run(_carried_out(folder, tickets))
     return Session(cpu / tickets * 1e6, _rows(folder / ".coterie" / "coterie.db") / tickets)
 
@@ -50,7 +50,7 @@ def session(folder: Path, tickets: int) -> Session:
 async def _carried_out(folder: Path, tickets: int) -> float:
     home = folder / ".coterie"
     home.mkdir()
-    async with stage(home, workflow=Tickets()) as it:
+    async with scripted_project(home, workflow=Tickets()) as it:
         created = _created()
         opening = Message(TASK, 1, "you", TEXT, created.at)
         assert await it.storage.create(created, it.owners.me, opening) is not None
@@ -93,7 +93,7 @@ def _created() -> TaskCreated:
 
 
 def _script(tickets: int) -> Callable[[Member, Prompt], str]:
-    """Manager and workers: what the last line of a prompt asks for, and at once."""
+    """Return a manager and workers that reply at once to what a prompt's last line asks for."""
     replies: dict[str, object] = {
         '"intent_summary"': {"status": "clear", "intent_summary": "all of it"},
         '"tasks"': {"tasks": [_task(number) for number in range(1, tickets + 1)]},
@@ -111,7 +111,7 @@ def _script(tickets: int) -> Callable[[Member, Prompt], str]:
 
 
 def _task(number: int) -> dict[str, object]:
-    """Every fourth waits for the one before it; all change files of their own."""
+    """Return a task; every fourth waits for the one before it, and all change different files."""
     return {
         "task_id": f"part-{number}",
         "description": TEXT[:120],
@@ -132,7 +132,7 @@ def _rows(database: Path) -> int:
 
 @dataclass(frozen=True)
 class Compared:
-    """Medians of runs that were taken by turns, so that all saw the same machine."""
+    """Medians of interleaved runs, so that all saw the same machine."""
 
     few: Session
     many: Session
@@ -140,13 +140,13 @@ class Compared:
     """CPU of a bare loop with as many rows as a ticket has, in microseconds."""
 
 
-def compared(rounds: int = 5) -> Compared:
-    """Sessions of both sizes, and the bare loop."""
+def compare(rounds: int = 5) -> Compared:
+    """Measure sessions of both sizes, and the bare loop."""
     few: list[Session] = []
     many: list[Session] = []
     bare: list[float] = []
     with _folders() as fresh:
-        session(fresh(), 5)  # imports, and what is made when first used
+        session(fresh(), 5)  # imports, and what is created on first use
         for _ in range(rounds):
             for _ in range(3):
                 few.append(session(fresh(), FEW))
@@ -156,11 +156,11 @@ def compared(rounds: int = 5) -> Compared:
     return Compared(_median(few), _median(many), statistics.median(bare))
 
 
-def grown(rounds: int = 3) -> float:
-    """How much more a ticket of a long session costs than one of a short session.
+def growth(rounds: int = 3) -> float:
+    """Return how much more a ticket of a long session costs than one of a short session.
 
-    In memory, where there is such a folder: what a disk charges for a new file can vary tenfold
-    from one minute to the next, so this tells our own part of `many` over `few` on disk.
+    In memory, if there is such a folder: the cost of a new file on disk can vary tenfold from one
+    minute to the next, so this shows our own part of `many` over `few` on disk.
     """
     place = MEMORY if MEMORY.is_dir() else None
     few: list[float] = []
@@ -178,10 +178,10 @@ def _median(sessions: list[Session]) -> Session:
 
 @contextmanager
 def _folders(place: Path | None = None) -> Iterator[Callable[[], Path]]:
-    """Makes a new folder whenever it is called.
+    """Yield a function that creates a new folder.
 
-    All are removed at the end and not each after its run: a new file costs ext4 many times as
-    much CPU while it passes over what was deleted within the last minute.
+    All are removed at the end instead of after each run: a new file costs ext4 many times as
+    much CPU while it skips what was deleted within the last minute.
     """
     with tempfile.TemporaryDirectory(dir=place) as folder:
         yield lambda: Path(tempfile.mkdtemp(dir=folder))

@@ -1,6 +1,6 @@
-"""What a tool call of the built-in agent costs, beside a bare loop of commits.
+"""What a tool call of the built-in agent costs, compared with a bare loop of commits.
 
-The model is in this process and answers at once: what a vendor's library costs is not ours.
+The model is in this process and answers at once: the cost of a vendor's library is not ours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.bare import TEXT, Cost, side_by_side
+from bench.bare import TEXT, Cost, interleaved
 from coterie.agents.builtin.conversation import Conversation, Reply, ToolCallRequest
 from coterie.agents.builtin.services import TurnServices
 from coterie.agents.builtin.thread import BuiltinThread
@@ -23,7 +23,7 @@ from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta
 from coterie.model.workspace import Workspace
 from coterie.ports import Channel
-from coterie.testing.scripted import ChildRecorder, ScriptedChannels, stage, team
+from coterie.testing.scripted import ChildRecorder, ScriptedChannels, scripted_project, team
 from coterie.tools.standard import open_toolbox
 from coterie.tools.workspace_files import FileVersions
 
@@ -31,7 +31,7 @@ CALLS = 50
 
 
 def bare_loop(folder: Path, calls: int) -> Cost:
-    """A request and a completion for every call, each committed."""
+    """Commit a request and a completion for every call."""
     path = folder / "bare.db"
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -61,7 +61,7 @@ class Reader:
     async def reply(
         self, conversation: Conversation
     ) -> AsyncGenerator[TextDelta | Activity | Reply]:
-        """The next call, or the end."""
+        """Yield the next call, or the end."""
         self.made += 1
         if self.made > self.calls:
             yield Reply("All read.")
@@ -70,29 +70,29 @@ class Reader:
             yield Reply("", (request,))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @dataclass
 class OneChannel(ScriptedChannels):
-    """Hands out a channel that was made elsewhere."""
+    """Provides a channel that was created elsewhere."""
 
     channel_to_model: BuiltinChannel | None = None
     folder_of_work: str = ""
     opened_by: list[str] = field(default_factory=list[str])
 
     async def channel(self, member: Member, thread: str | None) -> Channel:
-        """The one there is."""
+        """Return that channel."""
         assert self.channel_to_model is not None
         return self.channel_to_model
 
     def work_folder(self, member: Member) -> str:
-        """Where the files are."""
+        """Return where the files are."""
         return self.folder_of_work
 
 
 def task(folder: Path, calls: int) -> Cost:
-    """A durable task of so many tool calls."""
+    """Run a durable task of this many tool calls."""
     return asyncio.run(_task(folder, calls))
 
 
@@ -107,7 +107,7 @@ async def _task(folder: Path, calls: int) -> Cost:
     services = TurnServices(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
     channels = OneChannel(lambda *_: "", folder_of_work=str(work))
     channels.channel_to_model = BuiltinChannel(services, BuiltinThread("thread", []))
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         await it.start(team("ann"))
         cpu, wall = time.process_time(), time.perf_counter()
         result = await it.run(channels)
@@ -117,6 +117,6 @@ async def _task(folder: Path, calls: int) -> Cost:
     return Cost(cpu / calls * 1e6, wall / calls * 1e6, (folder / "coterie.db").stat().st_size)
 
 
-def compared() -> tuple[Cost, Cost]:
-    """The bare loop and the task."""
-    return side_by_side(bare_loop, task, CALLS)
+def compare() -> tuple[Cost, Cost]:
+    """Measure the bare loop and the task."""
+    return interleaved(bare_loop, task, CALLS)

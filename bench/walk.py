@@ -1,8 +1,8 @@
 """How many source files an operation passes through: the reader's path, counted.
 
 Each operation runs twice in this process, once to warm up imports and caches and once counted.
-A file counts when one of its functions is called, in whatever thread; imports and child processes
-do not count.
+A file counts if one of its functions is called, in any thread; imports and child processes do not
+count.
 
     python -m bench.walk        the names of the files, by operation
 """
@@ -25,14 +25,14 @@ from types import FrameType
 from typing import Any
 
 import coterie
-from bench.commands import furnished
+from bench.commands import created_home
 from coterie.cli.main import main as coterie_command
 from coterie.model.task import Ended, TaskCreated
 from coterie.ports import Context
 from coterie.workflows.chat import Chat
 
 AWAITED = ContextVar("AWAITED", default=False)
-"""Whether this is the turn that is walked, or a task that it started."""
+"""Whether this is the turn that is measured, or a task that it started."""
 SOURCE = str(Path(coterie.__file__).parent) + os.sep
 
 
@@ -43,13 +43,13 @@ class Walk:
     files: set[str] = field(default_factory=set[str])
     counting: bool = True
     callers: set[FrameType] = field(default_factory=set[FrameType])
-    """Frames that are only resumed, on the way to the one that is walked."""
+    """Frames that are only resumed, on the way to the measured one."""
     loop: int | None = None
     """The thread of the event loop, where only what is awaited counts."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """See the calls of this thread, and of every thread that is started in this block."""
+        """Observe the calls of this thread, and of every thread that is started in this block."""
         threading.setprofile(self._enter)
         sys.setprofile(self._enter)
         try:
@@ -80,15 +80,15 @@ class Walked:
     but not the surface that shows its records."""
 
 
-def walked(folder: Path) -> Walked:
-    """Walk a chat of one turn with a generic agent, and the two commands that look at it."""
+def measure_walk(folder: Path) -> Walked:
+    """Measure a chat of one turn with a generic agent, and the two commands that look at it."""
     chat = ("chat", "--agents", "a=scripted", "--max-turns", "1", "hello there")
     team = folder / "team.json"
     members = [{"id": "a", "agent": "scripted"}, {"id": "max", "type": "human"}]
     team.write_text(json.dumps({"name": "pair", "members": members}))
     asking = ("chat", "-t", str(team), "hello there")
-    with _environment(furnished(folder)):
-        run(folder, *asking, may_end=(0, 3))  # an inbox with a question in it
+    with _environment(created_home(folder)):
+        run(folder, *asking, may_end=(0, 3))  # leaves a question in the inbox
         counts = [_entered(folder, Walk(), *words) for words in (chat, ("tasks",), ("inbox",))]
         with _only_turns(Walk(counting=False)) as walk:
             entered = _entered(folder, walk, *chat)
@@ -97,7 +97,7 @@ def walked(folder: Path) -> Walked:
 
 
 def _entered(folder: Path, walk: Walk, *words: str) -> set[str]:
-    run(folder, *words)  # the first makes the project, and imports
+    run(folder, *words)  # the first creates the project, and imports
     walk.files.clear()
     with walk.watching():
         run(folder, *words)
@@ -105,7 +105,7 @@ def _entered(folder: Path, walk: Walk, *words: str) -> set[str]:
 
 
 def _callers() -> Iterator[FrameType]:
-    """The frames below the running one: whatever they await, they are resumed again and again."""
+    """Yield the frames below the running one: they are resumed repeatedly, whatever they await."""
     frame = inspect.currentframe()
     while frame is not None:
         yield frame
@@ -114,7 +114,7 @@ def _callers() -> Iterator[FrameType]:
 
 @contextmanager
 def _only_turns(walk: Walk) -> Iterator[Walk]:
-    """Have a walk count from the call of the workflow's `context.turn` to its return."""
+    """Have a walk count only from the call of the workflow's `context.turn` to its return."""
     real = Chat.run
 
     async def run_counted(self: Chat, task: TaskCreated, context: Context) -> Ended:
@@ -141,7 +141,7 @@ def _only_turns(walk: Walk) -> Iterator[Walk]:
 
 
 def run(folder: Path, *words: str, may_end: tuple[int, ...] = (0,)) -> None:
-    """A command in this process, its output put aside."""
+    """Run a command in this process, capturing its output."""
     before, sys.argv = sys.argv, ["coterie", "-C", str(folder / "work"), *words]
     output = io.StringIO()
     try:
@@ -168,6 +168,6 @@ def _environment(env: dict[str, str]) -> Iterator[None]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        for operation, names in vars(walked(Path(place))).items():
+        for operation, names in vars(measure_walk(Path(place))).items():
             sys.stdout.write(f"{operation}: {len(names)}\n")
             sys.stdout.writelines(f"    {name}\n" for name in sorted(names))

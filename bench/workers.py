@@ -1,4 +1,4 @@
-"""What several workers are worth, with many tasks of a slow agent; what one costs that waits."""
+"""What several workers gain on many tasks of a slow agent, and what an idle worker costs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import psutil
 
-from bench.chaos.faults import until
+from bench.chaos.faults import wait_until
 from bench.machines.links import DirectLink
-from bench.machines.machine import Machine, furnish, make_repository
-from bench.machines.tasks import Desk
+from bench.machines.machine import Machine, create_machine, make_repository
+from bench.machines.tasks import OfferingMachine
 from coterie.testing.postgres import Cluster, Databases, own_cluster
 
 AGENT = "ticker"
@@ -25,17 +25,17 @@ TTL = 60.0
 
 @dataclass(frozen=True)
 class Throughput:
-    """So many workers at so many tasks."""
+    """The results of a number of workers."""
 
     workers: int
     wall: float
     """Seconds from the first offer to the last end."""
     cpu: float
-    """Milliseconds of CPU of the workers for each task, agents and their keepers not counted."""
+    """Milliseconds of worker CPU per task, without agents and their keepers."""
     server: float
-    """The same of the database."""
+    """The same for the database."""
     once: bool
-    """Whether each task was run once."""
+    """Whether each task ran exactly once."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class IdleWorker:
 
 
 class Fleet:
-    """Workers on one store, which is on this computer too."""
+    """Workers on one store, which is on the same computer."""
 
     def __init__(self, folder: Path, cluster: Cluster, name: str, workers: int) -> None:
         folder.mkdir()
         self._cluster = cluster
         make_repository(folder)
         Databases(cluster.url()).create(name)
-        self.desk = Desk(folder, cluster.url(name), [AGENT], TTL)
+        self.desk = OfferingMachine(folder, cluster.url(name), [AGENT], TTL)
         self.machines = [
             Machine(
-                furnish(folder, f"machine{number}", [AGENT], SLEEPER),
+                create_machine(folder, f"machine{number}", [AGENT], SLEEPER),
                 DirectLink(cluster, name),
                 [AGENT],
                 SEATS,
@@ -68,17 +68,19 @@ class Fleet:
         ]
 
     def start(self) -> None:
-        """Have all of them ready."""
+        """Start all of them, and wait until they are ready."""
         for machine in self.machines:
             machine.start()
-        until(lambda: all(one.told("ready") for one in self.machines), "all are ready")
+        wait_until(lambda: all(one.state_count("ready") for one in self.machines), "all are ready")
 
     def run(self, tasks: int) -> Throughput:
-        """Have so many tasks run."""
+        """Run this many tasks."""
         before, served = self._cpu(), self._server_cpu()
         begun = time.monotonic()
         made = anyio.run(self.desk.offer, [AGENT] * tasks)
-        until(lambda: sum(one.told("over") for one in self.machines) >= tasks, "all tasks end")
+        wait_until(
+            lambda: sum(one.state_count("over") for one in self.machines) >= tasks, "all tasks end"
+        )
         wall = time.monotonic() - begun
         spent, serving = self._cpu() - before, self._server_cpu() - served
         once = not self.desk.unfinished(made) and self.desk.attempts() == tasks
@@ -87,9 +89,9 @@ class Fleet:
         return Throughput(count, wall, spent * per_task, serving * per_task, once)
 
     def idle(self, seconds: float) -> IdleWorker:
-        """What the first worker costs for so long."""
+        """Measure the first worker while it is idle for this long."""
         (machine, *_) = self.machines
-        time.sleep(2)  # what it does once at its start
+        time.sleep(2)  # its start-up work
         before, begun = machine.ask("cpu", machine.worker), time.monotonic()
         time.sleep(seconds)
         spent, took = machine.ask("cpu", machine.worker) - before, time.monotonic() - begun
@@ -99,7 +101,7 @@ class Fleet:
         return sum(machine.ask("cpu", machine.worker) for machine in self.machines)
 
     def _server_cpu(self) -> float:
-        """Of all that the server is and was, its ended processes included."""
+        """Return the CPU seconds of the server, including its ended processes."""
         server = psutil.Process(self._cluster.pid)
         ended = server.cpu_times().children_user + server.cpu_times().children_system
         for process in (server, *server.children(recursive=True)):
@@ -108,14 +110,14 @@ class Fleet:
         return ended
 
     def end(self) -> None:
-        """Nothing is left."""
+        """Shut everything down."""
         for machine in self.machines:
             machine.end()
             machine.close()
 
 
-def measured(tasks: int, idle_seconds: float) -> tuple[list[Throughput], IdleWorker]:
-    """One, two and four workers one after the other, and one that has nothing to do."""
+def measure(tasks: int, idle_seconds: float) -> tuple[list[Throughput], IdleWorker]:
+    """Measure one, two and four workers in turn, and one that has nothing to do."""
     found: list[Throughput] = []
     idle: list[IdleWorker] = []
     with own_cluster({"fsync": "on"}) as cluster, tempfile.TemporaryDirectory() as folder:

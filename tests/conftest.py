@@ -1,4 +1,4 @@
-"""What every test stands on: a loop that never blocks, a home of its own, no skips in CI."""
+"""The basis of all tests: a loop that never blocks, an isolated home, no skips in CI."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from coterie.testing.postgres import Databases
 
 collect_ignore = ["repositories"]
-"""Projects that tests copy: their tests are run there."""
+"""Projects that tests copy; their own tests run in the copies."""
 IN_CI = os.environ.get("CI") == "true"
 
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-# For a Python beside ours: what differs shows in few examples. pytest --hypothesis-profile=brief
+# For other Python versions, whose differences show in few examples: --hypothesis-profile=brief
 hypothesis.settings.register_profile("brief", deadline=None, derandomize=True, max_examples=10)
 hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 
 @dataclass(frozen=True)
 class House:
-    """A machine of one's own: nothing of the real user is read, nothing is left behind."""
+    """An isolated machine: nothing of the real user's is read, nothing is left behind."""
 
     home: Path
     coterie_home: Path
@@ -49,7 +49,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     made.project.mkdir()
     for name in [name for name in os.environ if name.startswith(("XDG_", "COTERIE_", "GIT_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # few users have it, and it hides much
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # few users set it, and it hides bugs
     monkeypatch.setenv("HOME", str(made.home))
     monkeypatch.setenv("COTERIE_HOME", str(made.coterie_home))
     monkeypatch.chdir(made.project)
@@ -58,14 +58,14 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a test without a house makes is not entered into the real user's list."""
+    """Keep projects made by tests without a house out of the real user's list."""
     os.environ["COTERIE_HOME"] = str(tmp_path_factory.mktemp("nobody") / ".coterie")
 
 
 def ours(root: Path) -> Path:
-    """The `.coterie` of a project, as Coterie has made it for this user."""
+    """Create a project's `.coterie` the way Coterie does for this user."""
     root.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(1) as beside:  # the test may be on a loop, which never blocks
+    with ThreadPoolExecutor(1) as beside:  # the test may be on a loop, which must not block
         beside.submit(make_project, Project(root)).result()
     return root / ".coterie"
 
@@ -78,14 +78,14 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def _blocking_calls() -> BlockBuster:
     calls = BlockBuster(scanned_modules=["coterie"], excluded_modules=["coterie.testing"])
-    for call in calls.functions.values():  # a commit on a disk that was quick last time
+    for call in calls.functions.values():  # a commit on a disk that was fast last time
         call.can_block_in("stores/sqlite/transactions.py", "serve_at_once")
     return calls
 
 
 @pytest.fixture(autouse=True)
 def _loop_never_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In async tests, a call of ours that blocks the event loop raises BlockingError there."""
+    """In async tests, a Coterie call that blocks the event loop raises BlockingError."""
     if "anyio_backend" not in request.fixturenames:
         yield
         return
@@ -98,17 +98,17 @@ def _loop_never_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
 # -- PostgreSQL -----------------------------------------------------------------------------------
 
 TEST_SERVER = os.environ.get("COTERIE_TEST_POSTGRES", "")
-"""A server to use instead of one of our own; its role must be allowed to make databases."""
+"""A server to use instead of starting one; its role must be allowed to create databases."""
 
 
 @pytest.fixture(scope="session")
 def postgres(testrun_uid: str) -> Databases:
-    """The databases of a PostgreSQL that this whole run shares; made when a test first needs it."""
+    """The databases of a PostgreSQL shared by the whole run; started when a test first needs it."""
     from coterie.testing.postgres import Databases, NoPostgres, shared_cluster
 
     if TEST_SERVER:
         return Databases(TEST_SERVER)
-    # A worker may crash and be replaced; the one that started the workers is there to the end.
+    # A worker may crash and be replaced; the process that started the workers lasts to the end.
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     try:
         return Databases(shared_cluster(testrun_uid, owner).url())
@@ -118,21 +118,21 @@ def postgres(testrun_uid: str) -> Databases:
 
 @pytest.fixture
 def database(postgres: Databases) -> Iterator[str]:
-    """The URL of an empty database that is this test's alone."""
+    """The URL of an empty database for this test alone."""
     name = f"test_{secrets.token_hex(8)}"
     yield postgres.create(name)
     postgres.drop(name)
 
 
-# -- collecting ---------------------------------------------------------------------------------
+# -- collection ---------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Keep the bytecode of test modules, also where PYTHONDONTWRITEBYTECODE is set.
+    """Keep the bytecode of test modules, even if PYTHONDONTWRITEBYTECODE is set.
 
-    Every worker collects all of them, and compiling them is two thirds of that.  What is collected
-    stays to the end: the garbage collector need not go through it, now or while tests run.
+    Every worker collects all of them, and compiling takes two thirds of that time.  Collected
+    objects live to the end, so the garbage collector need not scan them, now or during tests.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     gc.disable()
@@ -144,7 +144,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
         sys.dont_write_bytecode = before
 
 
-# -- in CI nothing is skipped ------------------------------------------------------------------
+# -- no skips in CI ----------------------------------------------------------------------------
 
 
 def _refuse_skip(report: Any) -> Any:

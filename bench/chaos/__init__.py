@@ -1,1 +1,1 @@
-"""Kills Coterie at random instants and counts what was lost, doubled or left running."""
+"""Kills Coterie at random instants and counts what was lost, duplicated or left running."""

@@ -1,15 +1,15 @@
 """`make chaos`: kill -9 at random instants of chats, the built-in agent, tickets and pipelines.
 
-Chats are killed when nothing else happens to them, between interrupts and words, and when several
-share the budget of a day.  Sessions with tickets are killed alone, and while other terminals answer
-for them, take them over, park them, watch them and clear up.  Servers are killed with pages open.
-All but the servers keep their tasks in SQLite first and then in PostgreSQL; `--store` picks one.
+Chats are killed undisturbed, between interrupts and messages, and while several share a daily
+budget.  Sessions with tickets are killed alone, and while other terminals answer for them, take
+them over, park them, watch them and clean up.  Servers are killed with pages open.  All but the
+servers keep their tasks in SQLite first and then in PostgreSQL; `--store` picks one.
 
-A chat on PostgreSQL is cut off, and its server restarted and crashed.  Machines that share a store
-fail in every way of the fault table, and at random with many tasks.
+A chat on PostgreSQL is disconnected, and its server restarted and crashed.  Machines that share a
+store fail in every way of the fault table, and at random with many tasks.
 
-Looks are random command lines that pass unasked, run in hostile folders under strace.
-Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
+Looks are random command lines that are allowed without asking, run in hostile folders under strace.
+Exits with 1 if anything was lost, duplicated or left running, or if a look escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
 from bench.chaos.cuts import CutChaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
-from bench.chaos.looks import LookFuzzer
+from bench.chaos.looks import ReadOnlyFuzzer
 from bench.chaos.pipelines import PipelineChaos
 from bench.chaos.stores import KINDS as STORES
 from bench.chaos.stores import Stores, stores_of
@@ -48,11 +48,11 @@ KILLS = {
     "workers": 5,
     "looks": 20_000,
 }
-"""By what is killed: how often, where nothing else is said; of looks, how many there are."""
+"""How often to kill by default, by what is killed; for looks, how many there are."""
 
 
 def main() -> int:
-    """Kill as often as asked."""
+    """Run what was asked for; return 1 if anything went wrong."""
     options = _options()
     wanted = [options.only] if options.only else list(KILLS)
     clean = [_run(name, options) for name in wanted if name in ON_STORES or options.store is None]
@@ -63,10 +63,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=list(KILLS))
     usual = ", ".join(f"{name} {kills}" for name, kills in KILLS.items())
-    parser.add_argument("--kills", type=int, help=f"of each; {usual}")
+    parser.add_argument("--kills", type=int, help=f"kills of each kind (default: {usual})")
     several = ", ".join(ON_STORES)
-    parser.add_argument("--store", choices=STORES, help=f"both where not given; of {several}")
-    parser.add_argument("--turns", type=int, default=30, help="of a chat")
+    parser.add_argument("--store", choices=STORES, help=f"default: both; for {several}")
+    parser.add_argument("--turns", type=int, default=30, help="turns per chat")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keeper", default="auto", choices=["auto", "bubblewrap", "subreaper"])
     options = parser.parse_args()
@@ -76,7 +76,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(name: str, options: argparse.Namespace) -> bool:
-    """One of them, on every store that is wanted; whether nothing went wrong."""
+    """Run one kind on every wanted store; return whether nothing went wrong."""
     kills = options.kills or KILLS[name]
     if name in ELSEWHERE:
         return ELSEWHERE[name](options, kills)
@@ -90,7 +90,7 @@ def _run(name: str, options: argparse.Namespace) -> bool:
 
 
 def chats(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Durable chats; whether nothing went wrong."""
+    """Kill durable chats; return whether nothing went wrong."""
     chaos = Chaos(folder, options.turns, keeper=options.keeper, seed=options.seed, stores=stores)
     tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.chats} chats"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
@@ -99,7 +99,7 @@ def chats(options: argparse.Namespace, kills: int, folder: Path, stores: Stores)
 
 
 def interrupts(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Chats whose turns are interrupted and that are spoken to; whether nothing went wrong."""
+    """Kill chats that are also interrupted and written to; return whether nothing went wrong."""
     chaos = InterruptChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
 
     def progress(now: Interrupted) -> None:
@@ -111,7 +111,7 @@ def interrupts(options: argparse.Namespace, kills: int, folder: Path, stores: St
 
 
 def builtin(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Tasks of 30 tool calls with approvals; whether nothing went wrong."""
+    """Kill tasks of 30 tool calls with approvals; return whether nothing went wrong."""
     chaos = BuiltinChaos(folder, seed=options.seed, stores=stores)
 
     def progress(now: Outcome) -> None:
@@ -123,7 +123,7 @@ def builtin(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 
 
 def tickets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Sessions of twelve tickets with three workers; whether nothing went wrong."""
+    """Kill sessions of twelve tickets with three workers; return whether nothing went wrong."""
     chaos = TicketChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
     tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
@@ -131,7 +131,7 @@ def tickets(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 
 
 def terminals(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """The same sessions with budgets and several terminals at once; whether nothing went wrong."""
+    """Do so with budgets and several terminals at once; return whether nothing went wrong."""
     chaos = TerminalChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
     tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
@@ -139,7 +139,7 @@ def terminals(options: argparse.Namespace, kills: int, folder: Path, stores: Sto
 
 
 def budgets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Chats side by side under one day's limit; whether nothing went wrong."""
+    """Kill concurrent chats under one daily limit; return whether nothing went wrong."""
     chaos = BudgetChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
     tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
@@ -147,7 +147,7 @@ def budgets(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 
 
 def pipelines(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
-    """Pipelines from plan to commit, with a finding in between; whether nothing went wrong."""
+    """Kill pipelines from plan to commit, with a finding; return whether nothing went wrong."""
     chaos = PipelineChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
     tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
@@ -155,7 +155,8 @@ def pipelines(options: argparse.Namespace, kills: int, folder: Path, stores: Sto
 
 
 def pages(options: argparse.Namespace, kills: int) -> bool:
-    """Servers with pages left open in a real browser; whether each shows what the store holds."""
+    """Kill servers with pages open in a real browser; return whether each shows what the store
+    holds."""
     from bench.chaos.pages import PageChaos
     from bench.page.browser import CHROMIUM, chromium
     from bench.page.machine import Machine
@@ -172,7 +173,7 @@ def pages(options: argparse.Namespace, kills: int) -> bool:
 
 
 def cuts(options: argparse.Namespace, hits: int) -> bool:
-    """A chat on PostgreSQL that is cut off, restarted and crashed; whether nothing went wrong."""
+    """Disconnect, restart and crash a chat's PostgreSQL; return whether nothing went wrong."""
     chaos = CutChaos(options.turns * hits, seed=options.seed)
     tally = chaos.run(hits, lambda now: _tell(sum(now.hits.values()), hits, f"{now.hits}"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
@@ -180,7 +181,7 @@ def cuts(options: argparse.Namespace, hits: int) -> bool:
 
 
 def faults(options: argparse.Namespace, rounds: int) -> bool:
-    """Every row of the fault table so often; whether nothing went wrong, and nothing was late."""
+    """Run every row of the fault table; return whether nothing went wrong or was late."""
     from bench.chaos.faults import run
 
     with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +192,8 @@ def faults(options: argparse.Namespace, rounds: int) -> bool:
 
 
 def workers(options: argparse.Namespace, seeds: int) -> bool:
-    """Four workers with sixty tasks, 25 hits for each seed; whether nothing went wrong."""
+    """Run four workers with sixty tasks, 25 hits for each seed; return whether nothing went
+    wrong."""
     from bench.chaos.workers import run
 
     clean = True
@@ -205,9 +207,9 @@ def workers(options: argparse.Namespace, seeds: int) -> bool:
 
 
 def looks(options: argparse.Namespace, cases: int) -> bool:
-    """Random command lines in hostile folders; whether none escaped."""
+    """Run random command lines in hostile folders; return whether none escaped."""
     with tempfile.TemporaryDirectory() as folder:
-        fuzzer = LookFuzzer(Path(folder).resolve(), seed=options.seed)
+        fuzzer = ReadOnlyFuzzer(Path(folder).resolve(), seed=options.seed)
         tally = fuzzer.run(cases, lambda now: _tell(now.cases, cases, str(now), "lines"))
     sys.stdout.write("\n" + "\n".join([str(tally), *tally.escapes]) + "\n")
     return not tally.escapes
@@ -222,9 +224,9 @@ ON_STORES = {
     "pipelines": pipelines,
     "budgets": budgets,
 }
-"""What is killed with its tasks in SQLite, and in PostgreSQL."""
+"""Run with their tasks in SQLite, and in PostgreSQL."""
 ELSEWHERE = {"pages": pages, "cuts": cuts, "faults": faults, "workers": workers, "looks": looks}
-"""What has a store of its own, or none."""
+"""Have a store of their own, or none."""
 
 
 def _tell(done: int, kills: int, what: str, unit: str = "kills") -> None:

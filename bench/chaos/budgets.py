@@ -1,4 +1,4 @@
-"""Chats in several terminals under one day's limit: killed, resumed and given more at random."""
+"""Chats in several terminals under one daily limit: killed, resumed and given more at random."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from time import monotonic, sleep
 from bench.chaos.chats import AGENT, is_locked
 from bench.chaos.stores import Stores, rows
 from coterie.config.project import Project, make_project
-from coterie.model.team import more
+from coterie.model.team import parse_increase
 
 _LIMIT = 2
 _GIVEN = 4
-"""Turns a day at first, and what is given each time that somebody asks."""
+"""Turns per day at first, and how many are added whenever a question asks for more."""
 _ANSWERED = 0.2
-"""How often it is looked whether somebody asks."""
+"""Probability of answering an open question, in each iteration without a kill."""
 _PATIENCE = 180.0
-"""So many seconds all of it may take."""
+"""Seconds before a project times out."""
 _WAITS = 3
-"""How a chat ends that waits for its user."""
+"""Exit code of a chat that waits for its user."""
 
 
 @dataclass
 class BudgetTally:
-    """What a series of killed chats under one limit came to."""
+    """The results of a series of killed chats under one limit."""
 
     kills: int = 0
     projects: int = 0
     turns: int = 0
     executions: int = 0
     looks: int = 0
-    """How often it was looked whether the limit holds."""
+    """How often the limit was checked."""
     questions: int = 0
     overlaps: int = 0
     survivors: int = 0
@@ -46,14 +46,14 @@ class BudgetTally:
 
     @property
     def clean(self) -> bool:
-        """Whether no limit was passed, and nothing was lost, doubled or left running."""
+        """Whether no limit was exceeded, and nothing was lost, duplicated or left running."""
         few = self.executions <= self.turns + self.kills
         return few and not (self.wrong or self.overlaps or self.survivors)
 
 
 @dataclass
 class BudgetChaos:
-    """Projects with several chats at once, all of whose turns count for the same day."""
+    """Projects with several concurrent chats, all of whose turns count for the same day."""
 
     folder: Path
     chats: int = 3
@@ -62,7 +62,7 @@ class BudgetChaos:
     keeper: str = "auto"
     seed: int = 1
     kills_each: int = 6
-    """After so many kills a project is left alone."""
+    """After this many kills a project is left alone."""
     stores: Stores = field(default_factory=Stores)
     tally: BudgetTally = field(default_factory=BudgetTally)
 
@@ -72,16 +72,16 @@ class BudgetChaos:
     def run(
         self, kills: int, progress: Callable[[BudgetTally], None] = lambda _: None
     ) -> BudgetTally:
-        """Projects until there have been so many kills."""
+        """Run projects until this many kills have happened."""
         while self.tally.kills < kills and not self.tally.wrong:
             project = self.folder / f"day{self.tally.projects}"
-            self._furnish(project)
-            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._create_project(project)
+            self._run_to_completion(project, min(self.kills_each, kills - self.tally.kills))
             self._count(project)
             progress(self.tally)
         return self.tally
 
-    def _to_its_end(self, project: Path, kills: int) -> None:
+    def _run_to_completion(self, project: Path, kills: int) -> None:
         """Keep every chat running until it is done; kill one, or answer, every now and then."""
         running: dict[int, subprocess.Popen[bytes]] = {}
         left, until = set(range(self.chats)), monotonic() + _PATIENCE
@@ -107,8 +107,8 @@ class BudgetChaos:
             self.tally.wrong.append(f"{project.name}: chats {left} did not end")
 
     def _victim(self, project: Path, running: list[int]) -> int | None:
-        """Which chat is killed now, if any: mostly one that is in a turn, sometimes one that
-        starts, waits for what others have reserved, or asks."""
+        """Choose a chat to kill, if any: mostly one in a turn, sometimes one that is starting,
+        waits for what others have reserved, or asks."""
         if not running:
             return None
         number = self._random.choice(running)
@@ -130,7 +130,7 @@ class BudgetChaos:
             left.clear()
 
     def _look(self, project: Path) -> None:
-        """At any instant no more was used than may be, and one question is open at most."""
+        """Check that no more was used than allowed, and that at most one question is open."""
         self.tally.looks += 1
         used, allowed, is_open = _day(project)
         if used > allowed:
@@ -156,7 +156,7 @@ class BudgetChaos:
             if about["used"] != about["limit"]:
                 tally.wrong.append(f"{project.name}: asked at {about}")
 
-    def _furnish(self, project: Path) -> None:
+    def _create_project(self, project: Path) -> None:
         registry, work = project / "user" / "agents", project / "work"
         registry.mkdir(parents=True)
         work.mkdir()
@@ -203,7 +203,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _answer(project: Path) -> None:
-    """Give more, from another terminal, where somebody asks."""
+    """Give more, from another terminal, if a question asks for it."""
     for identity, _ in rows(project, "SELECT id, state FROM questions WHERE state = 'open'"):
         _coterie(project, None, "answer", identity, f"+{_GIVEN}").wait()
 
@@ -222,7 +222,7 @@ def _said(project: Path, task: str) -> list[str]:
 
 
 def _day(project: Path) -> tuple[int, float, int]:
-    """How many turns were taken, how many may be, and how many questions about that are open."""
+    """Return how many turns were taken and are allowed, and how many questions are open."""
     found = rows(
         project,
         "SELECT 'turn', step FROM turns WHERE outcome IN ('completed', 'interrupted')",
@@ -231,7 +231,9 @@ def _day(project: Path) -> tuple[int, float, int]:
     )
     kinds = [kind for kind, _ in found]
     answers = (json.loads(data) for kind, data in found if kind == "UserInteractionResponded")
-    given = (more(str(one["response"].get("inputValue") or "stop")) or 0 for one in answers)
+    given = (
+        parse_increase(str(one["response"].get("inputValue") or "stop")) or 0 for one in answers
+    )
     return kinds.count("turn"), _LIMIT + sum(given), kinds.count("open")
 
 

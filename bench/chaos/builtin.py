@@ -1,6 +1,7 @@
-"""Killing a task of the built-in agent at random instants: which calls ran, were asked, are known.
+"""Killing tasks of the built-in agent at random instants, and checking what became of the calls.
 
-As a program it is the parent of those that are killed: python -m bench.chaos.builtin URL
+Run as a program, it is the parent of the processes that are killed:
+python -m bench.chaos.builtin URL
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bench.chaos.forked import ROOT, Parent, Silent, kill, serve
+from bench.chaos.forked import ROOT, NullObserver, Parent, kill, serve
 from bench.chaos.stores import Stores
 from coterie.app.project import App
 from coterie.app.run import StartRequest
@@ -44,9 +45,9 @@ _LATE = (
     "pydantic_ai.providers.anthropic",
     "anthropic.resources.beta",
 )
-"""What is imported where it is used."""
+"""Modules that are imported only when used."""
 _EARLY = 0.2
-"""This part of the kills is counted from the start of the process, and may meet its take-over."""
+"""Share of kills timed from the start of the process, which may hit its takeover."""
 _TEAM = Team(
     name="one",
     workflow="solo",
@@ -56,15 +57,15 @@ _TEAM = Team(
 
 @dataclass
 class Counting:
-    """A model that has `calls` things done, one after the other, by what it sees was done.
+    """A model that makes `calls` calls, one after the other, judging by what it sees was done.
 
-    It remembers nothing, as no model does: each step is known from the results before it.
+    It remembers nothing, as no model does: each step follows from the results before it.
     """
 
     calls: int
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        """The next call, the same again where nobody knows whether it ran, or the end."""
+        """Return the next call, the same again if nobody knows whether it ran, or the end."""
         results = [item for item in asked.conversation if isinstance(item, ToolResult)]
         done = sum(not _is_unknown(result) for result in results)
         if done >= self.calls:
@@ -73,7 +74,7 @@ class Counting:
 
 
 def _call(number: int) -> ToolCall:
-    """Two of three change something, each in a file of its own that counts how often."""
+    """Return a call; two of three change something, each a file of its own that counts them."""
     match number % 3:
         case 0:
             return ToolCall("listFiles", {"path": "."})
@@ -90,12 +91,12 @@ def _is_unknown(result: ToolResult) -> bool:
 
 @dataclass
 class Outcome:
-    """What a series of killed tasks came to."""
+    """The results of a series of killed tasks."""
 
     kills: int = 0
     tasks: int = 0
     unknown: int = 0
-    """Calls of which nobody knows whether they ran; at most one for each kill."""
+    """Calls of which nobody knows whether they ran; at most one per kill."""
     asked_again: int = 0
     """Questions about calls that may already have run."""
     wrong: list[str] = field(default_factory=list[str])
@@ -109,7 +110,7 @@ class BuiltinChaos:
     calls: int = 30
     seed: int = 1
     span: float = 0.5
-    """A kill comes within so many seconds, so that a task lives through several."""
+    """A kill comes within this many seconds, so that a task lives through several."""
     stores: Stores = field(default_factory=Stores)
     outcome: Outcome = field(default_factory=Outcome)
 
@@ -119,7 +120,7 @@ class BuiltinChaos:
     async def run(
         self, kills: int, progress: Callable[[Outcome], None] = lambda _: None
     ) -> Outcome:
-        """Tasks until there have been so many kills, the last one brought to its end."""
+        """Run tasks until this many kills have happened, the last task to its end."""
         async with (
             RehearsalServer(Counting(self.calls)) as server,
             await anyio.open_process(
@@ -128,21 +129,21 @@ class BuiltinChaos:
         ):
             while self.outcome.kills < kills:
                 project = self.folder / f"task{self.outcome.tasks}"
-                await anyio.to_thread.run_sync(self._furnish, project)
+                await anyio.to_thread.run_sync(self._create_project, project)
                 before = self.outcome.kills
-                await self._to_its_end(project, Parent(parent), kills)
+                await self._run_to_completion(project, Parent(parent), kills)
                 await self._count(project, self.outcome.kills - before)
                 progress(self.outcome)
             parent.terminate()
         return self.outcome
 
-    def _furnish(self, project: Path) -> None:
+    def _create_project(self, project: Path) -> None:
         for name in ("user", "work"):
             (project / name).mkdir(parents=True)
         self.stores.settle(project)
 
-    async def _to_its_end(self, project: Path, parent: Parent, kills: int) -> None:
-        """Start or resume, kill or let it end; somebody says yes to whatever is asked."""
+    async def _run_to_completion(self, project: Path, parent: Parent, kills: int) -> None:
+        """Start or resume, then kill or let it end; every question is answered with yes."""
         async with _opened(project) as app, anyio.create_task_group() as group:
             group.start_soon(_say_yes, app)
             code = None
@@ -157,7 +158,7 @@ class BuiltinChaos:
             group.cancel_scope.cancel()
 
     async def _kill(self, process: int, app: App) -> None:
-        """Mostly when it is at work, sometimes before."""
+        """Kill the process, mostly when it is at work, sometimes earlier."""
         if self._random.random() > _EARLY:
             before, seen = await _calls(app), 0
             while await _calls(app) == before:
@@ -197,7 +198,7 @@ def _opened(project: Path, url: str | None = None) -> AbstractAsyncContextManage
 
 
 async def _calls(app: App) -> int:
-    """How many calls were asked for and ended so far."""
+    """Return how many calls have been requested and completed so far."""
     return sum([len(await app.storage.audit.of_task(task.id)) for task in await app.tasks()])
 
 
@@ -209,7 +210,7 @@ async def _say_yes(app: App) -> None:
                 name = question.interaction.interaction_id
                 await app.answer(name, choice="approve", text=None, author=YOU)
             except AnswerRefused:
-                continue  # it was closed meanwhile
+                continue  # it was closed in the meantime
         seen = await app.storage.changed(seen)
 
 
@@ -223,7 +224,7 @@ def _was_unknown(entry: AuditEntry) -> bool:
 
 
 def _pairs(entries: list[AuditEntry]) -> list[str]:
-    """Every call is asked for once and completed once."""
+    """Return the calls that were not requested once and completed once."""
     begun = [entry.tool_call_id for entry in entries if entry.kind == "ToolCallRequested"]
     ended = [entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"]
     return [f"{one} is there {n} times" for one in set(begun) if (n := begun.count(one)) != 1] + [
@@ -232,7 +233,7 @@ def _pairs(entries: list[AuditEntry]) -> list[str]:
 
 
 def _effects(root: Path, calls: int, entries: list[AuditEntry]) -> list[str]:
-    """Each change happened, and more than once only where a call of it is unknown."""
+    """Return the changes that are missing, or repeated with no unknown call to explain it."""
     inputs = {e.tool_call_id: str(e.input) for e in entries if e.kind == "ToolCallRequested"}
     unknown = [inputs[entry.tool_call_id] for entry in entries if _was_unknown(entry)]
     wrong: list[str] = []
@@ -259,7 +260,7 @@ async def _own(project: Path, url: str) -> int:
             task = await app.create(
                 StartRequest(_TEAM, "Do all of it.", rehearsal=True, workflow="solo")
             )
-        result = await app.run(task, Silent(), patience=None)
+        result = await app.run(task, NullObserver(), patience=None)
     return 0 if result.status == "completed" else 1
 
 

@@ -1,4 +1,4 @@
-"""Killing Coterie at random instants and counting what was lost or doubled."""
+"""Killing Coterie at random instants and counting what was lost or duplicated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGENT = Path(__file__).with_name("locked_agent.py")
 
 @dataclass
 class Tally:
-    """What a series of killed chats came to."""
+    """The results of a series of killed chats."""
 
     kills: int = 0
     chats: int = 0
@@ -32,7 +32,7 @@ class Tally:
 
     @property
     def repeated(self) -> int:
-        """Executions beyond one a turn."""
+        """Executions beyond one per turn."""
         return self.executions - self.turns
 
 
@@ -53,7 +53,7 @@ class Chaos:
         self._span = 0.8 + self.turns * (self.milliseconds / 1000 + 0.06)
 
     def run(self, kills: int, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
-        """Chats until there have been so many kills, the last one brought to its end."""
+        """Run chats until this many kills have happened, the last chat to its end."""
         while self.tally.kills < kills:
             self._chat(kills)
             progress(self.tally)
@@ -61,7 +61,7 @@ class Chaos:
 
     def _chat(self, kills: int) -> None:
         project = self.folder / f"chat{self.tally.chats}"
-        furnish(project, self.milliseconds)
+        create_project(project, self.milliseconds)
         self.stores.settle(project, self.keeper)
         words = ["chat", "--agents", "a=locked,b=locked", "--max-turns", str(self.turns), "turn 0"]
         code, before = None, self.tally.kills
@@ -97,8 +97,8 @@ class Chaos:
             tally.wrong.append(f"{project.name}: exit {code}, said {said}")
 
 
-def furnish(project: Path, milliseconds: float) -> None:
-    """A project whose registry has the agent `locked`."""
+def create_project(project: Path, milliseconds: float) -> None:
+    """Create a project whose registry has the agent `locked`."""
     registry = project / "user" / "agents"
     registry.mkdir(parents=True)
     entry = {
@@ -136,7 +136,7 @@ def _said(project: Path) -> list[object]:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a process that holds a lock still lives."""
+    """Whether a live process still holds a lock."""
     with lock.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

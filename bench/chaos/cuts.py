@@ -1,4 +1,4 @@
-"""A chat on PostgreSQL whose connection is cut, and whose server is restarted and crashes."""
+"""A chat on PostgreSQL whose connections are cut, and whose server is restarted and crashed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.stores.postgres import PostgresStorage, schema
 from coterie.testing.postgres import Cluster, Databases, own_cluster
-from coterie.testing.scripted import TASK, ScriptedChannels, stage, team
+from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team
 
 
 @dataclass
 class CutTally:
-    """What was done to it, and what became of it."""
+    """What was done to the chat, and what became of it."""
 
     hits: dict[str, int] = field(default_factory=dict[str, int])
     turns: int = 0
@@ -30,7 +30,7 @@ class CutTally:
 
 
 class CutChaos:
-    """One chat; hits come after so many turns, at an instant nobody chose."""
+    """One chat; each hit comes after a number of turns, at an arbitrary instant."""
 
     def __init__(self, turns: int, seed: int) -> None:
         self._turns = turns
@@ -38,7 +38,7 @@ class CutChaos:
         self.tally = CutTally()
 
     def run(self, hits: int, progress: Callable[[CutTally], None] = lambda _: None) -> CutTally:
-        """Hit the chat so often; every turn must be recorded once, in order."""
+        """Hit the chat this often; every turn must be recorded once, in order."""
         with own_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
             databases = Databases(cluster.url())
             url = databases.create("chat", databases.prepare("chaos", schema.init))
@@ -66,7 +66,7 @@ class CutChaos:
 
         results: list[ResultRecord] = []
         caps = Caps(max_turns=self._turns, max_rounds=None)
-        async with stage(folder, storage) as it, anyio.create_task_group() as group:
+        async with scripted_project(folder, storage) as it, anyio.create_task_group() as group:
             await it.start(team("ann", "bob", "cat"), "hello", caps)
             group.start_soon(self._hit_often, cluster, url, due[::-1], progress)
             results.append(await it.run(ScriptedChannels(say)))

@@ -1,9 +1,9 @@
-"""Every way in which a machine, its line or the database can fail, and what becomes of its task.
+"""Every way in which a machine, its link or the database can fail, and what becomes of its task.
 
     python -m bench.chaos.faults FOLDER ROUNDS
 
-Each machine runs a task; all are hit at once, and another machine takes over.  Started by `run` in
-a network of its own, where that may be made.
+Each machine runs a task; all are hit at once, and another machine takes over.  `run` starts this in
+a network of its own, if one can be created.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from pathlib import Path
 import anyio
 
 from bench.machines.links import Link, NamespaceLink, ProxyLink, in_own_network, listen_in_namespace
-from bench.machines.machine import Machine, furnish, make_repository, now, ticking
-from bench.machines.tasks import Alive, Desk, last_token, overlap, ticks
+from bench.machines.machine import Machine, create_machine, make_repository, now, ticking
+from bench.machines.tasks import OfferingMachine, RunInterval, last_token, overlap, runs_by_token
 from coterie.model.lease_clock import LeaseTimes
 from coterie.testing.postgres import Cluster, Databases, own_cluster
 
 TIMES = LeaseTimes.of(6.0)
-AWAY = 10.0
-PATIENCE = 120.0
-"""For a busy machine: whatever is waited for comes much sooner."""
+DATABASE_DOWN_SECONDS = 10.0
+TIMEOUT = 120.0
+"""For a busy machine: everything that is waited for should come much sooner."""
 FROZEN, PAUSED = "frozen", "paused"
-"""Machines that stand still, and a clock of theirs that goes on, or stands still too: their agents
-may run for a moment when they wake, before they end."""
+"""Machines that stand still, while their clock goes on or stands still too: their agents may run
+for a moment when they wake up, before they end."""
 WAKING = (FROZEN, PAUSED)
-ROWS = ("killed", "restarted", "gone", "stopped", "cut", "mute", *WAKING)
+MACHINE_FAULTS = ("killed", "restarted", "gone", "stopped", "cut", "mute", *WAKING)
 DATABASE = ("database restarted", "database crashed", "database away")
-HEIR = "heir"
+SUCCESSOR = "heir"
 
 
 @dataclass
 class FaultTally:
-    """What a number of rounds came to."""
+    """The results of a number of rounds."""
 
     rounds: int = 0
     namespaces: bool = False
     taken_over: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """By fault: seconds until the next agent of the task ran."""
+    """By fault: seconds until the task's next agent ran."""
     overlaps: dict[str, float] = field(default_factory=dict[str, float])
     """By fault: for how many seconds two agents ran at once; below 0: how long there was none."""
     woken: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """By machine that stood still: for how many seconds its agents ran on when it woke."""
-    disturbed: dict[str, int] = field(default_factory=dict[str, int])
-    """By what befell the database: how many agents were ended by it."""
+    """By machine that stood still: for how many seconds its agents ran on when it woke up."""
+    ended_agents: dict[str, int] = field(default_factory=dict[str, int])
+    """By fault of the database: how many agents it ended."""
     wrong: list[str] = field(default_factory=list[str])
 
     def late(self) -> list[str]:
-        """What took longer than it may, on a machine that has nothing else to do."""
-        most = dict.fromkeys(ROWS, TIMES.ttl + TIMES.margin + 2.0) | {"restarted": 3.5}
+        """Return what took longer than allowed on a machine that has nothing else to do."""
+        most = dict.fromkeys(MACHINE_FAULTS, TIMES.ttl + TIMES.margin + 2.0) | {"restarted": 3.5}
         ran_on = [
             f"{name}: ran on for {seconds:.1f} s"
             for name, all_seconds in self.woken.items()
@@ -72,9 +72,9 @@ class FaultTally:
         ]
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that others do."""
-    late = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until others have made a condition true; raises TimeoutError."""
+    late = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > late:
             raise TimeoutError(what)
@@ -82,7 +82,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Faults:
-    """One machine for every fault, and one that takes over from all."""
+    """One machine for every fault, and one that takes over from all of them."""
 
     def __init__(self, folder: Path, cluster: Cluster, *, namespaces: bool) -> None:
         self.tally = FaultTally(namespaces=namespaces)
@@ -90,9 +90,11 @@ class Faults:
         self._folder = folder
         make_repository(folder)
         Databases(cluster.url()).create("faults")
-        self._desk = Desk(folder, cluster.url("faults"), ROWS, TIMES.ttl)
-        self._machines = {name: self._machine(name, 10 + n) for n, name in enumerate(ROWS)}
-        self._heir = self._machine(HEIR, 9, *ROWS)
+        self._offering = OfferingMachine(folder, cluster.url("faults"), MACHINE_FAULTS, TIMES.ttl)
+        self._machines = {
+            name: self._machine(name, 10 + n) for n, name in enumerate(MACHINE_FAULTS)
+        }
+        self._successor = self._machine(SUCCESSOR, 9, *MACHINE_FAULTS)
         self._tasks: dict[str, str] = {}
         self._paused_at = 0.0
 
@@ -103,12 +105,12 @@ class Faults:
             else ProxyLink(self._cluster, "faults")
         )
         has = agents or (name,)
-        place = furnish(self._folder, name, has, ticking(self._folder, 600))
+        place = create_machine(self._folder, name, has, ticking(self._folder, 600))
         return Machine(place, link, has, 2 * len(has))
 
     def close(self) -> None:
-        """End all machines."""
-        for machine in (*self._machines.values(), self._heir):
+        """Shut down all machines."""
+        for machine in (*self._machines.values(), self._successor):
             machine.close()
 
     def round(self) -> None:
@@ -116,7 +118,7 @@ class Faults:
         self._begin()
         for name, how in zip(DATABASE[:2], (signal.SIGINT, signal.SIGKILL), strict=True):
             self._restart_database(name, how)
-        self._start(self._heir)
+        self._start(self._successor)
         self._hit()
         self._heal()
         self._away()
@@ -124,17 +126,17 @@ class Faults:
         self.tally.rounds += 1
 
     def _start(self, machine: Machine) -> None:
-        before = machine.told("ready")
+        before = machine.state_count("ready")
         machine.start()
-        until(lambda: machine.told("ready") > before, f"{machine.name} is ready")
+        wait_until(lambda: machine.state_count("ready") > before, f"{machine.name} is ready")
 
     def _begin(self) -> None:
         for machine in self._machines.values():
             if machine.worker is None:
                 machine.start()
-        made = anyio.run(self._desk.offer, ROWS)
-        self._tasks = dict(zip(ROWS, made, strict=True))
-        self._until_run_by(dict.fromkeys(ROWS, 0), "every task runs")
+        made = anyio.run(self._offering.offer, MACHINE_FAULTS)
+        self._tasks = dict(zip(MACHINE_FAULTS, made, strict=True))
+        self._until_run_by(dict.fromkeys(MACHINE_FAULTS, 0), "every task runs")
 
     def _tokens(self) -> dict[str, int]:
         return {name: last_token(self._folder, task) for name, task in self._tasks.items()}
@@ -144,7 +146,7 @@ class Faults:
             return [name for name, token in self._tokens().items() if token <= before[name]]
 
         try:
-            until(lambda: not left(), what)
+            wait_until(lambda: not left(), what)
         except TimeoutError:
             raise TimeoutError(f"{what}: not so {left()}") from None
 
@@ -153,7 +155,7 @@ class Faults:
         self._cluster.stop(how)
         self._cluster.start(settings(namespaces=self.tally.namespaces))
         ended = [name for name, token in self._tokens().items() if token > before[name]]
-        self.tally.disturbed[name] = self.tally.disturbed.get(name, 0) + len(ended)
+        self.tally.ended_agents[name] = self.tally.ended_agents.get(name, 0) + len(ended)
 
     def _hit(self) -> None:
         before, machines, at = self._tokens(), self._machines, dict[str, float]()
@@ -177,13 +179,13 @@ class Faults:
             first = min(run.first for token, run in self._ran(task) if token > before[name])
             self.tally.taken_over.setdefault(name, []).append(round(first - at[name], 2))
 
-    def _ran(self, task: str) -> list[tuple[int, Alive]]:
-        return list(ticks(self._folder, task).items())
+    def _ran(self, task: str) -> list[tuple[int, RunInterval]]:
+        return list(runs_by_token(self._folder, task).items())
 
     def _heal(self) -> None:
-        """Those that are well again find themselves dead, and begin anew."""
+        """Heal machines that can recover: they find themselves declared dead, and start over."""
         machines = {name: self._machines[name] for name in ("stopped", "cut", "mute", *WAKING)}
-        ready = {name: machine.told("ready") for name, machine in machines.items()}
+        ready = {name: machine.state_count("ready") for name, machine in machines.items()}
         machines["stopped"].signal(signal.SIGCONT)
         before, woken = self._tokens(), dict[str, float]()
         machines[PAUSED].ask("put_off_deadlines", now() - self._paused_at)
@@ -193,9 +195,9 @@ class Faults:
         for name in ("cut", "mute"):
             machines[name].link.heal()
         for name, machine in machines.items():
-            until(
-                lambda machine=machine, name=name: machine.told("ready") > ready[name],
-                f"{name} begins anew",
+            wait_until(
+                lambda machine=machine, name=name: machine.state_count("ready") > ready[name],
+                f"{name} starts over",
             )
             if left := machine.agents_running():
                 self.tally.wrong.append(f"{name}: {left} agents left")
@@ -207,54 +209,58 @@ class Faults:
     def _away(self) -> None:
         before, begun = self._tokens(), now()
         self._cluster.stop(signal.SIGINT)
-        until(lambda: not any(map(Machine.agents_running, self._alive())), "all agents end")
-        time.sleep(max(0.0, begun + AWAY - now()))
+        wait_until(lambda: not any(map(Machine.agents_running, self._alive())), "all agents end")
+        time.sleep(max(0.0, begun + DATABASE_DOWN_SECONDS - now()))
         self._cluster.start(settings(namespaces=self.tally.namespaces))
         back = now()
-        self._until_run_by(before, "all goes on when the database is back")
-        took = max(last_first(self._folder, task) for task in self._tasks.values()) - back
+        self._until_run_by(before, "all tasks resume once the database is back")
+        took = max(last_run_began(self._folder, task) for task in self._tasks.values()) - back
         self.tally.taken_over.setdefault(DATABASE[2], []).append(round(took, 2))
 
     def _alive(self) -> list[Machine]:
-        everyone = (*self._machines.values(), self._heir)
+        everyone = (*self._machines.values(), self._successor)
         return [machine for machine in everyone if machine.worker is not None]
 
     def _finish(self) -> None:
         (self._folder / "finish").touch()
         tasks = list(self._tasks.values())
-        until(lambda: not self._desk.unfinished(tasks), "every task ends")
+        wait_until(lambda: not self._offering.unfinished(tasks), "every task ends")
         codes = {machine.name: machine.end() for machine in self._alive()}
         wrong = self.tally.wrong
         wrong += [f"{name} ended with {code}" for name, code in codes.items() if code]
-        for machine in (*self._machines.values(), self._heir):
+        for machine in (*self._machines.values(), self._successor):
             wrong += [f"{machine.name}: left running: {left}" for left in machine.processes()]
             machine.link.heal()
-        wrong += anyio.run(self._desk.problems, tasks)
-        wrong += [f"{one.name} shows a stack trace" for one in self._machines.values() if one.broke]
+        wrong += anyio.run(self._offering.problems, tasks)
+        wrong += [
+            f"{one.name} shows a stack trace"
+            for one in self._machines.values()
+            if one.has_traceback
+        ]
         for name, task in self._tasks.items():
             if name in WAKING:
                 continue
-            found = overlap(ticks(self._folder, task))
+            found = overlap(runs_by_token(self._folder, task))
             self.tally.overlaps[name] = round(max(found, self.tally.overlaps.get(name, -99.0)), 3)
             if found > 0:
                 wrong.append(f"{name}: two agents for {found:.3f} s")
         (self._folder / "finish").unlink()
 
 
-def last_first(folder: Path, task: str) -> float:
-    """When the last run of a task began."""
-    return max(run.first for run in ticks(folder, task).values())
+def last_run_began(folder: Path, task: str) -> float:
+    """Return when the last run of a task began."""
+    return max(run.first for run in runs_by_token(folder, task).values())
 
 
 def settings(*, namespaces: bool) -> dict[str, str]:
-    """How PostgreSQL is reached from machines."""
+    """Return the PostgreSQL settings that let machines connect."""
     if namespaces:
         return {"listen_addresses": "*"}
     return {"authentication_timeout": "5s"}  # a proxy may leave half a connection behind
 
 
 def run(folder: Path, rounds: int) -> FaultTally:
-    """So many rounds, in a network of our own if that may be made."""
+    """Run this many rounds, in a network of our own if one can be created."""
     prefix = in_own_network()
     words = [sys.executable, "-m", __name__, str(folder), str(rounds), str(len(prefix))]
     ran = subprocess.run([*prefix, *words], check=False, stdout=subprocess.PIPE, text=True)
@@ -264,7 +270,7 @@ def run(folder: Path, rounds: int) -> FaultTally:
 
 
 def main(folder: Path, rounds: int, *, namespaces: bool) -> None:
-    """What `run` starts."""
+    """Entry point of the process that `run` starts."""
     if namespaces:
         listen_in_namespace()
     with ExitStack() as stack:
@@ -275,7 +281,7 @@ def main(folder: Path, rounds: int, *, namespaces: bool) -> None:
             for _ in range(rounds):
                 faults.round()
         except TimeoutError as late:
-            faults.tally.wrong.append(f"waited for in vain: {late}")
+            faults.tally.wrong.append(f"timed out waiting for: {late}")
     sys.stdout.write(json.dumps(asdict(faults.tally)))
 
 

@@ -1,6 +1,6 @@
-"""Owners of tasks that are forked from a process which has imported what they need.
+"""Owners of tasks, forked from a process that has already imported what they need.
 
-Importing costs more than what such an owner does between two kills.
+Importing costs more than everything such an owner does between two kills.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LATE = (
     "coterie.stores.postgres.owners",
     "coterie.stores.postgres.storage",
 )
-"""What is imported where a store is used."""
+"""Modules that are imported only when a store is used."""
 
 
 class Parent:
-    """The process that forks, as the one that kills sees it."""
+    """The forking process, as seen by the one that kills."""
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
@@ -41,32 +41,32 @@ class Parent:
         self._output = BufferedByteReceiveStream(process.stdout)
 
     async def fork(self, root: Path) -> int:
-        """Start a process that owns the task of this folder; returns its pid."""
+        """Start a process that owns the task of this folder; return its pid."""
         await self._input.send(f"{root}\n".encode())
         return int(await self._output.receive_until(b"\n", 100))
 
     async def ended(self) -> int:
-        """Wait for it; returns its exit code, or the signal as a negative number."""
+        """Wait for the process; return its exit code, or the signal as a negative number."""
         return int(await self._output.receive_until(b"\n", 100))
 
 
 def kill(process: int) -> None:
-    """kill -9, unless it has ended, of which we have yet to hear."""
+    """Send SIGKILL; the process may have ended without our knowing yet."""
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
 
 
-class Silent:
+class NullObserver:
     """An observer for runs that nobody watches."""
 
     def saw(self, record: Record) -> None:
-        """Nobody looks."""
+        """Ignore the record."""
 
 
 def serve(own: Callable[[Path], Awaitable[int]], *late: str) -> None:
-    """Fork an owner for each folder on stdin; print its pid, and then how it ended.
+    """Fork an owner for each folder on stdin; print its pid, and then its exit code.
 
-    `late` are modules that are imported where they are used.
+    `late` are modules that would otherwise be imported only when used.
     """
     for module in (*_LATE, *late):
         import_module(module)

@@ -1,6 +1,7 @@
-"""Interrupting the turns of chats at random instants, saying words, and killing in between.
+"""Interrupting the turns of chats at random instants, writing messages, and killing in between.
 
-As a program it is the parent of those that are killed: python -m bench.chaos.interrupts TURNS
+Run as a program, it is the parent of the processes that are killed:
+python -m bench.chaos.interrupts TURNS
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bench.chaos.chats import furnish, is_locked
-from bench.chaos.forked import ROOT, Parent, Silent, kill, serve
+from bench.chaos.chats import create_project, is_locked
+from bench.chaos.forked import ROOT, NullObserver, Parent, kill, serve
 from bench.chaos.stores import Stores
 from coterie.app.project import App
 from coterie.app.run import StartRequest
@@ -30,7 +31,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 
 _KILL_WITHIN, _INTERRUPT_WITHIN, _WORDS_WITHIN = 1.2, 0.5, 0.08
-"""Seconds; the words after an interrupt come before, while and after the agent breaks off."""
+"""Seconds; messages after an interrupt come before, while and after the agent breaks off."""
 _TEAM = Team(
     name="pair",
     workflow="chat",
@@ -43,31 +44,31 @@ _TEAM = Team(
 
 @dataclass
 class Interrupted:
-    """What a series of interrupted and killed chats came to."""
+    """The results of a series of interrupted and killed chats."""
 
     kills: int = 0
     chats: int = 0
     interrupts: int = 0
     cut: int = 0
-    """Messages that an interrupt broke off."""
+    """Messages that an interrupt cut off."""
     words: int = 0
     executions: int = 0
     repeated: int = 0
-    """Executions beyond one a turn; at most one for each kill."""
+    """Executions beyond one per turn; at most one per kill."""
     overlaps: int = 0
     survivors: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, doubled or left running."""
+        """Whether nothing was lost, duplicated or left running."""
         few = self.repeated <= self.kills
         return few and not (self.wrong or self.overlaps or self.survivors)
 
 
 @dataclass
 class InterruptChaos:
-    """Chats of one length that are interrupted, spoken to and killed until each is done."""
+    """Chats of one length that are interrupted, written to and killed until each is done."""
 
     folder: Path
     turns: int = 30
@@ -75,7 +76,7 @@ class InterruptChaos:
     keeper: str = "auto"
     seed: int = 1
     kills_each: int = 10
-    """After so many kills a chat is only interrupted."""
+    """After this many kills a chat is only interrupted."""
     stores: Stores = field(default_factory=Stores)
     outcome: Interrupted = field(default_factory=Interrupted)
 
@@ -85,18 +86,18 @@ class InterruptChaos:
     async def run(
         self, kills: int, progress: Callable[[Interrupted], None] = lambda _: None
     ) -> Interrupted:
-        """Chats until there have been so many kills, the last one brought to its end."""
+        """Run chats until this many kills have happened, the last chat to its end."""
         words = [sys.executable, "-m", __spec__.name, str(self.turns)]
         async with await anyio.open_process(words, cwd=ROOT, stderr=None) as process:
             parent = Parent(process)
             while self.outcome.kills < kills:
                 project = self.folder / f"interrupted{self.outcome.chats}"
-                await anyio.to_thread.run_sync(furnish, project, self.milliseconds)
+                await anyio.to_thread.run_sync(create_project, project, self.milliseconds)
                 await anyio.to_thread.run_sync(self.stores.settle, project, self.keeper)
                 most = min(kills, self.outcome.kills + self.kills_each)
                 chat = _Chat(project, self._random, self.outcome)
                 with anyio.move_on_after(120) as patience:
-                    await chat.to_its_end(parent, most)
+                    await chat.run_to_completion(parent, most)
                 if patience.cancelled_caught:
                     self.outcome.wrong.append(f"{project.name}: it did not end")
                     break
@@ -107,7 +108,7 @@ class InterruptChaos:
 
 
 class _Chat:
-    """One chat: its owners come and go, the person who interrupts and speaks stays."""
+    """One chat: its owners come and go, the person who interrupts and writes stays."""
 
     def __init__(self, project: Path, chance: random.Random, outcome: Interrupted) -> None:
         self._project = project
@@ -117,8 +118,8 @@ class _Chat:
         self._said = 0
         self._kills = 0
 
-    async def to_its_end(self, parent: Parent, kills: int) -> None:
-        """Start or resume, kill or let it end."""
+    async def run_to_completion(self, parent: Parent, kills: int) -> None:
+        """Start or resume, then kill or let it end."""
         code = None
         async with self._opened() as app, anyio.create_task_group() as person:
             person.start_soon(self._interrupt, app)
@@ -148,7 +149,7 @@ class _Chat:
         kill(process)
 
     async def _interrupt(self, app: App) -> None:
-        """Esc, and then words."""
+        """Press Esc, and then write a message."""
         while True:
             await anyio.sleep(self._random.uniform(0.1, _INTERRUPT_WITHIN))
             for task in await app.tasks():
@@ -158,7 +159,7 @@ class _Chat:
                 await self._say(app, task.id)
 
     async def _take_the_floor(self, app: App) -> None:
-        """Whoever broke a turn off is asked for the next word."""
+        """Answer whenever the chat asks for the next message, as it does after an interrupt."""
         seen = 0
         while True:
             for question in await app.questions():
@@ -171,18 +172,18 @@ class _Chat:
             seen = await app.storage.changed(seen)
 
     async def _say(self, app: App, task: str) -> None:
-        """Words that are known again; those that were refused were never given."""
+        """Write a recognizable message; one that is refused does not count as written."""
         self._said += 1
         text = f"word {self._said * 1000}"
-        with anyio.CancelScope(shield=True):  # cut off, nobody would know whether it was given
+        with anyio.CancelScope(shield=True):  # if canceled, nobody would know whether it arrived
             try:
                 await app.say(task, text)
-            except (AnswerRefused, UsageError):  # answered meanwhile, or ended
+            except (AnswerRefused, UsageError):  # answered in the meantime, or ended
                 return
             self._words.append(text)
 
     async def count(self) -> None:
-        """Hold what is on record against what was done."""
+        """Compare what is on record with what was done."""
         async with self._opened() as app:
             [task] = await app.tasks()
             messages = await app.storage.conversation.messages(task.id)
@@ -190,7 +191,7 @@ class _Chat:
             unheard = [request.text for request in await app.storage.inbox.requests(task.id)]
             damage = await app.storage.problems()
         marks: list[str] = []
-        with suppress(FileNotFoundError):  # every turn was broken off before its agent had begun
+        with suppress(FileNotFoundError):  # every turn was interrupted before its agent had begun
             marks = (self._project / "executions").read_text().split()[::2]
         outcome, executions = self._outcome, marks.count("begin")
         outcome.chats += 1
@@ -212,7 +213,7 @@ class _Chat:
 def _lost_words(
     words: Sequence[str], messages: Sequence[Message], unheard: Sequence[str]
 ) -> Iterator[str]:
-    """Words that are not on record exactly once; the last may wait for a chat that has ended."""
+    """Yield messages not on record exactly once; the last may wait for a chat that has ended."""
     times = Counter([message.text for message in messages if message.member == YOU] + [*unheard])
     for text in words:
         if times[text] != 1:
@@ -220,7 +221,7 @@ def _lost_words(
 
 
 def _wrong(messages: Sequence[Message], turns: Sequence[Turn]) -> Iterator[str]:
-    """Each turn that came to an end said one thing, and is marked as what became of it."""
+    """Yield violations: each finished turn has one message, marked with how the turn ended."""
     if [message.seq for message in messages] != list(range(1, len(messages) + 1)):
         yield f"the messages are numbered {[message.seq for message in messages]}"
     said = Counter(message.turn for message in messages if message.turn)
@@ -244,7 +245,7 @@ async def _own(project: Path, turns: int) -> int:
         if task is None:
             caps = Caps(max_turns=turns, max_rounds=None, floor="ask")
             task = await app.create(StartRequest(_TEAM, "turn 0", caps))
-        result = await app.run(task, Silent(), patience=None)
+        result = await app.run(task, NullObserver(), patience=None)
     return 0 if result.status == "completed" else 1
 
 

@@ -1,10 +1,10 @@
-"""An agent that proves it runs alone: a program of its own, run by path, for the chaos test.
+"""An agent that proves it runs alone: a separate program, run by path, for the chaos test.
 
     locked_agent.py FOLDER [MILLISECONDS]
 
-It works for so long while it holds a lock, and so does a grandchild in a session of its own, so
-that the lock is held as long as anything of it lives.  Whoever finds the lock taken writes
-`overlap`.  Every execution leaves a line in `executions`, at its begin and at its end.
+It works for this long while it holds a lock, and so does a grandchild in a session of its own, so
+that the lock is held as long as any of its processes lives.  An agent that finds the lock taken
+writes `overlap`.  Every execution leaves a line in `executions`, at its beginning and at its end.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import time
 
 
 def note(folder: str, word: str) -> None:
-    """One line, written at once or not at all."""
+    """Write one line atomically."""
     line = f"{word} {time.monotonic():.3f}\n".encode()
     fd = os.open(f"{folder}/executions", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, line)
@@ -24,7 +24,7 @@ def note(folder: str, word: str) -> None:
 
 
 def grandchild() -> int:
-    """A process in a session of its own that outlives us, unless somebody ends it."""
+    """Start a process in a session of its own that outlives us unless somebody kills it."""
     pid = os.fork()
     if pid == 0:
         os.setsid()

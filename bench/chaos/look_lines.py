@@ -1,4 +1,4 @@
-"""Random folders that mean harm, and random command lines over the programs that look."""
+"""Random hostile folders, and random command lines built mostly from read-only programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from coterie.model.flags import words
 
 CANARY = "canary-7f3a91"
-"""Stands in every file that nobody may read."""
+"""Contained in every file that nobody may read."""
 
 _NAMES = (
     "a.txt",
@@ -101,7 +101,7 @@ class HostileFolder:
         return self.top / "temporary"
 
     def make(self, chance: random.Random) -> None:
-        """Fill it."""
+        """Create its files."""
         self.project.mkdir(parents=True)
         for folder in (self.home, self.sibling, self.temporary):
             folder.mkdir()
@@ -148,7 +148,7 @@ class HostileFolder:
             place.parent.mkdir(exist_ok=True)
             place.write_text(evil.read_text())
             place.chmod(0o755)
-        if chance.random() < 0.3:  # ordinary files that pass for a repository
+        if chance.random() < 0.3:  # ordinary files that look like a repository
             for name in ("objects", "refs"):
                 (self.project / "docs" / name).mkdir(exist_ok=True)
             (self.project / "docs" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -160,7 +160,7 @@ _PROGRAMS = words(
     "jq tree md5sum sha256sum cksum od rev tac column fold join env date test printf echo basename "
     "realpath readlink xargs git tee cp touch sh curl python3"
 )
-_USUAL = (
+_TYPICAL = (
     *words("cat head tail wc nl ls stat grep grep find cut uniq sort rg diff"),
     *("sed -n 1,5p", "git status", "git log -p", "git diff", "md5sum", "du -s", "echo", "pwd"),
 )
@@ -182,7 +182,7 @@ _GIT = (
     *("--no-pager log --stat", "-c core.pager=./evil.sh log", "log --output=new", "remote -v"),
     *("submodule status", "worktree list", "reflog", "rev-list --all", "show-ref"),
 )
-_ODD = (
+_UNUSUAL = (
     "/etc/passwd",
     "-",
     "/proc/self/environ",
@@ -201,15 +201,15 @@ class LineMaker:
     chance: random.Random
 
     def line(self) -> str:
-        """One command line; half of them are of the kind that agents write all day."""
+        """Return a command line; half of them are of the kind that agents write all day."""
         if self.chance.random() < 0.5:
             return self.chance.choice((" | ", " && ", "; ")).join(
-                self._usual() for _ in range(self.chance.choice((1, 1, 2)))
+                self._typical_line() for _ in range(self.chance.choice((1, 1, 2)))
             )
-        return self._odd()
+        return self._unusual_line()
 
-    def _usual(self) -> str:
-        program = self.chance.choice(_USUAL)
+    def _typical_line(self) -> str:
+        program = self.chance.choice(_TYPICAL)
         if program == "find":
             return f"find {self._inside()} -name {shlex.quote(self.chance.choice(_NAMES))}"
         options = self.chance.choice(("", "", "-n", "-c 3", "-rn", "-la", "-i", "-nC2", "-u", "-5"))
@@ -221,7 +221,7 @@ class LineMaker:
         below = self.chance.choice(("", "", "src/", "docs/", "./"))
         return self.chance.choice(("", "*.txt", "src/*", *[shlex.quote(f"{below}{name}")] * 6))
 
-    def _odd(self) -> str:
+    def _unusual_line(self) -> str:
         parts = [self._command() for _ in range(self.chance.choice((1, 1, 1, 2, 3)))]
         line = parts[0]
         for part in parts[1:]:
@@ -271,7 +271,7 @@ class LineMaker:
         if roll < 0.85:
             return self._plain()
         return self.chance.choice(
-            ("../sibling/secret", "~/.netrc", "$HOME/.netrc", "$(cat list)", "./evil.sh", *_ODD)
+            ("../sibling/secret", "~/.netrc", "$HOME/.netrc", "$(cat list)", "./evil.sh", *_UNUSUAL)
         )
 
     def _target(self) -> str:

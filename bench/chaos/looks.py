@@ -1,8 +1,8 @@
-"""What passes unasked in mode `read`, run as it would be, under strace: none of it may escape.
+"""Command lines that mode `read` allows without asking, run under strace: none may escape.
 
-An escape is a write, a connection, a file of the folder executed, a file read that is neither in
-the folder nor the system's.  Each line is judged twice: for an agent that has a sandbox, and for
-one that has none and so is held by the table of options alone.
+An escape is a write, a connection, executing a file of the folder, or reading a file that is
+neither in the folder nor the system's.  Each line is judged twice: for an agent with a sandbox, and
+for one without, which is restricted only by the table of options.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ done
 
 
 @dataclass
-class LookTally:
+class ReadOnlyTally:
     """What was tried, and what escaped."""
 
     cases: int = 0
     held: int = 0
-    """Lines that passed for an agent with a sandbox."""
+    """Lines that were allowed for an agent with a sandbox."""
     by_table: int = 0
-    """Lines that passed for one without."""
+    """Lines that were allowed for one without."""
     escapes: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
@@ -60,15 +60,17 @@ class LookTally:
 
 
 @dataclass(frozen=True)
-class LookFuzzer:
+class ReadOnlyFuzzer:
     """Runs lines in folders below `top`."""
 
     top: Path
     seed: int = 1
 
-    def run(self, cases: int, progress: Callable[[LookTally], None] = lambda _: None) -> LookTally:
-        """Try as many lines."""
-        tally = LookTally()
+    def run(
+        self, cases: int, progress: Callable[[ReadOnlyTally], None] = lambda _: None
+    ) -> ReadOnlyTally:
+        """Try this many lines."""
+        tally = ReadOnlyTally()
         number = 0
         while tally.cases < cases:
             chance = random.Random(f"{self.seed} {number}")
@@ -76,12 +78,12 @@ class LookFuzzer:
             folder.make(chance)
             maker = LineMaker(folder, chance)
             count = min(LINES_A_FOLDER, cases - tally.cases)
-            self._tried(folder, [maker.line() for _ in range(count)], tally)
+            self._try_lines(folder, [maker.line() for _ in range(count)], tally)
             progress(tally)
             number += 1
         return tally
 
-    def _tried(self, folder: HostileFolder, lines: Sequence[str], tally: LookTally) -> None:
+    def _try_lines(self, folder: HostileFolder, lines: Sequence[str], tally: ReadOnlyTally) -> None:
         tally.cases += len(lines)
         held = [line for line in lines if verdict(folder, line, sandbox=True) != "no"]
         bare = [line for line in lines if verdict(folder, line, sandbox=False) != "no"]
@@ -92,14 +94,14 @@ class LookFuzzer:
 
 
 def verdict(folder: HostileFolder, line: str, *, sandbox: bool) -> str:
-    """How a line passes in mode `read`: `held`, `bare`; or `no`."""
+    """Return how a line is allowed in mode `read`: `held` or `bare`; `no` if it is not."""
     action = Action("run", "Bash", str(folder.project), command=line, read_only_sandbox=sandbox)
     ruling = decide(action, Permissions(mode="read"), None, folder.project)
     return {"allow": "bare", "allow_read_only": "held"}.get(ruling.verdict, "no")
 
 
 def escapes(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> list[str]:
-    """What these lines did that they must not; many are run at once, alone where one did."""
+    """Return forbidden effects of these lines, run in batches, then singly if a batch has any."""
     found: list[str] = []
     for start in range(0, len(lines), BATCH):
         some = lines[start : start + BATCH]
@@ -110,7 +112,7 @@ def escapes(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> li
 
 
 def run(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> list[str]:
-    """Run the lines under strace; what they did that they must not."""
+    """Run the lines under strace; return their forbidden effects."""
     reading, writing = os.pipe()
     held = ReadOnlySandbox(folder.project).words(folder.project) if sandbox else ()
     trace = ("strace", "-f", "-y", "-qq", "-s", "4096", "-e", _TRACED, "-o", f"/dev/fd/{writing}")
@@ -143,7 +145,7 @@ def run(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> list[s
 
 
 def _drained(child: subprocess.Popen[bytes], trace: int) -> tuple[bytes, str]:
-    """What it printed and what strace told, both read as they come."""
+    """Return the child's output and strace's, both read as they arrive."""
     assert child.stdout is not None
     collected = {child.stdout.fileno(): bytearray(), trace: bytearray()}
     with selectors.DefaultSelector() as waiting:
@@ -169,7 +171,7 @@ def _state(folder: HostileFolder) -> dict[str, tuple[int, int, int]]:
 
 
 def _wrong(told: str, folder: HostileFolder) -> Iterator[str]:
-    """The calls that succeeded and must not have been made."""
+    """Yield the calls that succeeded although they are forbidden."""
     for line in _joined(told):
         call = _CALL.search(line)
         if call is None or int(call[3]) < 0:
@@ -179,7 +181,7 @@ def _wrong(told: str, folder: HostileFolder) -> Iterator[str]:
 
 
 def _must_not(name: str, arguments: str, opened: str, folder: HostileFolder) -> bool:
-    """Whether a call that succeeded must not have been made."""
+    """Whether a call that succeeded is forbidden."""
     if name in ("connect", "bind"):
         return True
     if name.startswith("exec"):
@@ -191,9 +193,9 @@ def _must_not(name: str, arguments: str, opened: str, folder: HostileFolder) -> 
 
 
 def _is_wrong(opened: str, arguments: str, folder: HostileFolder) -> bool:
-    """Whether a file that was opened must not have been; by where it is, links followed."""
+    """Whether opening a file is forbidden, by where the file is after following links."""
     if _WRITING.search(arguments):
-        # In the sandbox /tmp is its own, and what the test has there is not in it.
+        # The sandbox has a /tmp of its own, which does not contain the test's folders.
         own = opened.startswith("/tmp/") and not opened.startswith(str(folder.top))
         return not (own or opened.startswith("/dev/"))
     if opened == "/tmp" or _SYSTEM.match(opened):
@@ -203,7 +205,7 @@ def _is_wrong(opened: str, arguments: str, folder: HostileFolder) -> bool:
 
 
 def _joined(told: str) -> Iterator[str]:
-    """The lines of a trace; a call that another process's came between is put together again."""
+    """Yield the lines of a trace, rejoining calls that another process's calls interrupted."""
     pending: dict[str, str] = {}
     for line in told.splitlines():
         pid = line.partition(" ")[0]

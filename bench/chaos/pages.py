@@ -1,9 +1,9 @@
 """kill -9 of the server at random instants, with pages left open; compared with the store.
 
-A team works on tickets in a rehearsal.  One tab shows the talk, one the board and one the inbox,
-where the questions are answered.  The server is killed and started again with `--resume`, a few
+A team works on tickets in a rehearsal.  One tab shows the conversation, one the board and one the
+inbox, where the questions are answered.  The server is killed and restarted with `--resume` a few
 times in each session, and no tab is touched: each reconnects by itself.  In the end every tab must
-show what a fresh one shows, and that must be what the store holds: each row once and in order.
+show what a fresh one shows, and that must match the store: each row once and in order.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bench.page.screens import ROWS, answer, asked, board, card, rows
 
 GOAL = "Add coupons to cart.py"
 _LONGEST = 120.0
-"""Seconds for a session, without what the kills cost."""
+"""Seconds before a session times out, counted again after each kill."""
 _OF_A_SESSION = 4
-"""Kills: with more of them nothing is done in between, and all hit its beginning."""
+"""Kills per session: with more of them nothing is done in between, and all hit its beginning."""
 
 
 @dataclass
 class PageTally:
-    """What came of it."""
+    """The results."""
 
     kills: int = 0
     sessions: int = 0
@@ -42,12 +42,12 @@ class PageTally:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, doubled or in another order."""
+        """Whether nothing was lost, duplicated or reordered."""
         return not self.wrong
 
 
 class _Killer:
-    """Kills the server after a while, and starts it again, beside whoever uses the pages."""
+    """Kills the server after a while and restarts it, while the pages are in use."""
 
     def __init__(self, server: Server, after: float) -> None:
         self._server = server
@@ -62,11 +62,11 @@ class _Killer:
 
     @property
     def done(self) -> bool:
-        """Whether the server is there again."""
+        """Whether the server is running again."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Until it is."""
+        """Wait until the server is running again."""
         self._thread.join()
 
 
@@ -81,7 +81,7 @@ class PageChaos:
         self.tally = PageTally()
 
     def run(self, kills: int, progress: Callable[[PageTally], None] = lambda _: None) -> PageTally:
-        """Kill so often."""
+        """Run sessions until this many kills have happened."""
         while self.tally.kills < kills:
             self.tally.sessions += 1
             self._session(min(kills - self.tally.kills, _OF_A_SESSION))
@@ -151,7 +151,7 @@ class PageChaos:
 
 
 def _start(text: str) -> str:
-    """Its first line: what follows is laid out as Markdown."""
+    """Return the first line: the rest is rendered as Markdown."""
     return " ".join(text.partition("\n")[0].split())
 
 
@@ -179,23 +179,23 @@ class _Tabs:
         return False
 
     def answer_one(self) -> int:
-        """Answer what is asked on the page; how many answers were given."""
+        """Answer a question on the page; return how many answers were given."""
         with contextlib.suppress(Error):
             for question in asked(self.inbox):
                 answer(self.inbox, question, "approve")
-                # Where the server was killed meanwhile the card says so, and is answered again.
+                # If the server was killed meanwhile, the card says so and is answered again.
                 card(self.inbox, question).wait_for(state="detached", timeout=2_000)
                 return 1
         self.inbox.wait_for_timeout(50)
         return 0
 
     def settled_rows(self) -> list[tuple[int, str]]:
-        """The rows, once the one about the end is there."""
+        """Return the rows, once the one about the end is shown."""
         self.talk.locator(ROWS).last.get_by_text("completed").wait_for()
         return rows(self.talk)
 
     def settled_board(self, count: int) -> dict[str, str]:
-        """The board, once all is done."""
+        """Return the board, once everything is done."""
         self.tickets.get_by_text(f"{count} of {count} done").wait_for()
         return board(self.tickets)
 

@@ -1,11 +1,11 @@
-"""A member of a pipeline that answers by what it is asked, as a program that proves what it did.
+"""A member of a pipeline that answers what it is asked: a separate program that proves its work.
 
     pipeline_agent.py FOLDER MEMBER [MILLISECONDS]
 
-A program of its own, run by path without `site`: with each prompt one process.  What it says and
-does follows from the prompt alone, so it is the same when it is asked again.  It holds a lock while
-it works, as does a grandchild in a session of its own; whoever finds it taken writes `overlap` to
-FOLDER/executions, where every execution leaves a line too.
+It is run by path without `site`, one process per prompt.  What it says and does follows from the
+prompt alone, so it does the same when asked again.  While it works it holds a lock, as does a
+grandchild in a session of its own; an agent that finds the lock taken writes `overlap` to
+FOLDER/executions, where every execution also leaves a line.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ ANSWERS: dict[str, object] = {
 
 
 def answer(prompt: str, milliseconds: float) -> object:
-    """What is asked for; files are really changed, and half changed for as long as it takes."""
+    """Return what is asked for; files are really changed, and are half changed for a while."""
     if "Make the change now" in prompt:
         return _write(CODE, "mended" if "mend it" in prompt else "coupons", milliseconds)
     if "Write the tests now" in prompt:

@@ -1,4 +1,4 @@
-"""Killing pipelines at random instants from plan to commit; each must end as one left alone."""
+"""Killing pipelines at random instants from plan to commit; each must end like one left alone."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ MEMBERS = ("ada", "rex")
 _AGENT = Path(pipeline_agent.__file__)
 _ROOT = _AGENT.parents[2]
 _SPAN = 3.0
-"""A kill comes within so many seconds, so that a pipeline lives through several."""
+"""A kill comes within this many seconds, so that a pipeline lives through several."""
 _PATIENCE = 120.0
 _MESSAGE = "Add coupons"
 
 
 @dataclass
 class PipelineTally:
-    """What a series of killed pipelines came to."""
+    """The results of a series of killed pipelines."""
 
     kills: int = 0
     pipelines: int = 0
     executions: int = 0
     needed: int = 0
-    """Executions without any kill."""
+    """Executions that are needed without any kill."""
     overlaps: int = 0
     survivors: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def repeated(self) -> int:
-        """Executions that a kill had cut, or whose end nobody had heard of."""
+        """Executions that a kill interrupted, or whose end was not recorded."""
         return self.executions - self.needed
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, doubled or left running."""
+        """Whether nothing was lost, duplicated or left running."""
         few = 0 <= self.repeated <= self.kills * len(MEMBERS)
         return few and not (self.wrong or self.overlaps or self.survivors)
 
@@ -61,7 +61,7 @@ class PipelineChaos:
     keeper: str = "auto"
     seed: int = 1
     kills_each: int = 10
-    """After so many a pipeline is left alone."""
+    """After this many kills a pipeline is left alone."""
     stores: Stores = field(default_factory=Stores)
     tally: PipelineTally = field(default_factory=PipelineTally)
 
@@ -71,26 +71,26 @@ class PipelineChaos:
     def run(
         self, kills: int, progress: Callable[[PipelineTally], None] = lambda _: None
     ) -> PipelineTally:
-        """A pipeline left alone, then others until there have been so many kills."""
+        """Run a pipeline undisturbed, then others until this many kills have happened."""
         alone = self._project("alone")
-        self._to_its_end(alone, 0)
+        self._run_to_completion(alone, 0)
         expected, needed = outcome(alone), executions(alone).count("begin")
         self.tally.wrong += _broken(alone)
         while not self.tally.wrong and self.tally.kills < kills:
             project = self._project(f"pipeline{self.tally.pipelines}")
-            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._run_to_completion(project, min(self.kills_each, kills - self.tally.kills))
             self._count(project, expected, needed)
             progress(self.tally)
         return self.tally
 
     def _project(self, name: str) -> Path:
         project = self.folder / name
-        _furnish(project, self.milliseconds)
+        _create_project(project, self.milliseconds)
         self.stores.settle(project, self.keeper)
         return project
 
-    def _to_its_end(self, project: Path, kills: int) -> None:
-        """Start and kill so often; then start and leave alone."""
+    def _run_to_completion(self, project: Path, kills: int) -> None:
+        """Start and kill this often; then start and leave alone."""
         for _ in range(kills):
             process = _start(project)
             try:
@@ -117,7 +117,7 @@ class PipelineChaos:
 
 
 def outcome(project: Path) -> dict[str, object]:
-    """What must not depend on when a pipeline was killed."""
+    """Return what must not depend on when a pipeline was killed."""
     work = project / "work"
     folders = list((work / ".coterie" / "sessions").iterdir())
     state = json.loads((folders[0] / "state.json").read_text())
@@ -137,7 +137,7 @@ def outcome(project: Path) -> dict[str, object]:
 
 
 def _broken(project: Path) -> Iterator[str]:
-    """What is wrong with the user's own repository after all."""
+    """Yield what is wrong with the user's own repository in the end."""
     work = project / "work"
     said = (project / "said").read_text(errors="replace")[-800:]
     if git(work, "log", "--format=%s").splitlines() != [_MESSAGE, "begin"]:
@@ -157,12 +157,12 @@ def _broken(project: Path) -> Iterator[str]:
 
 
 def executions(project: Path) -> list[str]:
-    """What the agents noted: `begin`, `end`, `overlap`."""
+    """Return what the agents recorded: `begin`, `end`, `overlap`."""
     lines = (project / "executions").read_text().split()[::2]
     return [line.partition(":")[0] for line in lines]
 
 
-def _furnish(project: Path, milliseconds: float) -> None:
+def _create_project(project: Path, milliseconds: float) -> None:
     registry, work = project / "user" / "agents", project / "work"
     registry.mkdir(parents=True)
     agents = {
@@ -187,7 +187,7 @@ def _furnish(project: Path, milliseconds: float) -> None:
     git(work, "config", "user.email", "you@example.com")
     git(work, "add", ".")
     git(work, "commit", "-qm", "begin")
-    # What the user is in the middle of: nobody else may take it along or put it away.
+    # The user's own uncommitted changes: nobody else may commit them or remove them.
     (work / "notes.txt").write_text("changed by the user\n")
     (work / "new.txt").write_text("not added yet\n")
 

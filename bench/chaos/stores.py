@@ -1,6 +1,6 @@
-"""Where the projects that are killed keep their tasks, named as their users would name it.
+"""Where the projects that are killed keep their tasks, configured as their users would.
 
-What is in there is read without Coterie, by statements that mean the same in both databases.
+The contents are read without Coterie, by statements that mean the same in both databases.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Stores:
         self._database: str | None = None
 
     def settle(self, project: Path, keeper: str = "auto") -> None:
-        """Write the settings of the project's user, and make the store if they name one.
+        """Write the settings of the project's user, and create the store if they name one.
 
-        One project is killed at a time: the database of the one before is dropped.
+        One project is killed at a time, so the database of the previous one is dropped.
         """
         settings = {"keeper": keeper}
         self.drop()
@@ -44,7 +44,7 @@ class Stores:
         (project / "user" / "settings.json").write_text(json.dumps(settings))
 
     def drop(self) -> None:
-        """Remove the last database."""
+        """Drop the last database."""
         if self._server is not None and self._database is not None:
             self._server.drop(self._database)
         self._database = None
@@ -52,7 +52,8 @@ class Stores:
 
 @contextmanager
 def stores_of(kind: Kind) -> Generator[Stores]:
-    """Stores of this kind; a server for them is our own, and runs until the block ends."""
+    """Yield stores of this kind; the server for PostgreSQL is our own, and runs until the block
+    ends."""
     if kind == "sqlite":
         yield Stores()
     else:
@@ -61,7 +62,7 @@ def stores_of(kind: Kind) -> Generator[Stores]:
 
 
 def rows(project: Path, *statements: str) -> list[tuple[Any, ...]]:
-    """The rows of all statements, as of one instant; none where there is no database yet."""
+    """Return the rows of all statements, as of one instant; none if there is no database yet."""
     url = json.loads((project / "user" / "settings.json").read_text()).get("store")
     if url is not None:
         return _postgres_rows(url, statements)
@@ -69,7 +70,7 @@ def rows(project: Path, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def has_begun(project: Path) -> bool:
-    """Whether there is a task: the kill may have come before."""
+    """Whether there is a task: the kill may have come earlier."""
     return bool(rows(project, "SELECT id FROM tasks"))
 
 

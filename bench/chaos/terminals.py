@@ -1,7 +1,8 @@
-"""Sessions with tickets and budgets that are killed while other terminals are at the same task.
+"""Sessions with tickets and budgets that are killed while other terminals work on the same task.
 
-What others do beside it changes nothing of what it comes to: they look (`attach`, `ps`, `show`),
-answer, take it over (`resume`), park it (`stop`) and clear away what ended tasks left (`clean`).
+What others do at the same time must not change the outcome: they look (`attach`, `ps`, `show`),
+answer, take the session over (`resume`), park it (`stop`) and remove what ended tasks left
+(`clean`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bench.chaos.tickets import (
 BUDGET = {"perTicket": {"turns": 4}, "perDay": {"turns": 30}}
 """Some tickets need more, and so does the day."""
 _TEAM = "crew"
-_BESIDE: Mapping[str, Sequence[str]] = {
+_ALONGSIDE: Mapping[str, Sequence[str]] = {
     "attach": ("attach", "last"),
     "clean": ("clean", "--yes"),
     "ps": ("ps",),
@@ -37,16 +38,17 @@ _BESIDE: Mapping[str, Sequence[str]] = {
     "answer": ("answer",),
 }
 _CODES = (0, 2, 3, 130)
-"""How something ends that others do: done, refused with a reason, waits for the user, let go."""
+"""Exit codes that other commands may have: done, refused with a reason, waiting for the user,
+interrupted."""
 _LINGERS = 60.0
-"""So long one that has taken the session over may take with it, in seconds."""
+"""Seconds that a command which has taken the session over may need to finish it."""
 _MOST = 100
 """How often a session is started at most."""
 
 
 @dataclass
 class TerminalChaos(TicketChaos):
-    """Sessions at which several terminals are at once."""
+    """Sessions that several terminals work on at once."""
 
     team: str = f"-t {_TEAM}"
     _starts: int = 0
@@ -63,15 +65,15 @@ class TerminalChaos(TicketChaos):
         return project
 
     def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
-        """Until it is to be killed; meanwhile others come, and some stay until after that."""
+        """Wait until it is to be killed; meanwhile start other commands; some outlive the kill."""
         super().wait(process, project)
         if process.poll() is None:
-            self._beside(project, self._random.choice(list(_BESIDE)))
+            self._run_alongside(project, self._random.choice(list(_ALONGSIDE)))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(self._random.uniform(0.0, 0.6))
 
     def goes_on(self, project: Path, code: int) -> bool:
-        """Whether it ended as it may when others answer, park it or take it over."""
+        """Whether it ended in an acceptable way, as others may answer, park it or take it over."""
         self._starts += 1
         answered(project)
         if code in _CODES and self._starts < _MOST:
@@ -80,31 +82,31 @@ class TerminalChaos(TicketChaos):
         self.tally.wrong.append(f"{project.name}: it ended with {code}: {said}")
         return False
 
-    def _to_its_end(self, project: Path, kills: int) -> None:
+    def _run_to_completion(self, project: Path, kills: int) -> None:
         self._starts = 0
-        super()._to_its_end(project, kills)
+        super()._run_to_completion(project, kills)
         self._settle()
         if not is_over(project):  # whoever had taken it over has ended
-            super()._to_its_end(project, 0)
+            super()._run_to_completion(project, 0)
         for problem in _budget_faults(project):
             self.tally.wrong.append(f"{project.name}: {problem}")
 
-    def _beside(self, project: Path, name: str) -> None:
+    def _run_alongside(self, project: Path, name: str) -> None:
         if name == "answer":
             answered(project)
         else:
-            number = sum(self.tally.beside.values())
+            number = sum(self.tally.alongside.values())
             path = project / f"{name}{number}"
             with path.open("wb") as said:
-                words, env = command(project, *_BESIDE[name]), environment(project)
+                words, env = command(project, *_ALONGSIDE[name]), environment(project)
                 other = subprocess.Popen(
                     words, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
                 )
             self._others.append((name, path, other))
-        self.tally.beside[name] = self.tally.beside.get(name, 0) + 1
+        self.tally.alongside[name] = self.tally.alongside.get(name, 0) + 1
 
     def _settle(self) -> None:
-        """All who came have ended, and none by a bug of ours."""
+        """Wait for all other commands, and check that none failed because of a bug in Coterie."""
         others, self._others = self._others, []
         for name, path, process in others:
             try:
@@ -119,8 +121,8 @@ class TerminalChaos(TicketChaos):
 
 
 def _budget_faults(project: Path) -> Iterator[str]:
-    """What is wrong with the questions about budgets: a limit in turns is never passed, and none
-    is asked about twice at once."""
+    """Yield what is wrong with the questions about budgets: a limit in turns must never be
+    exceeded, and must not be asked about twice at once."""
     asked: dict[str, tuple[str, str, str]] = {}
     for kind, data in rows(project, "SELECT type, data FROM events ORDER BY sequence"):
         event = json.loads(data)

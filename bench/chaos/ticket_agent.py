@@ -1,12 +1,12 @@
-"""Manager and workers of a plan of twelve tickets, as one program that proves what it did.
+"""Manager and workers of a plan of twelve tickets, as one separate program that proves its work.
 
     ticket_agent.py FOLDER MEMBER [MILLISECONDS]
 
-A program of its own, run by path without `site`: with each prompt one process.  What it says
-follows from the prompt alone, so it says the same again when it is asked again.  A worker really
-changes files, and leaves them half changed for as long as it works.  While it works it holds two
-locks, its member's and its ticket's, as does a grandchild in a session of its own; whoever finds
-one taken writes `overlap` to FOLDER/executions, where every execution leaves a line too.
+It is run by path without `site`, one process per prompt.  What it says follows from the prompt
+alone, so it says the same when asked again.  A worker really changes files, and leaves them half
+changed while it works.  Meanwhile it holds two locks, its member's and its ticket's, as does a
+grandchild in a session of its own; an agent that finds one taken writes `overlap` to
+FOLDER/executions, where every execution also leaves a line.
 """
 
 import fcntl
@@ -21,21 +21,21 @@ from bench.chaos.locked_agent import grandchild, note
 
 WORKERS = ("ada", "ben", "cleo")
 PRICES = "prices.txt"
-"""A file that is there from the beginning and that several tickets change."""
+"""A file that exists from the beginning and that several tickets change."""
 TICKETS = 12
 RISKY = "T3"
-"""Talked over before it is done."""
+"""Discussed before it is done."""
 SENT_BACK = "T6"
-"""Has to be mended once."""
+"""Sent back for changes once."""
 MEND = "mend it"
 
 _NEEDS = {4: (1, 2), 5: (3,), 7: (4,), 8: (4, 5), 9: (6,), 10: (7, 8), 12: (9, 10, 11)}
 _SHARE_PRICES = (2, 3, 5, 9, 11)
-"""Those that say they change the prices: never two of them at once."""
+"""Tickets that declare a change to the prices: no two of them may run at once."""
 
 
 def plan() -> dict[str, object]:
-    """The plan: some depend on others, some want the same file, one is risky."""
+    """Return the plan: some tickets depend on others, some need the same file, one is risky."""
     return {"tasks": [_task(number) for number in range(1, TICKETS + 1)]}
 
 
@@ -54,11 +54,11 @@ def _outputs(number: int) -> list[str]:
     return [f"parts/T{number}.txt", *([PRICES] if number in _SHARE_PRICES else [])]
 
 
-# -- what is said --------------------------------------------------------------------------------
+# -- replies -------------------------------------------------------------------------------------
 
 
 def answer(ticket: str, prompt: str, milliseconds: float) -> dict[str, object]:
-    """What the last line of the prompt asks for."""
+    """Return what the last line of the prompt asks for."""
     asked = prompt.rstrip().rpartition("\n")[2]
     if '"intent_summary"' in asked:
         return {"status": "clear", "intent_summary": "Twelve parts."}
@@ -82,7 +82,7 @@ def _review(ticket: str, prompt: str) -> dict[str, object]:
     return {"decision": "approved", "notes": "fine"}
 
 
-# -- what is done --------------------------------------------------------------------------------
+# -- work ----------------------------------------------------------------------------------------
 
 
 def _work(ticket: str, milliseconds: float, *, mended: bool) -> dict[str, object]:
@@ -110,7 +110,7 @@ def _read(name: str) -> str:
 
 
 def _write(name: str, text: str) -> None:
-    """Whole or not at all: what is read again must not depend on when we were killed."""
+    """Write atomically: what is read later must not depend on when we were killed."""
     with open(f"{name}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write(text)
     os.replace(f"{name}.new", name)  # noqa: PTH105
@@ -120,7 +120,7 @@ def _write(name: str, text: str) -> None:
 
 
 def _hold(folder: str, name: str) -> int:
-    """Take a lock; it is held as long as this process or the one below it has it open."""
+    """Take a lock; it is held as long as this process or its child has it open."""
     lock = os.open(f"{folder}/lock.{name}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

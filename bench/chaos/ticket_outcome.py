@@ -1,4 +1,4 @@
-"""What a session with tickets came to: read from its database, its branches and its files."""
+"""The outcome of a session with tickets, read from its database, its branches and its files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from coterie.model.envelope import ArtifactRef, Envelope
 from coterie.model.ticket import STATES, TRANSITIONS, Ticket
 
 _VARYING = frozenset({"session_id", "commit", "digest", "size_bytes", "usage", "attempts"})
-"""Fields that differ between two runs that came to the same."""
+"""Fields that differ between two equivalent runs."""
 _FORMS = (
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"^\d+-(?=.*\.log$)"), "NUMBER-"),
 )
-"""Words that differ too, known by their form."""
+"""Words that differ too, recognized by their form."""
 _LOGS = " artifact_ref"
-"""How many logs a ticket has depends on who lands first: the second is checked again."""
+"""The number of a ticket's logs depends on who lands first: the second is checked again."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ class Outcome:
     """What must not depend on when a session was killed."""
 
     report: object
-    """The final report but for times, ids, hashes, usage and attempts."""
+    """The final report without times, ids, hashes, usage and attempts."""
     files: dict[str, str]
-    """What was approved, by name."""
+    """The approved files, by name."""
     landed: Sequence[str]
     """The tickets of the merges on the branch."""
     branches: Sequence[str]
     states: dict[str, Sequence[str]]
     """By ticket: the states it went through."""
     said: dict[str, int]
-    """How often which payload was sent about which ticket."""
+    """How often each payload was sent about each ticket."""
     users_tree: Sequence[str]
 
     def differences(self, wanted: Outcome) -> Iterator[str]:
-        """Where this is not what was wanted."""
+        """Yield the differences from the wanted outcome."""
         for name, found in vars(self).items():
             for place, (one, other) in _unlike(found, vars(wanted)[name], name):
                 yield f"{place} is {one!r}, not {other!r}"
@@ -55,18 +55,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the database has of a session."""
+    """What the database holds about a session."""
 
     session: str
     tickets: Sequence[Ticket]
     envelopes: Sequence[tuple[int, Envelope]]
     damage: Sequence[str]
     tasks: dict[str, str]
-    """By task of the session: how it stands."""
+    """By task of the session: its status."""
 
 
 def kept_in(project: Path) -> Kept:
-    """Read the last session of a project that nobody runs."""
+    """Read the last session of a project, which must not be running."""
     return anyio.run(_kept, project)
 
 
@@ -81,16 +81,16 @@ async def _kept(project: Path) -> Kept:
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git prints."""
+    """Return git's output."""
     run = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
     return run.stdout
 
 
-# -- compared with another -----------------------------------------------------------------------
+# -- comparing outcomes --------------------------------------------------------------------------
 
 
 def outcome(work: Path, kept: Kept) -> Outcome:
-    """What a session that has ended came to."""
+    """Return the outcome of a session that has ended."""
     session = kept.session
     merged = f"coterie/{session}/merged"
     report = work / ".coterie" / "sessions" / session / "final_report.json"
@@ -119,7 +119,7 @@ def _files(work: Path, commit: str) -> dict[str, str]:
 
 
 def _constant(value: object, session: str) -> object:
-    """A value without what varies; lists of objects in an order that does not."""
+    """Return a value without its varying parts, and with lists of objects in a stable order."""
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         return {k: _constant(one, session) for k, one in fields.items() if k not in _VARYING}
@@ -135,7 +135,7 @@ def _constant(value: object, session: str) -> object:
 
 
 def _unlike(found: object, wanted: object, place: str) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """The places, as far down as there are names, where two values are not the same."""
+    """Yield the places, as deep as there are names, where two values differ."""
     if found == wanted:
         return
     if isinstance(found, dict) and isinstance(wanted, dict):
@@ -146,21 +146,21 @@ def _unlike(found: object, wanted: object, place: str) -> Iterator[tuple[str, tu
         yield place, (found, wanted)
 
 
-# -- by itself -----------------------------------------------------------------------------------
+# -- rules for every session ---------------------------------------------------------------------
 
 
 def broken_rules(work: Path, kept: Kept) -> Iterator[str]:
-    """What is wrong with a session, whatever others came to."""
+    """Yield the rules that a session breaks, whatever the outcome of others."""
     yield from kept.damage
     numbers = [number for number, _ in kept.envelopes]
     if numbers != list(range(1, len(numbers) + 1)):
         yield f"the envelopes are numbered {numbers}"
     logs = [one.payload.uri for _, one in kept.envelopes if isinstance(one.payload, ArtifactRef)]
     if len(logs) != len(set(logs)):
-        yield f"artifacts are told of twice: {logs}"
+        yield f"artifacts are reported twice: {logs}"
     for ticket in kept.tickets:
         if (stands := kept.tasks.get(f"{kept.session}/{ticket.id}")) != "completed":
-            yield f"{ticket.id} is done, and its task is {stands}"
+            yield f"{ticket.id} is done, but its task is {stands}"
         if not _is_legal(_path(ticket)):
             yield f"{ticket.id} went {_path(ticket)}"
         if not _is_merged(work, kept.session, ticket.id):
@@ -173,20 +173,20 @@ def _path(ticket: Ticket) -> list[str]:
 
 
 def _is_legal(path: Sequence[str]) -> bool:
-    """Whether a ticket went only where the table leads, and to its end."""
+    """Whether a ticket made only legal transitions, and reached its end."""
     moves = {(before, after) for before, many in TRANSITIONS.items() for after in many}
     steps = zip(["pending", *path], path, strict=False)
     return path[-1:] == ["done"] and all(step in moves for step in steps)
 
 
 def _is_merged(work: Path, session: str, ticket: str) -> bool:
-    # Not by `rev-list A..B`, which errs where the clock was set back between two commits.
+    # Not with `rev-list A..B`, which errs if the clock was set back between two commits.
     tip = git(work, "rev-parse", f"coterie/{session}/{ticket}")
     return git(work, "merge-base", f"coterie/{session}/merged", tip.strip()) == tip
 
 
 def _wrong_files(logs: Path, kept: Kept) -> Iterator[str]:
-    """Envelopes on disk that are not those of the database."""
+    """Yield how the envelopes on disk differ from those in the database."""
     wanted = {f"{number:06d}-{one.payload_type}.json": one for number, one in kept.envelopes}
     found = {path.name: path for path in logs.glob("*.json")}
     if found.keys() != wanted.keys():

@@ -23,50 +23,50 @@ from coterie.config.project import Project, make_project
 MANAGER = "mira"
 _TEAM = "--agents " + ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
 _MORE = "+5"
-"""What is given where a budget is used up."""
+"""What is added when a budget is used up."""
 _AGENT = Path(ticket_agent.__file__)
 _ROOT = _AGENT.parents[2]
 _AT_ONCE = 1 + len(WORKERS)
-"""So many executions one kill can cut."""
+"""How many executions one kill can interrupt."""
 _EARLY = 0.2
-"""This part of the kills is counted from the start of the process, and may meet its take-over."""
+"""Share of kills timed from the start of the process, which may hit its takeover."""
 _SPAN = 0.7
-"""A kill comes within so many seconds, so that a session lives through several."""
+"""A kill comes within this many seconds, so that a session lives through several."""
 _PATIENCE = 120.0
 WAITS = 3
-"""How a session ends that waits for its user."""
+"""Exit code of a session that waits for its user."""
 
 
 @dataclass
 class TicketTally:
-    """What a series of killed sessions came to."""
+    """The results of a series of killed sessions."""
 
     kills: int = 0
     sessions: int = 0
     executions: int = 0
     needed: int = 0
-    """Executions without any kill."""
+    """Executions that are needed without any kill."""
     overlaps: int = 0
     survivors: int = 0
-    beside: dict[str, int] = field(default_factory=dict[str, int])
-    """How often which command was run beside them."""
+    alongside: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each command was run alongside."""
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def repeated(self) -> int:
-        """Executions that a kill had cut, or whose end nobody had heard of."""
+        """Executions that a kill interrupted, or whose end was not recorded."""
         return self.executions - self.needed
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was lost, doubled or left running."""
+        """Whether nothing was lost, duplicated or left running."""
         few = 0 <= self.repeated <= self.kills * _AT_ONCE
         return few and not (self.wrong or self.overlaps or self.survivors)
 
 
 @dataclass(frozen=True)
 class Alone:
-    """What a session comes to that nobody kills, on whatever store, and how many executions that
+    """The outcome of a session that nobody kills, on whatever store, and how many executions it
     takes."""
 
     outcome: Outcome
@@ -82,9 +82,9 @@ class TicketChaos:
     keeper: str = "auto"
     seed: int = 1
     kills_each: int = 10
-    """After so many a session is left alone."""
+    """After this many kills a session is left alone."""
     team: str = _TEAM
-    """The words that name it."""
+    """The arguments that name the team."""
     stores: Stores = field(default_factory=Stores)
     alone: Alone | None = None
     tally: TicketTally = field(default_factory=TicketTally)
@@ -95,30 +95,30 @@ class TicketChaos:
     def run(
         self, kills: int, progress: Callable[[TicketTally], None] = lambda _: None
     ) -> TicketTally:
-        """A session left alone, unless one was, then others until there have been so many kills."""
+        """Run a session undisturbed, if not yet done, then others until there were enough kills."""
         self.alone = self.alone or self.left_alone()
         while self.alone is not None and self.tally.kills < kills:
             project = self._project(f"session{self.tally.sessions}")
-            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._run_to_completion(project, min(self.kills_each, kills - self.tally.kills))
             self._count(project, self.alone)
             progress(self.tally)
         return self.tally
 
     def left_alone(self) -> Alone | None:
-        """A session that nobody kills; None where it does not come to its end."""
+        """Run a session that nobody kills; None if it does not come to its end."""
         project = self._project("alone")
-        self._to_its_end(project, 0)
+        self._run_to_completion(project, 0)
         found = self._ended(project)
         return None if found is None else Alone(found, _executions(project).count("begin"))
 
     def _project(self, name: str) -> Path:
         project = self.folder / name
-        furnish(project, self.milliseconds)
+        create_project(project, self.milliseconds)
         self.stores.settle(project, self.keeper)
         return project
 
-    def _to_its_end(self, project: Path, kills: int) -> None:
-        """Start and kill so often; then start and leave alone."""
+    def _run_to_completion(self, project: Path, kills: int) -> None:
+        """Start and kill this often; then start and leave alone."""
         killed, goes_on = 0, True
         while goes_on and killed <= kills and not is_over(project):
             process = start(project, self.team)
@@ -135,12 +135,12 @@ class TicketChaos:
         self.tally.kills += min(killed, kills)
 
     def goes_on(self, project: Path, code: int) -> bool:
-        """Whether it is worth another start after it has ended by itself: it waits for a yes to
-        its plan or to its report, which is given."""
+        """Whether to start it again after it has ended by itself: it waited for approval of its
+        plan or its report, which is now given."""
         return code == WAITS and answered(project)
 
     def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
-        """Until it is to be killed: mostly when agents are at work, sometimes before."""
+        """Wait until it is to be killed: mostly when agents are at work, sometimes earlier."""
         if self._random.random() > _EARLY:
             before = _size(project / "executions")
             while process.poll() is None and _size(project / "executions") == before:
@@ -149,10 +149,10 @@ class TicketChaos:
             process.wait(self._random.uniform(0.0, _SPAN))
 
     def _ended(self, project: Path) -> Outcome | None:
-        """What the session came to; None where it did not come to its end."""
+        """Return the outcome of the session; None if it did not come to its end."""
         work = project / "work"
         kept = kept_in(project)
-        # The report is there before it is confirmed: only then is it over.
+        # The report exists before it is confirmed: only after that is the session over.
         if kept.tasks[kept.session] != "completed":
             said = (project / "said").read_text(errors="replace")
             self.tally.wrong.append(f"{project.name}: it did not end: {said[-1000:]}")
@@ -173,8 +173,8 @@ class TicketChaos:
             tally.wrong += [f"{project.name}: {one}" for one in found.differences(alone.outcome)]
 
 
-def furnish(project: Path, milliseconds: float) -> None:
-    """A repository with a registry of our manager and workers."""
+def create_project(project: Path, milliseconds: float) -> None:
+    """Create a repository, and a registry with our manager and workers."""
     registry, work = project / "user" / "agents", project / "work"
     registry.mkdir(parents=True)
     agents = {
@@ -200,13 +200,13 @@ def furnish(project: Path, milliseconds: float) -> None:
     git(work, "config", "user.email", "you@example.com")
     git(work, "add", ".")
     git(work, "commit", "-qm", "begin")
-    # What the user is in the middle of: nobody else may take it along or put it away.
+    # The user's own uncommitted changes: nobody else may commit them or remove them.
     (work / "notes.txt").write_text("changed by the user\n")
     (work / "new.txt").write_text("not added yet\n")
 
 
 def start(project: Path, team: str) -> subprocess.Popen[bytes]:
-    """The session, begun or resumed; what it says is in `said`."""
+    """Start or resume the session; its output goes to `said`."""
     begin = ["run", *team.split(), "Twelve parts"]
     words = ["resume", "last"] if has_begun(project) else begin
     with (project / "said").open("wb") as said:
@@ -220,12 +220,12 @@ def start(project: Path, team: str) -> subprocess.Popen[bytes]:
 
 
 def command(project: Path, *words: str) -> list[str]:
-    """A command line in the project."""
+    """Return a command line in the project."""
     return [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"]
 
 
 def environment(project: Path) -> dict[str, str]:
-    """That of the project's user."""
+    """Return the environment of the project's user."""
     user = str(project / "user")
     return {**os.environ, "COTERIE_HOME": user, "HOME": user}
 
@@ -236,7 +236,7 @@ def is_over(project: Path) -> bool:
 
 
 def answered(project: Path) -> bool:
-    """Answer whatever waits for the user, unless somebody else did; False where nothing does."""
+    """Answer whatever waits for the user, unless somebody else did; False if nothing waits."""
     asked = open_questions(project)
     for name, kind in asked.items():
         answer = _MORE if kind == "budget" else "approve"
@@ -246,7 +246,7 @@ def answered(project: Path) -> bool:
 
 
 def open_questions(project: Path) -> dict[str, str]:
-    """What waits for the user, by id: what it is about."""
+    """Return what waits for the user: by id, what it is about."""
     words, env = command(project, "inbox"), environment(project)
     inbox = subprocess.run(words, env=env, capture_output=True, check=True)
     asked = [json.loads(line) for line in inbox.stdout.splitlines()]

@@ -2,8 +2,8 @@
 
     python -m bench.chaos.workers FOLDER SEED WORKERS HITS TASKS
 
-A hit kills a worker, stops it for a while, cuts its line or all connections, or restarts or crashes
-the database.  Started by `run` in a network of its own, where that may be made.
+A hit kills a worker, stops it for a while, cuts its link or all connections, or restarts or crashes
+the database.  `run` starts this in a network of its own, if one can be created.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 import anyio
 import psycopg
 
-from bench.chaos.faults import settings, until
+from bench.chaos.faults import settings, wait_until
 from bench.machines.links import Link, NamespaceLink, ProxyLink, in_own_network, listen_in_namespace
-from bench.machines.machine import Machine, furnish, make_repository, ticking
-from bench.machines.tasks import Desk, overlap, ticks
+from bench.machines.machine import Machine, create_machine, make_repository, ticking
+from bench.machines.tasks import OfferingMachine, overlap, runs_by_token
 from coterie.testing.postgres import Cluster, Databases, own_cluster
 
 TTL = 6.0
@@ -35,7 +35,7 @@ SEATS = 2
 LONGEST_STOP = 9.0
 WEIGHTS = {"kill": 8, "stop": 6, "cut": 4, "connections": 4, "restart": 2, "crash": 1}
 OF_ALL = frozenset({"connections", "restart", "crash"})
-"""Hits that every machine feels."""
+"""Hits that affect every machine."""
 _END_CONNECTIONS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -44,19 +44,19 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 @dataclass
 class WorkersTally:
-    """What was done to them, and what became of their tasks."""
+    """What was done to the workers, and what became of their tasks."""
 
     hits: dict[str, int] = field(default_factory=dict[str, int])
     tasks: int = 0
     executions: int = 0
     may_repeat: int = 0
-    """How many executions the hits may have cost: one for each seat that felt one."""
+    """How many executions the hits may have cost: one for each affected seat."""
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list[str])
 
     @property
     def repeated(self) -> int:
-        """Executions beyond one a task."""
+        """Executions beyond one per task."""
         return self.executions - self.tasks
 
 
@@ -73,7 +73,7 @@ class WorkersChaos:
         self._namespaces = namespaces
         make_repository(folder)
         Databases(cluster.url()).create("workers")
-        self._desk = Desk(folder, cluster.url("workers"), [AGENT], TTL)
+        self._offering = OfferingMachine(folder, cluster.url("workers"), [AGENT], TTL)
         self.machines = [self._machine(number) for number in range(workers)]
 
     def _machine(self, number: int) -> Machine:
@@ -83,31 +83,33 @@ class WorkersChaos:
             else ProxyLink(self._cluster, "workers")
         )
         command = ticking(self._folder, SECONDS)
-        place = furnish(self._folder, f"machine{number}", [AGENT], command)
+        place = create_machine(self._folder, f"machine{number}", [AGENT], command)
         return Machine(place, link, [AGENT], SEATS)
 
     def run(self, hits: int, tasks: int) -> None:
-        """Hit so often while so many tasks are run, then let all come to an end."""
+        """Hit this often while this many tasks run, then let everything finish."""
         begun = time.monotonic()
         for machine in self.machines:
             machine.start()
-        made = anyio.run(self._desk.offer, [AGENT] * tasks)
-        until(lambda: any(machine.told("taken") for machine in self.machines), "a task runs")
+        made = anyio.run(self._offering.offer, [AGENT] * tasks)
+        wait_until(
+            lambda: any(machine.state_count("taken") for machine in self.machines), "a task runs"
+        )
         late: list[tuple[float, Callable[[], None]]] = []
         for _ in range(hits):
             self._wait(self._random.uniform(0.2, 2.0), late)
             self._hit(late)
             for machine in self.machines:
-                machine.start_again()
+                machine.restart_if_ended()
         while late:
             self._wait(0.2, late)
-        until(lambda: all(one.is_ready() for one in self.machines), "every worker is ready")
-        until(lambda: not self._desk.unfinished(made), "every task ends")
+        wait_until(lambda: all(one.is_ready() for one in self.machines), "every worker is ready")
+        wait_until(lambda: not self._offering.unfinished(made), "every task ends")
         self.tally.seconds = round(time.monotonic() - begun, 1)
         self._check(made)
 
     def _wait(self, seconds: float, late: list[tuple[float, Callable[[], None]]]) -> None:
-        """Let so much time pass, and do what is due in it."""
+        """Let this much time pass, and do what is due meanwhile."""
         end = time.monotonic() + seconds
         while late and min(late, key=lambda one: one[0])[0] < end:
             due = min(late, key=lambda one: one[0])
@@ -142,7 +144,7 @@ class WorkersChaos:
 
     def _hit_database(self, how: str) -> None:
         if how == "connections":
-            with psycopg.connect(self._desk.url, autocommit=True) as connection:
+            with psycopg.connect(self._offering.url, autocommit=True) as connection:
                 connection.execute(_END_CONNECTIONS)
         else:
             self._cluster.stop(signal.SIGINT if how == "restart" else signal.SIGKILL)
@@ -155,25 +157,25 @@ class WorkersChaos:
             if code := machine.end():
                 tally.wrong.append(f"{machine.name} ended with {code}")
             tally.wrong += [f"{machine.name}: left: {line}" for line in machine.processes()]
-            if machine.broke:
+            if machine.has_traceback:
                 tally.wrong.append(f"{machine.name} shows a stack trace")
         for task in tasks:
-            runs = ticks(self._folder, task)
+            runs = runs_by_token(self._folder, task)
             tally.executions += len(runs)
             if overlap(runs) > 0:
                 tally.wrong.append(f"{task}: two agents for {overlap(runs):.3f} s")
-        tally.wrong += anyio.run(self._desk.problems, tasks)
+        tally.wrong += anyio.run(self._offering.problems, tasks)
         if tally.repeated > tally.may_repeat:
             tally.wrong.append(f"{tally.repeated} repeated, {tally.may_repeat} at most")
 
     def close(self) -> None:
-        """End all machines."""
+        """Shut down all machines."""
         for machine in self.machines:
             machine.close()
 
 
 def run(folder: Path, seed: int, workers: int = 4, hits: int = 25, tasks: int = 60) -> WorkersTally:
-    """One seed, in a network of our own if that may be made."""
+    """Run one seed, in a network of our own if one can be created."""
     prefix = in_own_network()
     numbers = map(str, (seed, workers, hits, tasks, len(prefix)))
     words = [sys.executable, "-m", __name__, str(folder), *numbers]
@@ -184,7 +186,7 @@ def run(folder: Path, seed: int, workers: int = 4, hits: int = 25, tasks: int = 
 
 
 def main(folder: Path, seed: int, workers: int, hits: int, tasks: int, namespaces: int) -> None:
-    """What `run` starts."""
+    """Entry point of the process that `run` starts."""
     if namespaces:
         listen_in_namespace()
     with ExitStack() as stack:
@@ -194,7 +196,7 @@ def main(folder: Path, seed: int, workers: int, hits: int, tasks: int, namespace
         try:
             chaos.run(hits, tasks)
         except TimeoutError as late:
-            chaos.tally.wrong.append(f"waited for in vain: {late}")
+            chaos.tally.wrong.append(f"timed out waiting for: {late}")
     sys.stdout.write(json.dumps(asdict(chaos.tally)))
 
 

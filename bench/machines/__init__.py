@@ -1,1 +1,1 @@
-"""Machines of one's own on one computer: their processes, their lines to a store, and its tasks."""
+"""Separate machines on one computer: their processes, their links to a store, and its tasks."""

@@ -1,7 +1,7 @@
-"""The first process of a machine: a program of its own, which does what lines on stdin ask for.
+"""The first process of a machine: a separate program that does what lines on stdin ask for.
 
-All that a machine runs descends from it, whoever dies; when stdin ends, all of it is killed.
-Where the machine has a PID namespace of its own this is process 1 of it.
+Everything that a machine runs descends from it, even when parents die; when stdin ends, all of it
+is killed.  If the machine has a PID namespace of its own, this is its process 1.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ CHILD_SUBREAPER = 36
 
 
 def below() -> dict[int, str]:
-    """All that runs here but us, with its command line."""
+    """Return everything that runs here except us, with its command line."""
     parents, names = {}, {}
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         try:
@@ -39,7 +39,7 @@ def below() -> dict[int, str]:
 
 
 def send(pid: int, number: int) -> None:
-    """A signal to what may be gone."""
+    """Send a signal to a process that may be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -53,7 +53,7 @@ def end_all() -> None:
 
 
 def freeze() -> None:
-    """Stop all of it, what starts meanwhile as well."""
+    """Stop all processes, including those that start meanwhile."""
     stopped = set()
     while more := set(below()) - stopped:
         for pid in more:
@@ -62,7 +62,7 @@ def freeze() -> None:
 
 
 class FirstProcess:
-    """What can be asked for."""
+    """The requests that it accepts."""
 
     def __init__(self) -> None:
         self.started: dict[int, subprocess.Popen[bytes]] = {}
@@ -96,8 +96,8 @@ class FirstProcess:
         freeze()
 
     def put_off_deadlines(self, seconds: float) -> None:
-        """Have the leases of what is frozen here last so much longer: as if the clock of this
-        machine had stood still, as it does in a virtual machine that its host has paused."""
+        """Extend the leases of frozen processes, as if this machine's clock had stood still, as it
+        does in a virtual machine that its host has paused."""
         seen = set()
         for pid in below():
             for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
@@ -124,20 +124,20 @@ class FirstProcess:
         return sorted(below().values())
 
     def cpu(self, pid: int) -> float:
-        """Seconds of CPU of one process alone, and not of its children."""
+        """Return the CPU seconds of one process, without its children."""
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self, pid: int) -> float:
-        """Megabytes of one process that are not shared with others."""
+        """Return the megabytes of one process that are not shared with others."""
         with open(f"/proc/{pid}/statm") as file:  # noqa: PTH123
             fields = file.read().split()
         return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def reap_orphans(known: dict[int, subprocess.Popen[bytes]]) -> None:
-    """Children that we did not start have come to us when their parents died."""
+    """Reap children that we did not start: they became ours when their parents died."""
     while True:
         time.sleep(0.1)
         for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208

@@ -1,7 +1,7 @@
-"""The line between a machine and its store, and how it is cut.
+"""The link between a machine and its store, and how it is cut.
 
-Where network namespaces may be made, a machine has one, joined to ours by a pair of interfaces.
-Else it goes through a proxy that passes on, or does not.
+If network namespaces can be created, a machine has one, joined to ours by a pair of interfaces.
+Otherwise it connects through a proxy that can stop forwarding.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ NET = "10.231"
 
 
 class Link(Protocol):
-    """A machine's line to the store."""
+    """A machine's link to the store."""
 
     prefix: tuple[str, ...]
-    """What the machine's first process is started with."""
+    """The words to start the machine's first process with."""
     url: str
-    """Where the store is, as seen from the machine."""
+    """The address of the store, as seen from the machine."""
 
     def join(self, first_process: int) -> None:
         """Connect the machine of this process."""
         ...
 
     def cut(self, *, one_way: bool = False) -> None:
-        """Lose all that is sent, without a word; `one_way`: what the store sends alone."""
+        """Silently drop everything that is sent; with `one_way` only what the store sends."""
         ...
 
     def heal(self) -> None:
-        """Lose nothing more."""
+        """Stop dropping."""
         ...
 
 
 class DirectLink:
-    """A line that is never cut."""
+    """A link that is never cut."""
 
     prefix: tuple[str, ...] = ()
 
@@ -145,7 +145,7 @@ class ProxyLink:
     def _pass_on(self, source: socket.socket, sink: socket.socket, way: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                self._passes[way].wait()  # as TCP does, it is sent again until it arrives
+                self._passes[way].wait()  # TCP would also resend it until it arrives
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class ProxyLink:
 
 
 def in_own_network() -> list[str]:
-    """What a program is to be started with, to be able to make namespaces; empty: it may not."""
+    """Return the words that let a program create namespaces; empty if that is not permitted."""
     mapped = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     words = ["unshare", *mapped, "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
     if shutil.which("unshare") is None or shutil.which("ip") is None:
@@ -164,7 +164,7 @@ def in_own_network() -> list[str]:
 
 
 def listen_in_namespace() -> None:
-    """Have the namespace that we are in ready for what listens in it."""
+    """Prepare the namespace that we are in for whatever listens in it."""
     _ip("link set dev lo up")
 
 

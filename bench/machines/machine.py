@@ -21,7 +21,7 @@ _ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"]}
 
 
 def make_repository(folder: Path) -> Path:
-    """What every machine has a clone of."""
+    """Create the repository that every machine clones."""
     origin = folder / "origin"
     origin.mkdir(parents=True)
     for words in (["init", "-q", "-b", "main"], ["commit", "-qm", "begin", "--allow-empty"]):
@@ -30,12 +30,13 @@ def make_repository(folder: Path) -> Path:
 
 
 def ticking(folder: Path, seconds: float) -> list[str]:
-    """The command of an agent that works for so long, and shows it in the folder."""
+    """Return the command of an agent that works for this long, and records it in the folder."""
     return [sys.executable, "-I", "-S", str(AGENT), str(folder), str(seconds)]
 
 
-def furnish(folder: Path, name: str, agents: Sequence[str], command: Sequence[str]) -> Path:
-    """A clone for a machine of that name, whose agents are this command; returns its folder."""
+def create_machine(folder: Path, name: str, agents: Sequence[str], command: Sequence[str]) -> Path:
+    """Create a machine's clone, and a registry where this command is each agent; return its
+    folder."""
     place = folder / name
     (place / "home" / "agents").mkdir(parents=True)
     (folder / "ticks").mkdir(exist_ok=True)
@@ -49,7 +50,7 @@ def furnish(folder: Path, name: str, agents: Sequence[str], command: Sequence[st
 
 
 class Machine:
-    """One that runs `coterie worker`, or does not."""
+    """A machine that runs `coterie worker`, or is able to."""
 
     def __init__(self, place: Path, link: Link, agents: Sequence[str], seats: int = 2) -> None:
         self.name = place.name
@@ -58,7 +59,7 @@ class Machine:
         self.worker: int | None = None
         self._ready_before = 0
         self.is_hit = False
-        """Whether something has befallen it that will pass."""
+        """Whether a temporary fault affects it."""
         self._place = place
         self._agents = agents
         self.log = place / "log"
@@ -67,7 +68,7 @@ class Machine:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
         self._hear()
-        if link.prefix:  # the program is a child of what made its namespaces
+        if link.prefix:  # the program is a child of the process that created its namespaces
             pid = self._process.pid
             (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
             link.join(int(child))
@@ -75,7 +76,7 @@ class Machine:
             link.join(self._process.pid)
 
     def ask(self, *words: Any) -> Any:
-        """Have the first process do something."""
+        """Have the first process do something; return its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{json.dumps(words)}\n")
         self._process.stdin.flush()
@@ -87,7 +88,7 @@ class Machine:
 
     def start(self) -> None:
         """Start its worker."""
-        self._ready_before = self.told("ready")
+        self._ready_before = self.state_count("ready")
         words = [sys.executable, "-m", "coterie", "worker", "--json", "--name", self.name]
         words += ["--seats", str(self.seats), "--agents", ",".join(self._agents)]
         home = str(self._place / "home")
@@ -95,62 +96,62 @@ class Machine:
         env = {**os.environ, **own, "PYTHONUNBUFFERED": "1"}
         self.worker = self.ask("start", words, str(self._place / "project"), env, str(self.log))
 
-    def start_again(self) -> None:
-        """As a service manager does where a worker has ended: its store was away at its start."""
+    def restart_if_ended(self) -> None:
+        """Restart a worker that ended as its store was unreachable, like a service manager."""
         if self.worker is not None and self.ask("has_ended", self.worker):
             self.start()
 
     def is_ready(self) -> bool:
-        """Whether its worker has come so far; one that ended instead is started again."""
-        self.start_again()
-        return self.told("ready") > self._ready_before
+        """Whether its worker is ready; one that ended instead is restarted."""
+        self.restart_if_ended()
+        return self.state_count("ready") > self._ready_before
 
-    def told(self, state: str) -> int:
-        """How often its workers have said this of themselves or a task."""
+    def state_count(self, state: str) -> int:
+        """Return how often its workers have reported this state, of themselves or of a task."""
         return self.log.read_text().count(f'"state":"{state}"')
 
     @property
-    def broke(self) -> bool:
+    def has_traceback(self) -> bool:
         """Whether a user would have seen a stack trace."""
         return "Traceback" in (text := self.log.read_text()) or "was destroyed" in text
 
     def signal(self, number: signal.Signals) -> None:
-        """To the worker alone."""
+        """Send a signal to the worker alone."""
         self.ask("signal", self.worker, number)
 
     def kill(self) -> None:
-        """kill -9 of the worker."""
+        """Kill the worker with SIGKILL."""
         self.signal(signal.SIGKILL)
         self.ask("wait", self.worker)
         self.worker = None
 
     def power_off(self) -> None:
-        """Nothing of it is there any more, all at once."""
+        """Make everything on it disappear at once."""
         self.link.cut()
         self.ask("end_all")
         self.worker = None
 
     def end(self) -> int:
-        """Have the worker end as a user would; its exit code."""
+        """End the worker as a user would; return its exit code."""
         self.signal(signal.SIGINT)
         worker, self.worker = self.worker, None
         return self.ask("wait", worker)
 
     def processes(self) -> list[str]:
-        """The command lines of all that runs."""
+        """Return the command lines of everything that runs."""
         return self.ask("processes")
 
     def agents_running(self) -> int:
-        """How many agents, and daemons of such, run."""
+        """Return how many agents, and daemons of agents, are running."""
         return sum("ticking_agent" in line or " -c " in line for line in self.processes())
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """End everything on it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
 def now() -> float:
-    """On the clock that agents tick by."""
+    """Return the time of the clock that agents tick by."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""Tasks on offer in a store, made at a desk that runs none, and what became of them."""
+"""Tasks on offer in a store, created by a machine that runs none, and what became of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from bench.machines.machine import furnish
+from bench.machines.machine import create_machine
 from coterie.app.machines import offer
 from coterie.app.open_project import OpenProject
 from coterie.app.run import StartRequest
@@ -20,18 +20,18 @@ from coterie.model.task import Caps
 from coterie.stores.postgres import PostgresStorage, schema
 
 
-class Desk:
-    """A machine that only offers tasks, by a line that is never cut."""
+class OfferingMachine:
+    """A machine that only offers tasks, over a link that is never cut."""
 
     def __init__(self, folder: Path, url: str, agents: Sequence[str], ttl: float) -> None:
-        place = furnish(folder, "desk", agents, ["true"])
+        place = create_machine(folder, "desk", agents, ["true"])
         self.folder = folder
         self.url = url
         self._project = Project(place / "project", place / "home")
         schema.init(url, identity(self._project), ttl)
 
     async def offer(self, agents: Sequence[str]) -> list[str]:
-        """A chat of one turn for each of these; their ids."""
+        """Offer a chat of one turn for each of these agents; return the tasks' ids."""
         give_store(self.url)  # for this call alone
         opening = OpenProject.open(self._project.root, self._project.home, machine="desk")
         tasks: list[str] = []
@@ -43,24 +43,24 @@ class Desk:
         return tasks
 
     def unfinished(self, tasks: Sequence[str]) -> list[str]:
-        """Those that have not come to a good end."""
+        """Return the tasks that have not been completed."""
         text = "SELECT id FROM coterie.tasks WHERE status = 'completed'"
         with psycopg.connect(self.url) as connection:
             ended = {row[0] for row in connection.execute(text)}
         return [task for task in tasks if task not in ended]
 
     def attempts(self) -> int:
-        """How many turns were begun, of all tasks."""
+        """Return how many turns were begun, over all tasks."""
         with psycopg.connect(self.url) as connection:
             return connection.execute("SELECT 1 FROM coterie.turns").rowcount
 
     async def problems(self, tasks: Sequence[str]) -> list[str]:
-        """What is wrong with the record: a turn that is not there once, or of an old token."""
+        """Return what is wrong with the record: a turn not recorded once, or from an old token."""
         storage = await PostgresStorage.open(self.url)
         wrong = await storage.problems()
         for task in tasks:
             said = [one.text for one in await storage.conversation.messages(task)]
-            last = max(ticks(self.folder, task), default=0)
+            last = max(runs_by_token(self.folder, task), default=0)
             if said != ["hello", f"done by {last}"]:
                 wrong.append(f"{task}: {said}, and the last agent had token {last}")
         await storage.close()
@@ -71,31 +71,31 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Alive:
-    """When anything of a run was alive, in seconds of the clock that all machines share here."""
+class RunInterval:
+    """When any process of a run was alive, in seconds of the clock that all machines share here."""
 
     first: float
     last: float
 
 
-def ticks(folder: Path, task: str) -> dict[int, Alive]:
-    """By token."""
+def runs_by_token(folder: Path, task: str) -> dict[int, RunInterval]:
+    """Return when each run of a task was alive, by token."""
     file = folder / "ticks" / task
-    found: dict[int, Alive] = {}
+    found: dict[int, RunInterval] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         token, at = int(line.split()[0]), int(line.split()[1]) / 1e9
-        before = found.get(token, Alive(at, at))
-        found[token] = Alive(min(before.first, at), max(before.last, at))
+        before = found.get(token, RunInterval(at, at))
+        found[token] = RunInterval(min(before.first, at), max(before.last, at))
     return dict(sorted(found.items()))
 
 
-def overlap(runs: dict[int, Alive]) -> float:
-    """For how many seconds two runs of a task were alive at once, at most; 0 or less: never."""
+def overlap(runs: dict[int, RunInterval]) -> float:
+    """Return for how many seconds, at most, two runs were alive at once; 0 or less if never."""
     return max((one.last - other.first for one, other in pairwise(runs.values())), default=-1.0)
 
 
 def last_token(folder: Path, task: str) -> int:
-    """The token of the run that ticked last; 0 where none has."""
+    """Return the token of the run that ticked last; 0 if none has."""
     try:
         with (folder / "ticks" / task).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 200))

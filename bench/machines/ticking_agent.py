@@ -1,10 +1,10 @@
-"""An agent that shows when it was alive: a program of its own, run by path.
+"""An agent that shows when it was alive: a separate program, run by path.
 
     ticking_agent.py FOLDER SECONDS
 
-It works for so long, or until FOLDER/finish is there, and is deaf to requests to end.  So does a
+It works for this long, or until FOLDER/finish exists, and ignores requests to end.  So does a
 daemon that it leaves behind, in a session of its own and with an empty environment.  Both write a
-line to FOLDER/ticks/TASK every few milliseconds: the token of the run, and when that was.
+line to FOLDER/ticks/TASK every few milliseconds: the token of the run, and the time.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""The page in a real browser: what it takes from the commit of an event until it is shown."""
+"""The page in a real browser: how long it takes from the commit of an event until it is shown."""

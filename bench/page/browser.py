@@ -1,4 +1,4 @@
-"""A browser whose every page is watched: what it loads, what it runs, what it may not."""
+"""A browser that watches all its pages: what they load, what they run, what they must not."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from playwright.sync_api import (
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE = 60_000
-"""Milliseconds, for a machine on which much else runs."""
+"""Milliseconds; generous, for a busy machine."""
 expect.set_options(timeout=PATIENCE)
 _Made = TypeVar("_Made")
 
 # Every window of a full browser loads two more pages for suggestions below its address bar, which
-# nobody types into: more than half of what opening a window costs.
+# nobody types into: more than half of the cost of opening a window.
 _SUGGESTIONS = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup")
 _OFF_BY_PLAYWRIGHT = (
     "AimEnabled",
@@ -43,27 +43,27 @@ _OFF_BY_PLAYWRIGHT = (
     "PreconnectToSearch",
     "ThirdPartyStoragePartitioning",
 )
-"""Named again: of two such switches Chromium takes the last alone."""
+"""Repeated here: Chromium uses only the last of two such switches."""
 
 
 class BrowserThread:
-    """The one thread that speaks with the browser.
+    """The only thread that talks to the browser.
 
-    Playwright keeps an event loop running in the thread that it is used from; tests of the same
-    worker that run loops of their own could not be run in it any more.
+    Playwright keeps an event loop running in the thread that it is used from, where tests of the
+    same worker could then no longer run loops of their own.
     """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "browser")
 
     def __call__(self, do: Callable[..., _Made], *args: Any, **kwargs: Any) -> _Made:
-        """Do it there."""
+        """Call a function in that thread."""
         return self._thread.submit(do, *args, **kwargs).result()
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's browser; nothing is downloaded."""
+    """Start the system's browser; nothing is downloaded."""
     assert CHROMIUM is not None
     args = [f"--disable-features={','.join(_OFF_BY_PLAYWRIGHT + _SUGGESTIONS)}"]
     if os.geteuid() == 0:  # Chromium's sandbox does not run as root
@@ -75,7 +75,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Watch:
-    """What happened in a context that must not; `origin` is where all of it has to come from."""
+    """Violations in a context: everything must come from `origins`."""
 
     def __init__(self, context: BrowserContext, *origins: str) -> None:
         self.context = context
@@ -89,7 +89,7 @@ class Watch:
         context.add_init_script("window.pwned = () => console.error('pwned')")
 
     def also(self, origin: str) -> None:
-        """Another server that pages may speak with."""
+        """Permit another server that pages may talk to."""
         self._origins.add(origin)
 
     def _requested(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""From the commit of a message to the DOM of every open tab, and a talk that is very long."""
+"""From the commit of a message to the DOM of every open tab, and a very long conversation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PER_SECOND = 50
 TABS = 5
 MESSAGES = 10_000
 MOST_ROWS = 300
-# The first moment at which the text of an event was part of the page, whoever put it there.
+# The first moment at which the text of an event was part of the page, whatever added it.
 _SEEN = """
 window.seen = {};
 new MutationObserver((changes) => {
@@ -47,28 +47,28 @@ class Delays:
     p95: float
     worst: float
     shown: int
-    """Of each tab and event, how many were seen."""
+    """How many were seen, counting each event in each tab."""
     expected: int
     behind: int
-    """Tabs that no longer follow the end of the talk."""
+    """Tabs that no longer follow the end of the conversation."""
 
 
 @dataclass(frozen=True)
 class LongTalk:
-    """A talk of many messages, opened and scrolled."""
+    """A conversation of many messages, opened and scrolled."""
 
     opened: float
-    """Milliseconds from the address to the last message."""
+    """Milliseconds from opening the address to the last message."""
     rows: int
     """The most that were in the DOM at any time."""
     reached: int
     """The oldest message that was scrolled to."""
     scrolled: float
-    """Milliseconds until older messages were there, median."""
+    """Median milliseconds until older messages were there."""
 
 
 def talk(machine: Machine, root: Path, turns: int, per_second: int) -> subprocess.Popen[str]:
-    """A chat in the project, held by another process; it begins when it reads a line."""
+    """Start a process that holds a chat in the project; the chat begins when it reads a line."""
     words = [
         sys.executable,
         "-m",
@@ -88,20 +88,20 @@ def talk(machine: Machine, root: Path, turns: int, per_second: int) -> subproces
 
 
 def wait_for_task(server: Server, root: Path) -> None:
-    """Until the server knows of the task that another process has begun."""
+    """Wait until the server knows the task that another process has begun."""
     while not any(one["project"] == server.project(root) for one in server.call("GET", "/tasks")):
         time.sleep(0.05)
 
 
 def committed(held: subprocess.Popen[str]) -> list[float]:
-    """Have it begin, and wait for its end: when each event was committed."""
+    """Let the chat begin and wait for its end; return when each event was committed."""
     said, _ = held.communicate("\n")
     assert held.returncode == 0
     return json.loads(said)
 
 
 def delays(browser: Browser, server: Server, root: Path, machine: Machine, seconds: int) -> Delays:
-    """Fifty events a second, with five tabs open; they begin when all tabs are there."""
+    """Measure fifty events a second in five tabs, starting once all tabs are open."""
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     context.add_init_script(_SEEN)
@@ -140,7 +140,7 @@ def _delays(tab: Page, kept: list[float]) -> list[float]:
 
 
 def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> LongTalk:
-    """Opened at its end, and scrolled towards its beginning."""
+    """Open a conversation at its end, and scroll towards its beginning."""
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     _signed_in(context, server)
@@ -171,7 +171,7 @@ def _oldest(page: Page) -> int:
 
 
 def first_screen(browser: Browser, server: Server) -> float:
-    """Kilobytes of JavaScript, packed, that the first screen is made of."""
+    """Return the kilobytes of JavaScript, compressed, that the first screen loads."""
     responses: list[Response] = []
     context = browser.new_context()
     page = context.new_page()
@@ -184,8 +184,8 @@ def first_screen(browser: Browser, server: Server) -> float:
     return sum(len(gzip.compress(script, 9)) for script in scripts) / 1000
 
 
-def figures(folder: Path, seconds: int, messages: int) -> tuple[Delays, LongTalk, float]:
-    """All of it, on a machine and with a server of its own."""
+def measure_page(folder: Path, seconds: int, messages: int) -> tuple[Delays, LongTalk, float]:
+    """Measure everything, on a machine and a server of its own."""
     machine = Machine(folder / "machine", Path(sys.executable).parent)
     roots = [machine.project(name) for name in ("busy", "long")]
     for root in roots:

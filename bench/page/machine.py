@@ -1,4 +1,4 @@
-"""A machine of its own for the page: Coterie from its wheel, projects in git, a real server."""
+"""A separate machine for the page: Coterie from its wheel, projects in git, a real server."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _GITCONFIG = "[user]\n\tname = You\n\temail = you@example.com\n"
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Only one worker of a run at a time."""
+    """Let only one worker of a test run in at a time."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def installed(shared: Path) -> Path:
-    """The `bin` of a fresh environment with the wheel in it; made once for all workers of a run."""
+    """Return the `bin` of a new environment with the wheel, created once for a run's workers."""
     venv = shared / "page-venv"
     with locked(shared / "page-venv.lock"):
         if not (venv / "made").exists():
@@ -46,7 +46,7 @@ def installed(shared: Path) -> Path:
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -70,7 +70,7 @@ class Machine:
         object.__setattr__(self, "env", env)
 
     def project(self, name: str, **files: str) -> Path:
-        """A repository with these files of Python, committed."""
+        """Create a repository with these Python files, committed."""
         root = self.folder / name
         root.mkdir()
         for file, text in (files or {"cart": "total = 0\n"}).items():
@@ -81,15 +81,15 @@ class Machine:
         return root
 
     def git(self, root: Path, *words: str) -> str:
-        """What git printed."""
+        """Return git's output."""
         return self._run(["git", *words], root)
 
     def coterie(self, root: Path, *words: str) -> str:
-        """What the installed command printed."""
+        """Return the output of the installed command."""
         return self._run([str(self.bin / "coterie"), *words], root)
 
     def started(self, root: Path, *words: str) -> subprocess.Popen[str]:
-        """The installed command, running beside us with nothing to read."""
+        """Start the installed command in the background, without input."""
         return subprocess.Popen(
             [self.bin / "coterie", *words],
             cwd=root,
@@ -101,7 +101,7 @@ class Machine:
         )
 
     def lines(self, root: Path, *words: str) -> list[dict[str, Any]]:
-        """What it printed with `--json`."""
+        """Return the parsed output of the installed command with `--json`."""
         return [json.loads(line) for line in self.coterie(root, *words, "--json").splitlines()]
 
     def _run(self, words: list[str], root: Path) -> str:
@@ -119,7 +119,7 @@ class Machine:
 
 
 class Server:
-    """`coterie serve` on one port, however often it is killed and started again."""
+    """`coterie serve` on one port, however often it is killed and restarted."""
 
     def __init__(self, machine: Machine, root: Path) -> None:
         self._machine = machine
@@ -127,7 +127,7 @@ class Server:
         self._process: subprocess.Popen[str] | None = None
         self.port = free_port()
         self.address = ""
-        """With the token, as it is printed."""
+        """The address with the token, as printed."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -139,17 +139,17 @@ class Server:
 
     @property
     def origin(self) -> str:
-        """What every request of the page must go to."""
+        """Where every request of the page must go."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The running process."""
+        """The id of the running process."""
         assert self._process is not None
         return self._process.pid
 
     def start(self, *words: str) -> None:
-        """Run it; returns when it listens."""
+        """Start it; return when it listens."""
         port = ("--port", str(self.port))
         self._process = self._machine.started(self._root, "serve", "--json", *port, *words)
         assert self._process.stdout is not None
@@ -162,7 +162,7 @@ class Server:
         raise AssertionError(f"coterie serve ended: {''.join(read)}")
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """What a program gets that asks the API."""
+        """Call the API as a program would, and return the answer."""
         request = Request(
             f"{self.origin}/api/v1{path}",
             json.dumps(body).encode() if body is not None else None,
@@ -177,34 +177,34 @@ class Server:
         return json.loads(text) if text else None
 
     def project(self, root: Path) -> str:
-        """What a project goes by in addresses."""
+        """Return a project's id in addresses."""
         return sha256(str(root.resolve()).encode()).hexdigest()[:12]
 
     def add(self, root: Path) -> None:
-        """Have the server know a project in which nothing was done yet."""
+        """Add a project in which nothing has been done yet to the server."""
         self.call("POST", "/projects", {"folder": str(root)})
 
     def place(self, root: Path, *parts: str) -> str:
-        """The address of a screen of the project."""
+        """Return the address of a screen of the project."""
         return "/".join([self.origin, "p", self.project(root), *parts])
 
     def begin(self, root: Path, workflow: str, goal: str, **more: object) -> str:
-        """Start a rehearsal, with the project's team unless told otherwise; gives its id."""
+        """Start a rehearsal, by default with the project's team; return its id."""
         body = {"workflow": workflow, "goal": goal, "rehearsal": True, **more}
         return str(self.call("POST", f"/projects/{self.project(root)}/tasks", body)["id"])
 
     @property
     def token(self) -> str:
-        """What lets a program in."""
+        """The token that admits a program."""
         return self.address.rpartition("#token=")[2]
 
     def end(self, by: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it; returns when it is gone."""
+        """Stop it; return when it is gone."""
         assert self._process is not None
         self._process.send_signal(by)
         self._process.communicate(timeout=60)
         self._process = None
 
     def kill(self) -> None:
-        """As nobody can prepare for."""
+        """Kill it without warning."""
         self.end(signal.SIGKILL)

@@ -15,17 +15,17 @@ Row: TypeAlias = tuple[int, str]
 
 
 def connection(page: Page) -> Locator:
-    """What the page says of its line to the server."""
+    """Return where the page shows the state of its connection to the server."""
     return page.get_by_role("status").and_(page.locator(".connection")).filter(visible=True)
 
 
 def card(page: Page, question: str) -> Locator:
-    """The card of a question."""
+    """Return the card of a question."""
     return page.locator(f'article[data-question="{question}"]')
 
 
 def answer(page: Page, question: str, choice: str, text: str = "") -> None:
-    """Pick an answer, and give it by the button that says what it does."""
+    """Choose an answer, and submit it with the button that says what it does."""
     asked = card(page, question)
     asked.locator(f'input[type=radio][value="{choice}"]').check()
     if text:
@@ -34,14 +34,14 @@ def answer(page: Page, question: str, choice: str, text: str = "") -> None:
 
 
 def asked(page: Page) -> Iterator[str]:
-    """The questions on the screen, in its order."""
+    """Yield the questions on the screen, in order."""
     for one in page.locator(CARDS).all():
         if question := one.get_attribute("data-question"):
             yield question
 
 
 def rows(page: Page) -> list[Row]:
-    """The rows of a talk, each by its number and its text without what changes by itself."""
+    """Return the rows of a conversation: number, and text without what changes by itself."""
     read = """(all) => all.map((one) => {
       const copy = one.cloneNode(true);
       for (const time of copy.querySelectorAll("time")) time.remove();
@@ -51,7 +51,7 @@ def rows(page: Page) -> list[Row]:
 
 
 def board(page: Page) -> dict[str, str]:
-    """The column that each ticket of a board is in."""
+    """Return the column of each ticket on a board."""
     read = """(all) => all.map((one) => [
       one.querySelector(".id").textContent,
       one.closest("section").querySelector("h2").firstChild.textContent.trim(),

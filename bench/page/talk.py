@@ -1,10 +1,10 @@
-"""A chat of another process, for the page to follow.
+"""A chat in another process, for the page to follow.
 
     python -m bench.page.talk FOLDER TURNS PER_SECOND
 
-Members answer `event N`, so many times a second (0: as fast as they can), by the real engine on the
-project's own store, from when a line is read: whoever follows the task can be ready by then.
-Printed at the end: when each was committed, in milliseconds since 1970.
+Members answer `event N`, this often per second (0: as fast as they can), using the real engine on
+the project's own store.  They begin when a line is read, so that whoever follows the task can be
+ready.  Printed at the end: when each was committed, in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from coterie.model.conversation import Prompt
 from coterie.model.record import MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member
-from coterie.testing.scripted import Recorder, ScriptedChannels, stage, team
+from coterie.testing.scripted import Recorder, ScriptedChannels, scripted_project, team
 
 
 class _Clock(Recorder):
-    """Remembers when a message was known to be kept, and nothing else."""
+    """Records only when a message was known to be stored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Clock(Recorder):
 
 
 async def talk(folder: Path, turns: int, per_second: float) -> list[float]:
-    """Hold the chat."""
+    """Hold the chat; return when each message was committed."""
     begun = said = 0
 
     async def answer(_: Member, __: Prompt) -> str:
@@ -47,7 +47,7 @@ async def talk(folder: Path, turns: int, per_second: float) -> list[float]:
             await anyio.sleep(max(begun + said / per_second - time.monotonic(), 0))
         return f"event {said}"
 
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         it.recorder = clock = _Clock()
         await it.start(team("ann", "bob"), "hello", Caps(max_turns=turns, max_rounds=None))
         await anyio.to_thread.run_sync(sys.stdin.readline)

@@ -1,4 +1,4 @@
-"""Many machines on a virtual clock, by the real rules of leases and offers: how far it goes."""
+"""Many machines on a virtual clock, with the real rules of leases and offers: how far it scales."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from coterie.model.machine import Offer, queues_of
 NEEDS = (("claude",), ("claude",), ("codex",), (), ("claude", "codex"))
 HAVE = (("claude", "codex"), ("claude", "codex"), ("claude",))
 TICK = 0.01
-"""How closely the length of an overlap is measured, in seconds."""
+"""Resolution in seconds when measuring the length of an overlap."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated."""
+    """What to simulate."""
 
     workers: int
     tasks: int
@@ -28,16 +28,16 @@ class Scenario:
     drift: float = 0.05
     """How much faster the fastest clock runs than the slowest."""
     extremes: bool = False
-    """Whether every clock is one of those two."""
+    """Whether every clock runs at one of those two speeds."""
     faults: tuple[str, ...] = ("kill", "crash", "stop", "cut", "mute")
     fault_every: float = 1800.0
-    """How often something befalls one machine, in seconds, on average."""
+    """Average seconds between faults of one machine."""
     fault_length: float = 60.0
-    """How long that lasts, on average."""
+    """Average seconds that a fault lasts."""
     outages: tuple[tuple[float, float], ...] = ()
-    """When the store is away, and for how long."""
+    """When the store is down, and for how long."""
     questions: float = 0.1
-    """How many turns begin with a question."""
+    """The share of turns that begin with a question."""
     costs: Costs = Costs()
     rules: Rules = Rules()
     seed: int = 1
@@ -46,7 +46,7 @@ class Scenario:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The results."""
 
     seconds: float = 0.0
     ended: int = 0
@@ -55,31 +55,31 @@ class Outcome:
     agents: int = 0
     faults: Counter[str] = field(default_factory=Counter[str])
     overlaps: list[float] = field(default_factory=list[float])
-    """How long two agents of one task ran at once, each time."""
+    """For how long two agents of one task ran at once, each time."""
     silent: list[float] = field(default_factory=list[float])
-    """After how long without a beat each owner was declared dead by another."""
+    """For how long each owner had been silent when another declared it dead."""
     too_late: int = 0
-    """How many of them after more than `ttl + margin` and two looks, by the clock of whoever
-    declared it, and the time for which the store was away."""
+    """How many of them later than `ttl + margin` and two looks, by the clock of the machine that
+    declared it, plus the time for which the store was down."""
     asked: Counter[str] = field(default_factory=Counter[str])
-    """What the store was asked for."""
+    """How many requests the store received, by kind."""
     spent: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Seconds of its cores, by kind."""
+    """Seconds of its cores, by kind of request."""
     slowest: float = 0.0
 
     @property
     def per_second(self) -> float:
-        """Tasks that ended in a second."""
+        """Completed tasks per second."""
         return self.ended / self.seconds
 
     @property
     def busy(self) -> float:
-        """How many of the store's cores were busy."""
+        """How many of the store's cores were busy on average."""
         return sum(self.spent.values()) / self.seconds
 
 
 class Simulation:
-    """A scenario, carried out."""
+    """Runs a scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -90,7 +90,7 @@ class Simulation:
         self.machines = [self._machine(number) for number in range(scenario.workers)]
 
     def run(self) -> Outcome:
-        """Until all has ended, or the time is up."""
+        """Run until everything has ended, or the time is up."""
         scenario, store, outcome = self.scenario, self.store, self.outcome
         for number, needs in zip(range(scenario.tasks), cycle(NEEDS), strict=False):
             self._offer(f"t{number}", needs)
@@ -107,7 +107,7 @@ class Simulation:
         outcome.asked, outcome.spent, outcome.slowest = store.asked, store.spent, store.slowest
         times = scenario.rules.times
         away = max([0.0, *(length for _, length in scenario.outages)])
-        if away > times.ttl - times.soft:  # all begin anew, and wait anew for who does not
+        if away > times.ttl - times.soft:  # all start over, and again wait for owners that do not
             away += times.ttl + times.margin
         for machine in self.machines:
             look = scenario.rules.look(scenario.workers)
@@ -119,7 +119,7 @@ class Simulation:
 
     def _machine(self, number: int) -> Machine:
         scenario, random = self.scenario, self.world.random
-        # The fastest over the slowest is 1 + drift, around a clock that is right.
+        # The fastest over the slowest is 1 + drift, centered on a correct clock.
         least, most = (1 + scenario.drift) ** -0.5, (1 + scenario.drift) ** 0.5
         rate = random.choice([least, most]) if scenario.extremes else random.uniform(least, most)
         name = f"m{number}"
@@ -147,7 +147,7 @@ class Simulation:
     # -- never two agents ------------------------------------------------------------------------
 
     def _agent(self, run: Run) -> None:
-        """An agent begins, or goes on after a pause."""
+        """Handle an agent that begins, or continues after a pause."""
         self.outcome.agents += 1
         others = [one for one in self._agents[run.task_id] if one is not run and one.has_agent]
         self._agents[run.task_id] = [*others, run]
@@ -199,5 +199,5 @@ class Simulation:
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    """Carry it out."""
+    """Run a scenario."""
     return Simulation(scenario).run()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What a worker does with a job that it was handed."""
+    """What a worker does with a job from the queue."""
 
     def __init__(self, machine: Machine, life: Life, job: int) -> None:
         self.machine = machine
@@ -26,14 +26,14 @@ class Run:
 
     @property
     def has_agent(self) -> bool:
-        """Whether an agent of it lives at this moment, in true time."""
+        """Whether its agent is alive at this moment, in true time."""
         machine, life = self.machine, self.life
         if not self.agent or machine.world.time >= life.reaped_at:
             return False
         return machine.now() < life.lease.deadline
 
     def take(self) -> None:
-        """Have the offer in hand."""
+        """Take the offer."""
         self._ask("take", lambda: self._offers.take(self.task_id, self.life.id), self._taken)
 
     def _taken(self, offer: Offer | None) -> None:
@@ -53,7 +53,7 @@ class Run:
         assert self.offer is not None
         if token is None:
             offer = self.offer
-            self._let_go(lambda: self._offers.put_off(offer, self.life.id))
+            self._let_go(lambda: self._offers.defer(offer, self.life.id))
             return
         self.token = token
         self._next_turn()
@@ -61,7 +61,7 @@ class Run:
     def _next_turn(self) -> None:
         task, life = self._store.tasks[self.task_id], self.life
         if life.lease.passed():
-            return  # nothing is started; the renewal sees to the rest
+            return  # nothing is started; the renewal handles the rest
         if task.done in task.asks:
             self._ask_user(task.done)
             return
@@ -71,7 +71,7 @@ class Run:
         self.machine.world.after(seconds, self._turn_over, task.done)
 
     def _turn_over(self, number: int) -> None:
-        """An agent has ended by itself, unless it was ended before."""
+        """Handle the end of an agent, unless it was killed before."""
         if not self.has_agent:
             return
         if self.machine.paused_at is not None:
@@ -94,8 +94,8 @@ class Run:
         self._commit(effect, self._closed)
 
     def _closed(self, kept: bool) -> None:
-        if not kept:  # the lease of the task is lost: so is ours, as the next renewal will say
-            self.life.lease.miss()
+        if not kept:  # the task's lease is lost: so is ours, as the next renewal will say
+            self.life.lease.expire()
         elif self._store.tasks[self.task_id].ended:
             self._over()
         else:
@@ -120,7 +120,7 @@ class Run:
 
     def _asked(self, kept: bool) -> None:
         if not kept:
-            self.life.lease.miss()
+            self.life.lease.expire()
             return
         offer = self.offer
         assert offer is not None
@@ -140,7 +140,7 @@ class Run:
         self.machine.ask(kind, effect, answer, self._storage_error)
 
     def _commit(self, effect: Callable[[], Any], answer: Callable[[Any], None]) -> None:
-        """Sent again until it is known to be kept, or the lease is over; kept once."""
+        """Retry until it is known to be stored, or the lease is over; it is stored only once."""
 
         def again() -> None:
             if not self.life.lease.passed():
@@ -155,7 +155,7 @@ class Run:
         self._ask("put back", effect, done)
 
     def _storage_error(self) -> None:
-        """Nobody knows what became of it: what is in our hand all the same is let go of."""
+        """Put the task back in case we have it: nobody knows what became of the request."""
         offer = self.offer or Offer(self.task_id)
         self._let_go(lambda: self._offers.put_back(offer, self.life.id))
 

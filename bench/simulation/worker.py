@@ -1,7 +1,7 @@
-"""A machine with a worker on it, as `LeasedOwners`, the keepers and `app/worker.py` behave.
+"""A machine with a worker on it, behaving like `LeasedOwners`, the keepers and `app/worker.py`.
 
 The rules are the real ones: `LeaseDeadline` and `SilentOwners` on this machine's own clock, and
-`MemoryOffers` for what is on offer.  Agents are deaf to TERM: they end when they are done, or when
+`MemoryOffers` for what is on offer.  Agents ignore SIGTERM: they end when they are done, or when
 their keeper kills them.
 """
 
@@ -17,54 +17,54 @@ from bench.simulation.world import Store, World
 from coterie.model.lease_clock import LeaseTimes, SilentOwners
 from coterie.process.deadline import LeaseDeadline
 
-STALLED = 30.0
-"""A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
-AGAIN = 1.0
-"""How soon a store that is out of reach is tried again, in seconds."""
-REAPED = 0.5
-"""How long after the death of a worker its keepers have ended its agents."""
+JOB_TIMEOUT = 30.0
+"""Seconds without a sign from its queue worker after which a job is queued again."""
+RETRY_DELAY = 1.0
+"""Seconds before an unreachable store is tried again."""
+KEEPER_DELAY = 0.5
+"""Seconds after the death of a worker in which its keepers end its agents."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be chosen."""
+    """The adjustable parameters."""
 
     times: LeaseTimes = LeaseTimes()
     seats: int = 2
     turn: float = 30.0
-    """How long a turn takes on average, in seconds."""
+    """Average seconds that a turn takes."""
     poll: float = 5.0
-    """How often the queue is asked without being told to, by each pool, in seconds."""
+    """Seconds between unprompted polls of the queue, for each pool."""
     pause: float = 0.02
-    """How long after a change of the store one sweeps, at most, for each machine there is; 0: so
-    long, however many there are."""
+    """Seconds until a machine sweeps after a change of the store, at most, multiplied by the number
+    of machines; 0: a fixed time, however many there are."""
     most_looks: float = 1e9
-    """How many looks at the others all machines make together in a second, at most."""
+    """How many looks at the others all machines together may make in a second."""
 
     def sweeps(self, machines: int, seconds: float, changes: int) -> int:
-        """How often one has swept in so many seconds in which others changed the store so often."""
+        """Return the number of sweeps in this time, given how often others changed the store."""
         most = min(1.0, self.pause * machines) if self.pause else 0.02
         return int(max(seconds, min(changes, seconds / (0.05 + max(0.02, most / 2)))))
 
     def look(self, machines: int) -> float:
-        """How often one looks at so many, in seconds."""
+        """Return the seconds between two looks at so many machines."""
         return max(self.times.look, min(self.times.beat, machines / self.most_looks))
 
 
 @dataclass(eq=False)
 class Life:
-    """One owner, from its first breath."""
+    """One owner, from its start."""
 
     id: str
     lease: LeaseDeadline
     silent: SilentOwners
     runs: set[Run] = field(default_factory=set[Run])
     jobs: set[int] = field(default_factory=set[int])
-    """What the queue has handed to it, whether or not it knows."""
+    """Jobs that the queue has handed to it, whether or not it knows."""
     looks: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=100))
-    """When the store was read, and when that was known by our clock."""
+    """When the store was read, and when the result arrived by our clock."""
     reaped_at: float = float("inf")
-    """When its agents were ended because it died itself."""
+    """When its agents were ended because the owner itself died."""
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class Machine:
     is_stopped: bool = False
     paused_at: float | None = None
     declared: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Deaths that it declared: after how long without a beat, in true time, and its own rate."""
+    """Deaths that it declared: the silence before each, in true time, and its own clock rate."""
     _stood_still: float = 0.0
     _late: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(
         default_factory=list[tuple[Callable[..., None], tuple[Any, ...]]]
@@ -100,21 +100,21 @@ class Machine:
     # -- time ------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """What its clock says: nothing moves in a machine that its host has paused."""
+        """Return its clock's time, which stands still while the host has paused the machine."""
         time = self.world.time if self.paused_at is None else self.paused_at
         return self.offset + self.rate * (time - self._stood_still)
 
     def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
-        """So much later by its own clock."""
+        """Schedule a call after a delay by its own clock."""
         self.world.after(max(0.0, seconds) / self.rate, call, *args)
 
     # -- faults ----------------------------------------------------------------------------------
 
     def die(self, until: float, *, power: bool = False) -> None:
-        """`kill -9` of the worker, or of all of the machine; it is started again then."""
+        """Kill the worker, or with `power` everything on the machine; restart it at `until`."""
         life, self.life, self.is_off = self.life, None, True
         if life is not None:
-            life.reaped_at = self.world.time + (0.0 if power else REAPED)
+            life.reaped_at = self.world.time + (0.0 if power else KEEPER_DELAY)
         self._late.clear()
         self._set_jobs(self.rules.seats)
         self._forget_jobs(life)
@@ -125,7 +125,7 @@ class Machine:
         self.begin(before)
 
     def pause(self, until: float) -> None:
-        """Its host stops it: no clock in it moves."""
+        """Pause the machine as its host would: none of its clocks move."""
         if self.paused_at is None and not self.is_stopped:
             self.paused_at = self.world.time
             self.world.at(until, self._resume)
@@ -140,7 +140,7 @@ class Machine:
         self._catch_up()
 
     def stop(self, until: float) -> None:
-        """SIGSTOP for the worker: its keepers and agents go on."""
+        """Send SIGSTOP to the worker: its keepers and agents go on."""
         if self.paused_at is None and not self.is_stopped:
             self.is_stopped = True
             self.world.at(until, self._go_on)
@@ -168,10 +168,10 @@ class Machine:
         answer: Callable[[Any], None],
         lost: Callable[[], None],
     ) -> None:
-        """Have something done by the store; what it says, or that nobody knows."""
+        """Send the store a request; its result goes to `answer`, or `lost` if it is unknown."""
         life = self.life
         if self.is_cut or self.store.is_down:
-            self.world.after(AGAIN, self._hear, life, lost)
+            self.world.after(RETRY_DELAY, self._hear, life, lost)
             return
         done = self.store.serve(kind, self.store.cost(kind))
         self.world.at(done, self._served, life, effect, answer, lost)
@@ -184,9 +184,9 @@ class Machine:
         lost: Callable[[], None],
     ) -> None:
         said = effect()
-        self.store.tell_idle()
+        self.store.notify_idle()
         if self.is_cut or self.is_mute or self.store.is_down:
-            self.world.after(AGAIN, self._hear, life, lost)
+            self.world.after(RETRY_DELAY, self._hear, life, lost)
         else:
             self._hear(life, answer, said)
 
@@ -201,11 +201,11 @@ class Machine:
     # -- its own lease ---------------------------------------------------------------------------
 
     def begin(self, before: Life | None = None) -> None:
-        """Be an owner, and say that the one before is dead, whose agents are."""
+        """Become an owner, and declare the previous one dead, whose agents are."""
         if self.is_off or self.life is not None:
             return
         if self.is_frozen or self.is_cut or self.is_mute or self.store.is_down:
-            self.world.after(AGAIN, self.begin, before)
+            self.world.after(RETRY_DELAY, self.begin, before)
             return
         self.lives += 1
         life = Life(
@@ -221,7 +221,12 @@ class Machine:
             self._set_jobs(0)
             if before is not None:
                 dead = before.id
-                self.ask("renew", lambda: self.store.declare_dead(dead, None), _heard, _nobody)
+                self.ask(
+                    "renew",
+                    lambda: self.store.declare_dead(dead, None),
+                    _ignore_result,
+                    _ignore_loss,
+                )
             self.after(self.rules.times.beat, self._renew, life)
             self.after(self.world.random.random() * self.rules.times.look, self._chores, life)
 
@@ -244,7 +249,7 @@ class Machine:
 
         def answer(lives: bool) -> None:
             if not lives:
-                life.lease.miss()  # another has declared us dead
+                life.lease.expire()  # another machine has declared us dead
             elif self.now() - sent < self.rules.times.beat:
                 life.lease.extend(sent + self.rules.times.ttl)
             later()
@@ -256,20 +261,20 @@ class Machine:
         self.ask("renew", lambda: self.store.renew(life.id), answer, later)
 
     def _over(self, life: Life) -> None:
-        """The lease is over: nothing is written any more, and what runs is ended."""
+        """Handle the end of the lease: nothing more is written, and what runs is ended."""
         self.life = None
         declared_dead = self.now() < life.lease.deadline - life.lease.soft
         for run in life.runs:
             if declared_dead:
-                run.agent = False  # we end it ourselves; else its keeper does, when it is time
+                run.agent = False  # we end it ourselves; otherwise its keeper does, at the deadline
         self._set_jobs(self.rules.seats)
         self._forget_jobs(life)
-        self.after(max(0.0, life.lease.deadline - self.now()) + AGAIN, self.begin, life)
+        self.after(max(0.0, life.lease.deadline - self.now()) + RETRY_DELAY, self.begin, life)
 
     # -- the others ------------------------------------------------------------------------------
 
     def _chores(self, life: Life) -> None:
-        """Look at the others, sweep, and ask the queue for more; then again."""
+        """Look at the others, sweep, and poll the queue; then schedule the next time."""
         if self.life is not life or self.is_off:
             return
         if self.is_frozen:
@@ -285,7 +290,7 @@ class Machine:
         self._seen_commits += commits
         sweeps = self.rules.sweeps(len(store.owners), look, commits)
         done = max(done, store.serve("sweep", store.cost("sweep"), sweeps))
-        if self.world.time >= self._poll_at:  # the pool of sessions, which has none here
+        if self.world.time >= self._poll_at:  # the pool for sessions, which has no jobs here
             self._poll_at = self.world.time + self.rules.poll
             done = max(done, store.serve("poll", store.cost("poll")))
         life.looks.append((done, self.now() + self.rate * (done - self.world.time)))
@@ -295,10 +300,9 @@ class Machine:
         self.after(look + self.rate * (done - self.world.time), self._chores, life)
 
     def _looked(self, life: Life) -> None:
-        """What was asked is answered.  Whoever has been silent is looked at as at every look since
-        its last beat."""
+        """Handle the results.  A silent owner counts as seen at every look since its last beat."""
         self.store.offers.sweep()
-        self.store.tell_idle()
+        self.store.notify_idle()
         if self.life is not life or self.is_mute or self.is_frozen or self.is_off:
             return
         for owner, row in self.store.silent(self.rules.times.ttl / 2):
@@ -315,14 +319,14 @@ class Machine:
         def declared(was: bool) -> None:
             if was:
                 self.declared.append((silent_for, self.rate))
-                self.ask("sweep", self.store.offers.sweep, _heard, _nobody)
+                self.ask("sweep", self.store.offers.sweep, _ignore_result, _ignore_loss)
 
-        self.ask("renew", lambda: self.store.declare_dead(owner, beat), declared, _nobody)
+        self.ask("renew", lambda: self.store.declare_dead(owner, beat), declared, _ignore_loss)
 
     # -- work ------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Ask the queue for a job, where a seat is free."""
+        """Ask the queue for a job if a seat is free."""
         if self.life is None or self._polling or self._jobs >= self.rules.seats:
             return
         self._polling = True
@@ -343,18 +347,18 @@ class Machine:
         self.ask(kind, lambda: self._fetched(life), fetched, lost)
 
     def _fetched(self, life: Life | None) -> int | None:
-        """A job that is handed to one that is gone is lost; a sweep finds that out."""
+        """Return a job; one handed to a machine that is gone is lost until a sweep detects it."""
         job = self.store.offers.fetch(self.queues)
         if job is None or life is None:
             return None
         life.jobs.add(job)
         if self.is_cut or self.is_mute or self.life is not life:
-            self.world.after(STALLED, self.store.offers.finish, job)
+            self.world.after(JOB_TIMEOUT, self.store.offers.finish, job)
             return None
         return job
 
     def finished(self, run: Run) -> None:
-        """A seat is free."""
+        """Free a seat."""
         run.life.runs.discard(run)
         run.life.jobs.discard(run.job)
         if self.life is run.life:
@@ -367,12 +371,12 @@ class Machine:
         self._jobs = jobs
 
     def _forget_jobs(self, life: Life | None) -> None:
-        """The queue finds out that its worker gives no sign any more."""
+        """Let the queue detect that its worker gives no sign any more."""
         for job in life.jobs if life else ():
-            self.world.after(STALLED, self.store.offers.finish, job)
+            self.world.after(JOB_TIMEOUT, self.store.offers.finish, job)
 
 
-def _heard(_: object) -> None: ...
+def _ignore_result(_: object) -> None: ...
 
 
-def _nobody() -> None: ...
+def _ignore_loss() -> None: ...

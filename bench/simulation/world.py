@@ -1,4 +1,4 @@
-"""True time, what happens in it, and the store as one server with so much to give."""
+"""True time, the events in it, and the store as one server with limited capacity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.testing.dispatch import MemoryOffers
 
 
 class World:
-    """A virtual clock, and a list of what comes next."""
+    """A virtual clock, and the list of upcoming events."""
 
     def __init__(self, seed: int) -> None:
         self.time = 0.0
@@ -22,16 +22,16 @@ class World:
         self._number = 0
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Call it then."""
+        """Schedule a call at this time."""
         self._number += 1
         heapq.heappush(self._next, (when, self._number, call, args))
 
     def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
-        """Call it so much later."""
+        """Schedule a call after this many seconds."""
         self.at(self.time + seconds, call, *args)
 
     def run(self, until: Callable[[], bool], limit: float) -> None:
-        """Go on until it is so, or the time is up."""
+        """Run until the condition holds, or the time is up."""
         while self._next and self.time < limit and not until():
             self.time, _, call, args = heapq.heappop(self._next)
             call(*args)
@@ -39,32 +39,32 @@ class World:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of one core of the server, as measured on PostgreSQL 15: docs/machines.md."""
+    """Core seconds of the server, as measured on PostgreSQL 15: docs/machines.md."""
 
     cores: int = 2
     commit: float = 0.37e-3
     listener: float = 16e-6
-    """Of a commit, for each process that is told of it."""
+    """Per commit, for each process that is notified."""
     chain: float = 1 / 300
-    """How long a commit has the one row that all wait for: its `fsync`, most of all."""
+    """How long a commit holds the one row that all wait for, mostly for its `fsync`."""
     renew: float = 0.1e-3
     look: float = 0.1e-3
     look_row: float = 0.65e-6
-    """Of a look, for each owner that lives."""
+    """Per look, for each live owner."""
     sweep: float = 0.1e-3
     sweep_offer: float = 0.0
-    """Of a sweep, for each offer."""
+    """Per sweep, for each offer."""
     fetch: float = 0.5e-3
     """A poll of the queue that finds something."""
     poll: float = 0.15e-3
     poll_job: float = 0.15e-6
-    """Of a poll that finds nothing, for each job that is for others."""
+    """Per poll that finds nothing, for each job that is for others."""
     take: float = 0.5e-3
-    """To take an offer or to let go of one, with what that does to the queue."""
+    """To take or release an offer, including the effect on the queue."""
 
 
 CONNECTING = Costs(sweep=6.3e-3, sweep_offer=0.57e-6, take=6.7e-3)
-"""As it was when every call connected anew and every sweep read everything."""
+"""The costs when every call opened a connection and every sweep read everything."""
 
 
 @dataclass
@@ -74,12 +74,12 @@ class OwnerState:
     beat: int = 0
     dead: bool = False
     beat_at: float = 0.0
-    """When its beat was written, in true time: nobody in the simulation may look at that."""
+    """When its beat was written, in true time, which nothing in the simulation may look at."""
 
 
 @dataclass
 class TaskState:
-    """The lease of a task, and how far its journal is."""
+    """The lease of a task, and the progress of its journal."""
 
     turns: int
     done: int = 0
@@ -88,18 +88,18 @@ class TaskState:
     is_run: bool = False
     ended: int = 0
     asks: set[int] = field(default_factory=set[int])
-    """Before which turns a question is asked."""
+    """The turns before which a question is asked."""
 
 
 class Store:
-    """Rows, offers, and a queue for each thing of which there is too little: cores, the chain."""
+    """Rows, offers, and a queue for each scarce resource: cores, the chain."""
 
     def __init__(self, world: World, costs: Costs) -> None:
         self.world = world
         self.costs = costs
         self.offers = MemoryOffers(lambda: world.time)
         self.owners: OrderedDict[str, OwnerState] = OrderedDict()
-        """Those that live; who has been silent for longest is first."""
+        """The live ones, starting with the one that has been silent for longest."""
         self.dead: dict[str, OwnerState] = {}
         self.tasks: dict[str, TaskState] = {}
         self.is_down = False
@@ -108,13 +108,13 @@ class Store:
         self.slowest = 0.0
         self.ended = 0
         self.idle = 0
-        """How many machines have a seat free: each of them asks when something is queued."""
+        """How many machines have a free seat: each of them polls when something is queued."""
         self._told_jobs = 0
         self._cores = [0.0] * costs.cores
         self._chain = 0.0
 
     def serve(self, kind: str, cost: float, times: int = 1) -> float:
-        """When it will have been done, by whichever core is free first."""
+        """Return when the request will be done, by the first core to become free."""
         now = self.world.time
         begin = max(now, heapq.heappop(self._cores))
         done = begin + cost * times
@@ -127,7 +127,7 @@ class Store:
         return done
 
     def cost(self, kind: str) -> float:
-        """What one of a kind costs now."""
+        """Return what one request of a kind costs now."""
         costs, living = self.costs, len(self.owners)
         match kind:
             case "commit":
@@ -145,9 +145,11 @@ class Store:
             case _:
                 return costs.take
 
-    def tell_idle(self) -> None:
-        """Whoever has a seat free is told of every job that is queued, and asks for it; what comes
-        of that is theirs, here is what it costs those who are too late."""
+    def notify_idle(self) -> None:
+        """Charge for machines with a free seat that poll too late for a newly queued job.
+
+        All of them are notified; the polls of those that get a job are accounted for elsewhere.
+        """
         is_new, self._told_jobs = self.offers.last_job > self._told_jobs, self.offers.last_job
         late = self.idle - self.offers.jobs
         if is_new and late > 0:
@@ -155,17 +157,17 @@ class Store:
 
     @property
     def open_tasks(self) -> int:
-        """Those that are on offer, in hand or held."""
+        """Tasks that are on offer, taken or held."""
         return len(self.tasks) - self.ended
 
     # -- owners --------------------------------------------------------------------------------
 
     def add(self, owner: str) -> None:
-        """A new one."""
+        """Add an owner."""
         self.owners[owner] = OwnerState(beat_at=self.world.time)
 
     def renew(self, owner: str) -> bool:
-        """A beat, unless it is dead."""
+        """Record a beat, unless the owner is dead."""
         row = self.owners.get(owner)
         if row is None:
             return False
@@ -174,9 +176,9 @@ class Store:
         return True
 
     def silent(self, seconds: float) -> list[tuple[str, OwnerState]]:
-        """Those without a beat for so long.
+        """Return the owners without a beat for this long.
 
-        A shortcut that changes nothing: to any other owner `SilentOwners` says no.
+        A shortcut that changes nothing: `SilentOwners` rejects all others.
         """
         found: list[tuple[str, OwnerState]] = []
         for owner, row in self.owners.items():
@@ -186,7 +188,7 @@ class Store:
         return found
 
     def declare_dead(self, owner: str, beat: int | None) -> bool:
-        """By compare and set."""
+        """Declare an owner dead, by compare-and-set."""
         row = self.owners.get(owner)
         if row is None or beat not in (None, row.beat):
             return False
@@ -198,7 +200,7 @@ class Store:
     # -- leases and the journal ----------------------------------------------------------------
 
     def claim(self, task_id: str, owner: str) -> int | None:
-        """The new token; None where somebody who is not dead runs it."""
+        """Return the new token; None if an owner that is not dead runs the task."""
         task = self.tasks[task_id]
         if task.ended or (task.is_run and task.owner in self.owners):
             return None
@@ -206,18 +208,18 @@ class Store:
         return task.token
 
     def holds(self, task_id: str, token: int) -> bool:
-        """Whether a commit with this token is let through."""
+        """Whether a commit with this token is accepted."""
         return self.tasks[task_id].token == token
 
     def end(self, task_id: str) -> None:
-        """A task is completed."""
+        """Complete a task."""
         task = self.tasks[task_id]
         task.ended, task.is_run = task.ended + 1, False
         self.ended += task.ended == 1
         self.offers.drop(task_id)
 
     def answered(self, task_id: str) -> None:
-        """A user answers, from wherever."""
+        """Answer a question, as a user may from anywhere."""
         if self.is_down:
             self.world.after(1.0, self.answered, task_id)
         else:

@@ -1,7 +1,7 @@
 """Coterie: the coding agents you already have, as one team that you can leave alone.
 
 Names listed in `__all__` are the public surface; everything else may change without notice.
-Each is imported from its module when it is first used, so that `import coterie` costs nothing.
+Each is imported from its module on first use, so that `import coterie` is cheap.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ _MODULES = (
     "app.open_project",
     "app.teams",
 )
-"""The modules that define them, the cheapest to import first."""
+"""The modules that define the public names, the cheapest to import first."""
 
-if not TYPE_CHECKING:  # a checker reads the imports above, and must see a name that is not there
+if not TYPE_CHECKING:  # type checkers use the imports above, and must report unknown names
 
     def __getattr__(name):
         modules = _MODULES if name in __all__ else ()

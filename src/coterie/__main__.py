@@ -1,4 +1,4 @@
-"""Runs the command line as `python -m coterie`."""
+"""Run the command line as `python -m coterie`."""
 
 from coterie.cli.main import main
 

@@ -1,26 +1,28 @@
-"""Every error Coterie raises on purpose, drawn as one tree; each carries data, not prose.
+"""Every error Coterie raises on purpose, as one class hierarchy; each carries data, not prose.
 
 A surface shows `str(error)` (what happened, and where) and `error.hint` (what to paste).
-`exit_code` is what a command ends with: 1 failed, 2 wrong usage.
+`exit_code` is the exit status of a command: 1 failed, 2 wrong usage.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 
 class CoterieError(Exception):
-    """The root: anything a user may read.  Anything else that escapes is a bug of ours."""
+    """The base of all errors meant for users.  Any other exception that escapes is a bug."""
 
     code: ClassVar[str] = "error"
-    """What programs know it by: its name, without "Error"."""
+    """Its identifier for programs: the class name without "Error", in snake case."""
     exit_code: ClassVar[int] = 1
     text: ClassVar[str] = "{message}"
     """What happened, filled in from the fields."""
     advice: str | None = None
-    """What to do about it: a field where it differs from one error of a kind to another."""
+    """What to do about it: a field in classes whose errors differ in that."""
 
     def __init_subclass__(cls) -> None:
         words = re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))
@@ -31,7 +33,7 @@ class CoterieError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """A command to paste or a thing to do, where there is one."""
+        """A command to paste or something to do, if there is anything."""
         return self.advice
 
     @property
@@ -47,7 +49,7 @@ class CoterieError(Exception):
 
 @dataclass(eq=False)
 class UsageError(CoterieError):
-    """The command, or a file it was given, asks for something that cannot be."""
+    """The command, or a file it was given, asks for something impossible."""
 
     message: str
     advice: str | None = None
@@ -58,6 +60,17 @@ class UsageError(CoterieError):
     @property
     def where(self) -> str | None:
         return self.place
+
+
+@contextmanager
+def with_extra(name: str, said: str) -> Generator[None]:
+    """Import what an extra of Coterie provides; raises UsageError if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "coterie":
+            raise
+        raise UsageError(said, f'pip install "coterie[{name}]"') from None
 
 
 class NotFound(UsageError):
@@ -75,27 +88,27 @@ class FileMistake(NamedTuple):
 
 @dataclass(eq=False)
 class ConfigError(UsageError):
-    """A file the user wrote is not what it should be; `place` is `file:line key`."""
+    """A file the user wrote is invalid; `place` is `file:line key`."""
 
     mistakes: tuple[FileMistake, ...] = ()
-    """Each by itself, as far as the file could be read."""
+    """Every single mistake, as far as the file could be read."""
 
 
 class NotTrusted(UsageError):
-    """A team file from outside `.coterie` wants powers that nobody has looked at yet."""
+    """A team file asks for powers that the user has not allowed yet."""
 
 
 @dataclass(eq=False)
 class NotOurs(UsageError):
-    """What is found as, or in, a `.coterie` was not made there by Coterie for this user; nothing
-    of it was believed, written or deleted."""
+    """A `.coterie`, or something in it, was not made there by Coterie for this user; nothing of it
+    was used, written or deleted."""
 
     origin: str = ""
-    """Where it is from, as `config.identity.Origin` has it."""
+    """Where it is from: one of `config.identity.Origin`."""
 
 
 class AnswerRefused(UsageError):
-    """An answer was late, doubled, stale or invalid; it was not used."""
+    """An answer was late, duplicate, stale or invalid; it was not used."""
 
 
 class InvalidTime(UsageError):
@@ -122,7 +135,7 @@ class ForeignStore(StorageError):
 
 
 class StorageLocked(StorageError):
-    """Another process held the database for longer than we wait."""
+    """Another process held the database for longer than Coterie waits."""
 
 
 class StorageFull(StorageError):
@@ -130,12 +143,12 @@ class StorageFull(StorageError):
 
 
 class StorageDamaged(StorageError):
-    """The database file is not intact, or history that we know of is missing from it."""
+    """The database file is not intact, or known history is missing from it."""
 
 
 class HistoryLost(StorageDamaged):
-    """A store that machines share no longer holds what it had confirmed: nobody goes on with it
-    before a person has said so."""
+    """A store that machines share no longer holds what it had confirmed: it is not used any more
+    until a person decides so."""
 
 
 class StorageReadOnly(StorageError):
@@ -144,14 +157,14 @@ class StorageReadOnly(StorageError):
 
 @dataclass(eq=False)
 class EnvelopeForged(CoterieError):
-    """A session signs its envelopes, and one that is kept does not bear its signature."""
+    """A session signs its envelopes, and a stored one does not carry its signature."""
 
     session: str
     sequence: int | None
-    """Which envelope; None where none can be checked."""
+    """Which envelope; None if none can be checked."""
     problem: str
     advice: str | None = (
-        "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
+        "Somebody changed stored data: restore a backup of .coterie, or start over."
     )
 
     def __str__(self) -> str:
@@ -161,7 +174,7 @@ class EnvelopeForged(CoterieError):
 
 @dataclass(eq=False)
 class ArtifactWrong(CoterieError):
-    """A file that was named as an artifact is not what was said of it."""
+    """A file that was named as an artifact is not what it was claimed to be."""
 
     uri: str
     problem: str
@@ -174,7 +187,7 @@ class ArtifactWrong(CoterieError):
 
 @dataclass(eq=False)
 class NotAccepted(CoterieError):
-    """The work of a session was not taken into the user's branch; nothing was changed."""
+    """The work of a session was not brought into the user's branch; nothing was changed."""
 
     task: str
     problem: str
@@ -185,13 +198,13 @@ class NotAccepted(CoterieError):
 
 @dataclass(eq=False)
 class GitFailed(CoterieError):
-    """Git did not do what it was asked for; `said` is the end of what it printed."""
+    """A git command failed; `said` is the end of its output."""
 
     command: str
     folder: str
     said: str
     status: int | None = None
-    """What it ended with; None where it was never run, or was ended by us."""
+    """Its exit status; None if it was never run, or was ended by Coterie."""
 
     def __str__(self) -> str:
         return f"git {self.command} failed in {self.folder}: {self.said or self.status}"
@@ -203,11 +216,11 @@ class GitFailed(CoterieError):
 
 @dataclass(eq=False)
 class NotSent(CoterieError):
-    """Commits did not get to the repository that branches travel by; they stay where they are."""
+    """Commits did not reach the remote that branches travel by; they stay where they are."""
 
     machine: str
     ref: str
-    """Which has them there."""
+    """The ref that holds the commits there."""
     problem: str
     advice: str | None = "coterie doctor says whether the remote can be reached."
 
@@ -224,12 +237,19 @@ class LeaseLost(CoterieError):
     text: ClassVar[str] = "{task} was taken over by another process; this one stops."
 
 
-class LeaseExpired(CoterieError):
-    """This process could not renew its lease in time, or was declared dead by another: its agents
-    were ended, and nothing more of their turns is recorded."""
+def stops_writing(error: Exception) -> bool:
+    """Whether a store refuses all writes after this error and must be reopened: it cannot be
+    trusted, or the task now belongs to somebody else."""
+    # A lock means that nothing was attempted: the caller may retry.
+    return isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked)
 
-    text: ClassVar[str] = "The store was out of reach for too long: the agents here were ended."
-    advice: str | None = "Whoever runs the task next goes on from what is recorded: coterie tasks"
+
+class LeaseExpired(CoterieError):
+    """This process could not renew its lease in time, or another declared it dead: its agents were
+    ended, and nothing more of their turns is recorded."""
+
+    text: ClassVar[str] = "The store was out of reach for too long: the agents here were stopped."
+    advice: str | None = "The next run of a task continues from what is recorded: coterie tasks"
 
 
 @dataclass(eq=False)
@@ -252,21 +272,21 @@ class TaskBusy(CoterieError):
 
 @dataclass(eq=False)
 class SurvivorsElsewhere(CoterieError):
-    """A dead owner's children live where we can neither see nor end them."""
+    """A dead owner's processes are where they can be neither seen nor ended from here."""
 
     task: str
     host: str
 
-    text: ClassVar[str] = "{task} was run on {host}, whose processes cannot be seen from here."
+    text: ClassVar[str] = "{task} last ran on {host}, whose processes cannot be seen from here."
 
     @property
     def hint(self) -> str | None:
-        return f"Stop it there: coterie resume {self.task}"
+        return f"Resume it there: coterie resume {self.task}"
 
 
 @dataclass(eq=False)
 class AgentError(CoterieError):
-    """Something about one member's agent; the folder is named so that a person can look."""
+    """A problem with one member's agent; the folder is named so that a person can look into it."""
 
     member_id: str
     folder: str
@@ -298,4 +318,4 @@ class StepRepeated(CoterieError):
     task: str
     step: str
 
-    text: ClassVar[str] = "{task}: the step {step!r} was asked for twice in one run."
+    text: ClassVar[str] = "{task}: the step {step!r} was used twice in one run."

@@ -1,6 +1,6 @@
 """A small agent for these tests: `python agent.py NAME`, the prompt on stdin, one JSON line out.
 
-A word in the newest message makes it do something else than repeat that message.
+A keyword in the newest message makes it do something other than repeat that message.
 """
 
 from __future__ import annotations

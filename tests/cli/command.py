@@ -1,4 +1,4 @@
-"""The real command line, run as a user runs it: a process of its own, in a house of its own."""
+"""The real command line, run as a user runs it: in its own process and its own `House`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.forked import Forked, Started
 from tests.conftest import House, ours
 
 forked = cache(Forked)
-"""What commands are forked from: one for all tests of a worker."""
+"""The process that commands are forked from: one per test worker."""
 
 AGENT = Path(__file__).with_name("agent.py")
 NAMES = ("ada", "rex", "cy")
@@ -28,12 +28,12 @@ DOMAIN_EVENTS = {
     *("TaskCreated", "TaskStarted", "TaskCompleted", "TaskFailed", "TaskCanceled"),
     *("UserInteractionRequested", "UserInteractionResponded"),
 }
-"""All that there are."""
+"""All domain events."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command printed and how it ended."""
+    """A command's output and exit code."""
 
     out: str
     err: str
@@ -50,12 +50,12 @@ class Ran:
 
     @property
     def shown(self) -> str:
-        """Everything that was printed, with what differs from run to run put away."""
+        """Everything that was printed, without what differs from run to run."""
         return steady(self.out + self.err)
 
 
 def steady(text: str) -> str:
-    """The text without ids, times and folders of this run."""
+    """Replace the durations, times, process ids and folders of this run."""
     text = re.sub(r"(?m)( *)\b(?:\d+\.\ds|(?:\d+m )?\d+s(?= ·|  |$))", _moment, text)
     text = re.sub(r"(?m)^\d\d:\d\d:\d\d", "12:00:00", text)
     text = re.sub(r"(?<=[ ])\d\d:\d\d(:\d\d)?\b", "12:00", text)
@@ -65,7 +65,7 @@ def steady(text: str) -> str:
 
 
 def _moment(took: re.Match[str]) -> str:
-    """A short time in the room of a longer one, which a busy machine may need."""
+    """A short duration, padded to the width of a longer one, which a busy machine may need."""
     return "0.1s".rjust(max(len(took[0]), 4 + bool(took[1])))
 
 
@@ -81,11 +81,11 @@ class Cli:
         return Ran(*forked().run(arguments, stdin, place, env))
 
     def start(self, *arguments: str) -> Started:
-        """Run it beside us."""
+        """Start a command and return while it runs."""
         return forked().start(arguments, self.house.project, {**os.environ, **self.env})
 
     def launch(self, *arguments: str) -> subprocess.Popen[str]:
-        """The same with an interpreter of its own, for what that one decides."""
+        """The same in a new interpreter, for what is decided when Python starts."""
         return subprocess.Popen(
             [sys.executable, "-m", "coterie", *arguments],
             stdin=subprocess.DEVNULL,
@@ -97,7 +97,7 @@ class Cli:
         )
 
     def team(self, *members: str, name: str = "pair", project: Path | None = None) -> Path:
-        """Write a team of our own agents; `you` is a human."""
+        """Write a team of the test agents; `you` is a human."""
         folder = ours(project or self.house.project) / "teams" / name
         folder.mkdir(parents=True)
         entries: Sequence[dict[str, str]] = [
@@ -114,19 +114,19 @@ class Cli:
         return path
 
     def members(self, *entries: Mapping[str, Any], **more: Any) -> Path:
-        """Write a team of these members, in place of the one before."""
+        """Write a team of these members, replacing the previous one."""
         path = ours(self.house.project) / "teams" / "pair" / "team.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**more, "members": entries}))
         return path
 
     def task(self, *arguments: str) -> str:
-        """Run a chat to its end and give its task's id."""
+        """Run a chat to its end and return its task's id."""
         return str(self("chat", "--json", *arguments).lines[-1]["task"])
 
 
 class Inside(Cli):
-    """The same in this process: for what only reads the record, where starting costs the most."""
+    """The same in this process: for commands that only read the record, where startup dominates."""
 
     def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
         assert stdin is cwd is None

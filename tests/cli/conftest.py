@@ -1,4 +1,4 @@
-"""Houses in which the command line is run."""
+"""Fixtures: the command line in a house of its own, in various states of setup."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.conftest import House
 
 @pytest.fixture
 def bare(house: House) -> Cli:
-    """Nothing has been set up."""
+    """The command line with nothing set up."""
     return Cli(house, {"PYTHONHASHSEED": "0", "TZ": "UTC"})
 
 
 @pytest.fixture
 def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
-    """Commands run in this process, in a time zone that is known."""
+    """The command line in this process, in a fixed time zone."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield Inside(house)
@@ -32,7 +32,7 @@ def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
 
 @pytest.fixture
 def cli(bare: Cli) -> Cli:
-    """Three agents are registered, under the names they go by."""
+    """The command line with three agents registered."""
     registry = bare.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
@@ -46,7 +46,7 @@ def cli(bare: Cli) -> Cli:
 
 @pytest.fixture
 def session(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    """A team of agents of this process; however a session ends, its tickets moved rightly."""
+    """A team of in-process agents; at the end, tickets must have moved as the design allows."""
     installed(inside.house, monkeypatch)
     made = Session(inside, monkeypatch)
     yield made

@@ -1,4 +1,4 @@
-"""A project in git with a manager and two workers, who do whatever `ticket_agent.py` says."""
+"""A git project with a manager and two workers, all played by `ticket_agent.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMBERS = {"mira": "claude", "wren": "codex", "finn": "gemini"}
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git printed."""
+    """Run git and return its output."""
     who = ("-c", "user.name=You", "-c", "user.email=you@example.com")
     run = subprocess.run(
         ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
@@ -28,7 +28,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def registered(cli: Cli) -> Cli:
-    """The same with three agents, called as the real ones are."""
+    """Register three agents under the names of the real ones."""
     registry = cli.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     run = {"command": sys.executable, "baseArgs": [str(_AGENT)], "adapter": "generic"}
@@ -45,7 +45,7 @@ class Crew:
 
     @property
     def root(self) -> Path:
-        """The project."""
+        """The project's folder."""
         return self.cli.house.project
 
     def __call__(self, *words: str) -> Ran:
@@ -53,7 +53,7 @@ class Crew:
         return self.cli(*words)
 
     def furnish(self, **limits: Any) -> Crew:
-        """Write what is needed; without other words one ticket is worked on after the other."""
+        """Write the repository, team and limits; by default, one ticket is worked on at a time."""
         cart = self.root / "cart.py"
         cart.write_text("total = 0\n")
         git(self.root, "init", "-q", "-b", "main")
@@ -68,7 +68,7 @@ class Crew:
         return self
 
     def calm(self, ran: Ran) -> str:
-        """What was printed, with what differs from run to run put away."""
+        """Everything that was printed, without what differs from run to run."""
         task = str(self("tasks", "--json").of("task")[-1]["id"])
         return calm(ran.out + ran.err, task)
 

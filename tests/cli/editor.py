@@ -1,7 +1,7 @@
-"""An agent that changes files: `python editor.py`, spoken to by the Agent Client Protocol.
+"""An agent that changes files: `python editor.py`, speaking the Agent Client Protocol.
 
-Lines of the newest message are what it does, each after it was given leave: `!write PATH WORD…`,
-`!remove PATH`, `!run COMMAND`, and `!hang`, which ends only with the agent.
+It carries out the lines of the newest message: `!write PATH WORD…`, `!remove PATH` and
+`!run COMMAND`, each after asking for permission, and `!hang`, which lasts until the agent ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several machines on this one: each a home and a clone of one repository, on one store."""
+"""Several machines simulated on this one: each has a home and a clone, and all share a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 120.0
-"""For a busy machine: nothing here is fast or slow, only before or after something else."""
+"""Generous, for a busy machine: these tests check the order of things, never their speed."""
 _GIT = {
     "GIT_AUTHOR_NAME": "Ada",
     "GIT_AUTHOR_EMAIL": "ada@example.org",
@@ -26,7 +26,7 @@ _GIT = {
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git prints in a folder."""
+    """Run git in a folder and return its output."""
     env = os.environ | _GIT
     command = ["git", "-C", str(folder), *words]
     ran = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
@@ -35,14 +35,14 @@ def git(folder: Path, *words: str) -> str:
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """A command's exit code and output."""
 
     code: int
     out: str
     err: str
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The objects of a kind, of a command with `--json`."""
+        """The objects of one type, from a command with `--json`."""
         found = (json.loads(line) for line in self.out.splitlines())
         return [one for one in found if one["type"] == kind]
 
@@ -64,7 +64,7 @@ class Computer:
         return {**own, **_GIT, **self.more}
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in its clone; what it says goes to a file beside its home."""
+        """Start a command in the clone; its output goes to a file in the home."""
         command = [sys.executable, "-m", "coterie", *words]
         with (self.home / "said").open("a") as said:
             return subprocess.Popen(
@@ -72,7 +72,7 @@ class Computer:
             )
 
     def __call__(self, *words: str) -> Done:
-        """Run a command in its clone to its end."""
+        """Run a command in the clone to its end."""
         command = [sys.executable, "-m", "coterie", *words]
         ran = subprocess.run(
             command,
@@ -92,7 +92,7 @@ class Computer:
 
     @contextmanager
     def worker(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """A worker there, ready, until the block ends."""
+        """A worker on this machine, ready, until the block ends."""
         process = self.start("worker", "--name", self.name, *words)
         try:
             until(lambda: f"{self.name} is ready" in self.said or process.poll() is not None)
@@ -104,17 +104,17 @@ class Computer:
 
 @dataclass
 class Fleet:
-    """The machines of a test, and the repository that they are clones of."""
+    """The machines of a test, and the repository that they clone."""
 
     folder: Path
     url: str
     lease: str = "6s"
     agents: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By name: the command of an agent that every machine has."""
+    """The commands of the agents that every machine has, by name."""
     _first: Computer | None = None
 
     def found(self, files: Mapping[str, str]) -> None:
-        """Make the repository, and the store by its first clone."""
+        """Create the repository and, from a first clone, the store."""
         origin, first = self.folder / "origin.git", self.folder / "first"
         git(self.folder, "init", "--quiet", "--bare", "-b", "main", str(origin))
         git(self.folder, "clone", "--quiet", str(origin), str(first))
@@ -128,7 +128,7 @@ class Fleet:
         assert made.code == 0, made.err
 
     def computer(self, name: str, url: str | None = None) -> Computer:
-        """A machine with a clone of its own."""
+        """Add a machine with its own clone."""
         home, clone = self.folder / name / "home", self.folder / name / "shop"
         home.mkdir(parents=True)
         origin = str(self.folder / "origin.git")
@@ -145,7 +145,7 @@ class Fleet:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for what others do."""
+    """Wait until the condition holds."""
     late = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < late, "it did not come about"

@@ -1,7 +1,7 @@
-"""`coterie` as a process of its own, forked from one that has imported all of it before.
+"""`coterie` in its own process, forked from one that has already imported all of it.
 
-Starting an interpreter and importing the program is most of what a short command costs.  Here it
-is done once; every command still has its own process, environment, folder and streams.
+Starting an interpreter and importing the program is most of what a short command costs.  Here that
+happens once; every command still has its own process, environment, folder and streams.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import IO, Any, NoReturn, Self
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 1 << 17
-"""A request with a whole environment fits into this."""
+"""Large enough for a request with a whole environment."""
 
 
 class Forked:
-    """Has commands run; made once, and gone with whoever made it."""
+    """Runs commands; created once, and gone when its creator exits."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -44,13 +44,13 @@ class Forked:
 
     def _end(self) -> None:
         self._line.close()
-        self._server.kill()  # a copy of the line may be open in a process that was forked from us
+        self._server.kill()  # a process forked from this one may still hold a copy of the socket
         self._server.wait()
 
     def run(
         self, words: Sequence[str], given: str | None, cwd: Path, env: Mapping[str, str]
     ) -> tuple[str, str, int]:
-        """What a command printed, and how it ended."""
+        """Run a command and return its stdout, stderr and exit code."""
         with _file(given or "") as stdin, _file() as out, _file() as err:
             streams = [stdin.fileno(), out.fileno(), err.fileno()]
             with self._asked(words, cwd, env, streams) as told:
@@ -60,7 +60,7 @@ class Forked:
             return _all_of(out), _all_of(err), code
 
     def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Started:
-        """A command that runs beside us, with nothing to read."""
+        """Start a command that runs in the background, with nothing on stdin."""
         out, their_out = os.pipe()
         err, their_err = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -72,7 +72,7 @@ class Forked:
     def _asked(
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
     ) -> socket.socket:
-        """Where the command's pid is told, and then how it ended."""
+        """Request a command; the returned socket delivers its pid, then its exit code."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
         files = [*streams, theirs.fileno()]
@@ -82,7 +82,7 @@ class Forked:
 
 
 class Started:
-    """A command that runs beside us, as `subprocess.Popen` shows one."""
+    """A command running in the background, similar to `subprocess.Popen`."""
 
     def __init__(self, told: socket.socket, out: int, err: int) -> None:
         self._told = told
@@ -92,11 +92,11 @@ class Started:
         self.returncode: int | None = None
 
     def until(self, text: str) -> None:
-        """Read its stdout up to a line that holds the text."""
+        """Read its stdout up to a line that contains the text."""
         assert any(text in line for line in self.out)
 
     def wait(self, timeout: float | None = None) -> int:
-        """How it ended; raises TimeoutExpired."""
+        """Return the exit code; raises TimeoutExpired."""
         if self.returncode is None:
             self._told.settimeout(timeout)
             try:
@@ -106,13 +106,13 @@ class Started:
         return self.returncode
 
     def poll(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return the exit code; None while the command runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """All that it prints until it ends."""
+        """Read everything it prints until it ends."""
         with ThreadPoolExecutor(1) as beside:
             err = beside.submit(self.err.read)
             out = self.out.read()
@@ -121,30 +121,30 @@ class Started:
         return out, err.result()
 
     def close(self) -> None:
-        """Leave what it printed, and was not read, unread."""
+        """Close the streams and discard unread output."""
         self.out.close()
         self.err.close()
         if self.returncode is not None:
             self._told.close()
 
     def send_signal(self, number: int) -> None:
-        """Nothing happens where it has ended."""
+        """Send a signal, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """By SIGTERM."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """By SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.out.close()  # who still writes would be waited for
+        self.out.close()  # a command that still writes would keep us waiting
         self.err.close()
         self.wait()
         self.close()
@@ -166,9 +166,9 @@ def _all_of(file: IO[bytes]) -> str:
 
 
 def serve(line: socket.socket) -> None:
-    """Run what is asked for, side by side, until nobody asks any more."""
+    """Run requested commands concurrently until the socket is closed."""
     _imported()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command is not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap waiter processes automatically
     while True:
         request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
         if not request:
@@ -232,7 +232,7 @@ def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     sys.stdout.flush()
-    atexit._run_exitfuncs()  # as a process of its own would
+    atexit._run_exitfuncs()  # as a separate process would
     os._exit(code)
 
 

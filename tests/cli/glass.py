@@ -1,4 +1,4 @@
-"""As much of a terminal as the chat needs: what a person would see, scrollback included."""
+"""A terminal, as far as the chat needs one: what a person would see, including scrollback."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _PIECE = re.compile(
 
 
 class Glass:
-    """Takes what a program writes; gives the lines that are to be seen."""
+    """Turns what a program writes into the lines that are visible."""
 
     def __init__(self) -> None:
         self._lines: list[list[str]] = [[]]
         self._row = self._column = 0
 
     def write(self, data: str) -> None:
-        """What the program printed."""
+        """Process the program's output."""
         for piece in _PIECE.finditer(data):
             if piece["text"]:
                 for character in piece["text"]:
@@ -30,7 +30,7 @@ class Glass:
 
     @property
     def shown(self) -> str:
-        """Everything, from the first line on."""
+        """All lines, from the first on."""
         return "\n".join("".join(line).rstrip() for line in self._lines)
 
     def _put(self, character: str) -> None:

@@ -1,7 +1,7 @@
-"""An agent of another package whose turns are functions of the test: `coterie` in this process,
-with no child for a turn.
+"""An agent from another package whose turns are functions of the test: `coterie` runs in this
+process, with no child process for a turn.
 
-What it says is a `Say` of tests/flow/ticket_stage.py, or the updates of a turn.
+Its replies are those of a `Say` of tests/flow/ticket_stage.py, or the updates of a turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METADATA = "Metadata-Version: 2.1\nName: inprocess\nVersion: 1.0\n"
 
 
 class Playing:
-    """What the agents of this process say now."""
+    """What the agents of this process currently reply."""
 
     say: Say = staticmethod(obedient)
 
@@ -50,7 +50,7 @@ class _Channel:
             Playing.say, self.member, prompt.text, abandon_on_cancel=True
         )
         if said is None:
-            await anyio.sleep_forever()  # it hangs
+            await anyio.sleep_forever()  # the turn hangs
         updates = (
             cast("Sequence[coterie.Update]", said) if isinstance(said, list) else [_ended(said)]
         )
@@ -78,12 +78,12 @@ def _ended(said: object) -> coterie.Update:
 
 
 class InProcess:
-    """Its adapter."""
+    """The adapter of these agents."""
 
     def __init__(self, *registered: object) -> None: ...
 
     def limits(self, member: coterie.Member) -> coterie.Limits:
-        """Its own limit is left out: that one holds whatever an adapter says."""
+        """Leave out the member's own time limit, which applies whatever an adapter says."""
         return coterie.Limits(60.0, (member.quiet_after_ms or 30_000) / 1000)
 
     async def open(
@@ -94,7 +94,7 @@ class InProcess:
 
 
 def installed(house: House, patch: pytest.MonkeyPatch) -> None:
-    """The package is there, and registered as three agents."""
+    """Install the package and register it as three agents."""
     info = house.home / "site" / "inprocess-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(METADATA)
@@ -133,7 +133,7 @@ class Session:
         return self
 
     def team(self, **more: Any) -> None:
-        """The team, with `more` for one of its members each."""
+        """Write the team, with the settings in `more` for single members."""
         folder = ours(self.root) / "teams" / "crew"
         folder.mkdir(parents=True, exist_ok=True)
         members = [
@@ -142,7 +142,7 @@ class Session:
         (folder / "team.json").write_text(json.dumps({"members": members}))
 
     def run(self, say: Say, *words: str) -> Ran:
-        """Run a goal, approved as it comes, or go on with it."""
+        """Run a goal with automatic approval, or the given command."""
         self.patch.setattr(Playing, "say", staticmethod(say))
         return self.cli(*(words or ("run", "--yes", "Add coupons")), "--json")
 
@@ -151,7 +151,7 @@ class Session:
         return str(self.cli("tasks", "--json").of("task")[-1]["id"])
 
     def answer(self, choice: str, *more: str) -> str:
-        """Answer the only open question; what it was about."""
+        """Answer the only open question and return its title."""
         (asked,) = self.cli("inbox", "--json").of("interaction")
         assert self.cli("answer", str(asked["id"]), choice, *more).code == 0
         return str(asked["title"])
@@ -161,7 +161,7 @@ class Session:
         return self.root / ".coterie" / "logs" / self.task
 
     def envelopes(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The envelopes as their files have them."""
+        """The envelopes, as stored in their files."""
         found = [json.loads(path.read_text()) for path in sorted(self.logs.glob("*.json"))]
         return [one for one in found if kind in (None, one["payload_type"])]
 
@@ -171,7 +171,7 @@ class Session:
 
     @property
     def tickets(self) -> dict[str, dict[str, Any]]:
-        """Every ticket as it stands, by id."""
+        """The current state of every ticket, by id."""
         return {
             str(one["payload"]["ticket_id"]): one["payload"] for one in self.envelopes("ticket")
         }
@@ -189,11 +189,11 @@ MOVES = {
     "done": set[str](),
     "error": {"pending"},
 }
-"""Every change of state that the design has."""
+"""All state changes that the design allows."""
 
 
 def moved_rightly(session: Session) -> bool:
-    """Whether each ticket of the last session moved only as the design says."""
+    """Whether each ticket of the last session moved only as the design allows."""
     if not session("tasks", "--json").of("task"):
         return True
     for ticket in session.tickets:
@@ -204,6 +204,6 @@ def moved_rightly(session: Session) -> bool:
 
 
 def in_turn(*said: object) -> Say:
-    """Each answer once; the last one for ever."""
+    """Give each answer once, then repeat the last one."""
     left = [*said]
     return lambda member, text: left.pop(0) if len(left) > 1 else left[0]

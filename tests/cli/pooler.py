@@ -1,4 +1,4 @@
-"""Servers that are no PostgreSQL of one's own: a pooler in transaction mode, one without TLS."""
+"""Servers other than a plain PostgreSQL: a pooler in transaction mode, and one without TLS."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 _IN_CLEAR = (80877103, 80877104)
-"""Whether a client may go on encrypted, by TLS or Kerberos."""
+"""Request codes of a client that asks for encryption, by TLS or Kerberos."""
 
 
 @contextmanager
 def serving(answer: object) -> Generator[int]:
-    """A port of this machine; each connection to it is given to `answer`, in a thread."""
+    """Listen on a local port; `answer` handles each connection in its own thread."""
     assert callable(answer)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -38,14 +38,14 @@ def _answered(answer: object, client: socket.socket) -> None:
 
 
 def without_tls(client: socket.socket) -> None:
-    """Says no to encryption and waits for what comes; nothing must."""
+    """Refuse encryption and check that nothing is sent in clear."""
     _read(client, 8)
     client.sendall(b"N")
     assert client.recv(1) == b"", "something was sent in clear"
 
 
 class TransactionPooler:
-    """Gives each transaction of any client to the one session that it has with the server."""
+    """Runs the transactions of all clients on its single session with the server."""
 
     def __init__(self, path: str, database: str) -> None:
         self._free = threading.Lock()
@@ -85,7 +85,7 @@ class TransactionPooler:
         self._server.close()
 
     def _answer(self, client: socket.socket) -> bool:
-        """Pass on what the server says; whether the transaction is over."""
+        """Forward the server's reply; return whether the transaction is over."""
         while True:
             message = _message(self._server)
             client.sendall(message)

@@ -1,8 +1,8 @@
-"""An agent that tells what it costs: `python priced_agent.py`, spoken to by the Agent Client
-Protocol.  Every turn costs 100 tokens and ten cents.
+"""An agent that reports its costs: `python priced_agent.py`, speaking the Agent Client Protocol.
+Every turn costs 100 tokens and ten cents.
 
-`hold PATH` in the newest message keeps the turn going until there is such a file; `PATH.begun` is
-written when it has begun.
+`hold PATH` in the newest message keeps the turn going until that file exists; `PATH.begun` is
+written when the turn begins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks as they stand in a project's database, written there without running anything."""
+"""Tasks written straight into a project's database, without running anything."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from coterie.model.about import ToolPermission
 from coterie.model.conversation import Message
 from coterie.model.interaction import (
     APPROVE,
-    BY_RULE,
+    APPROVE_BY_RULE,
+    APPROVE_FOR_TASK,
     REJECT,
-    THIS_TASK,
     Display,
     Interaction,
     Kind,
@@ -39,7 +39,7 @@ TEAM = Team(
 
 
 def at(second: int, day: str = DAY) -> str:
-    """An instant."""
+    """A timestamp."""
     return f"{day}T12:00:{second:02}.000Z"
 
 
@@ -51,7 +51,7 @@ def record(
     goal: str = "Add coupons",
     parent: str | None = None,
 ) -> None:
-    """A task that was begun, did this, and is parked; with a `parent`, below that one."""
+    """Record a parked task with these writes; with a `parent`, as a child task of it."""
     anyio.run(_record, cli, writes, task, team, goal, parent)
 
 
@@ -80,7 +80,7 @@ async def _record(
 
 
 def asks(question: Interaction, second: int = 5) -> AppendEvent:
-    """A question is put to the user."""
+    """The event that asks the user a question."""
     event = UserInteractionRequested(task_id=question.task_id, at=at(second), interaction=question)
     return AppendEvent(event, step=f"turn/1/asked/{question.interaction_id}")
 
@@ -94,7 +94,7 @@ def wants_to_run(
     member: str = "ada",
     note: str = "",
 ) -> Interaction:
-    """The question about a command, as every agent's looks."""
+    """The question about a command, in the form that all agents share."""
     return Interaction(
         interaction_id=name,
         task_id=task,
@@ -116,20 +116,20 @@ def wants_to_run(
 
 
 def risky_options(rule: str, task: str = "k3f9", member: str = "ada") -> tuple[Option, ...]:
-    """What may be answered to a risky action."""
+    """The options for a risky action."""
     until = f"exactly this command, {member} only, until {task} ends"
     options = (
         Option(id=APPROVE, label="once", style="primary"),
         Option(id=REJECT, label="deny", style="danger", detail=f"--say tells {member} why"),
-        Option(id=THIS_TASK, label="this task", detail=until),
+        Option(id=APPROVE_FOR_TASK, label="this task", detail=until),
     )
-    return (*options, Option(id=BY_RULE, label="rule", detail=rule)) if rule else options
+    return (*options, Option(id=APPROVE_BY_RULE, label="rule", detail=rule)) if rule else options
 
 
 def plain(
     name: str, kind: Kind, *options: str, task: str = "k3f9", validation: Validation | None = None
 ) -> Interaction:
-    """A question about nothing risky."""
+    """A question that is not about a risky action."""
     return Interaction(
         interaction_id=name,
         task_id=task,
@@ -143,7 +143,7 @@ def plain(
 
 
 def command_on(card: Sequence[str]) -> str:
-    """The exact text that a card asks about, put together again from its lines."""
+    """The exact text that a card asks about, reassembled from its lines."""
     rows = card[2 : next(n for n, line in enumerate(card) if line.startswith(" in    ")) - 1]
     folded = "\n".join(row[5:] if row[:5].strip() != "↳" else f"\0{row[5:]}" for row in rows)
     return decoded(folded.removeprefix("\n").replace("\n\0", ""))

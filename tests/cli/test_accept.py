@@ -1,4 +1,4 @@
-"""The work of a session, taken into the user's branch on their word, and back out of it."""
+"""A session's work, accepted into the user's branch on request, and reverted again."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_was_never_taken_in_is_only_marked(bare: Cli) -> None:
     crew = Crew(registered(bare)).furnish()
     crew("run", "--yes", "Add coupons")
     assert crew.calm(crew("revert", "last")) == snapshot("""\
-k3f9 was not accepted, so none of your files changed. It is marked as not wanted.
+k3f9 was not accepted, so none of your files changed. It is marked as rejected.
   undo      coterie revert k3f9 --undo
 """)
     assert crew.calm(crew("accept", "last")) == snapshot("""\
@@ -88,7 +88,7 @@ k3f9 was not accepted, so none of your files changed. It is marked as not wanted
   coterie revert k3f9 --undo
 """)
     assert crew.calm(crew("revert", "last", "--undo")) == snapshot(
-        "k3f9 is wanted again.   coterie accept k3f9\n"
+        "k3f9 is no longer marked as rejected.   coterie accept k3f9\n"
     )
     (accepted,) = crew("accept", "last", "--json").lines
     assert (accepted["type"], accepted["branch"], len(accepted["files"])) == snapshot(

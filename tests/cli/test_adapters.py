@@ -1,4 +1,4 @@
-"""Agents with an adapter of their own, in a team: programs that speak as the real ones do."""
+"""Agents with their own adapters in a team: programs that speak like the real ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step = dict[str, Any]
 SIGNED_IN = 'case "$*" in *"auth status") exit 0 ;; esac'
 _CODEX = codex.turn(codex.tells("item/agentMessage/delta", itemId="a", delta="codex says so"))
 SPEAKS: dict[str, tuple[list[Step], list[Step]]] = {
-    # What it says, and then the event by which the end of its turn is known.
+    # The steps of the reply, then the event that marks the end of the turn.
     "claude": ([*HELLO, *claude.BEGINS, claude.said("claude says so")], claude.ENDS),
     "codex": (_CODEX[:-1], _CODEX[-1:]),
     "gemini": (
@@ -35,7 +35,7 @@ SPEAKS: dict[str, tuple[list[Step], list[Step]]] = {
 
 
 def install(cli: Inside, name: str, steps: Sequence[Step]) -> dict[str, Any]:
-    """A program that plays these steps and keeps what it is told; its registry entry."""
+    """Install a program that plays these steps and records its input; return its registry entry."""
     folder = cli.house.home / name
     folder.mkdir()
     (folder / "heard").mkdir()
@@ -48,14 +48,14 @@ def install(cli: Inside, name: str, steps: Sequence[Step]) -> dict[str, Any]:
     program = folder / name
     program.write_text(f'#!/bin/sh\n{SIGNED_IN}\nexec {words} "$@"\n')
     program.chmod(0o755)
-    # Silence would end the turns of a program that nobody knows but by these words.
+    # Silence would end the turns of a program that is known only by this entry.
     silent = {"completionDetection": "idleTimeout", "idleTimeoutMs": 50}
     adapter = "acp" if name == "other" else name
     return {"command": str(program), "adapter": adapter, "capabilities": silent}
 
 
 def told(cli: Inside, name: str) -> str:
-    """How a program was started, and all that it was told."""
+    """How a program was started, and all the input it received."""
     folder = cli.house.home / name
     return "".join(path.read_text() for path in folder.rglob("*.jsonl") if path.stem != "recording")
 

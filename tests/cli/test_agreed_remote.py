@@ -1,4 +1,4 @@
-"""`coterie config set travel`: a remote that is named means the address that the user has seen."""
+"""`coterie config set travel`: naming a remote means the address that the user has seen."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def test_an_address_counts_once_the_user_has_seen_it(cloned: Cli) -> None:
     assert (ran.code, ran.out) == (
         0,
         "travel = git:origin   (user)\n"
-        "Branches of this project go by ssh://ada@db.example.org/shop.git\n",
+        "Branches of this project travel via ssh://ada@db.example.org/shop.git\n",
     )
     assert json.loads((home / "settings.json").read_text()) == {"travel": "git:origin"}
     found = ProjectRemote(Project(project))()
     assert found is not None
     assert found.url == "ssh://ada@db.example.org/shop.git"
 
-    # An agent has changed it, or the folder was put in place of another.
+    # An agent changed the address, or the folder was swapped for another.
     git(project, "remote", "set-url", "origin", "ssh://eve@evil.example.org/shop.git")
     with pytest.raises(UsageError) as caught:
         ProjectRemote(Project(project))()
     assert (str(caught.value), caught.value.hint) == (
-        "Branches are to go by origin, and you have not agreed that it is "
+        "Branches travel through origin, but you have not agreed to its address "
         "ssh://eve@evil.example.org/shop.git.",
-        "If it may be:  coterie config set travel git:origin --user",
+        "To agree:  coterie config set travel git:origin --user",
     )
     assert cloned("config", "set", "travel", "git:origin", "--user").code == 0
     assert ProjectRemote(Project(project))() is not None
@@ -51,9 +51,9 @@ def test_an_address_counts_once_the_user_has_seen_it(cloned: Cli) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("ext::touch mark", "Branches are to go by origin, whose address is no ssh://"),
-        ("../shop.git", "Branches are to go by origin, whose address is no ssh://"),
-        ("https://ada:secret@db.example.org/x", "whose address holds a password"),
+        ("ext::touch mark", "Branches travel through origin, whose address is not an ssh://"),
+        ("../shop.git", "Branches travel through origin, whose address is not an ssh://"),
+        ("https://ada:secret@db.example.org/x", "whose address contains a password"),
     ],
 )
 def test_an_address_that_cannot_be_used(cloned: Cli, url: str, said: str) -> None:
@@ -73,11 +73,11 @@ def test_a_remote_that_is_not_there_and_a_project_that_wants_one(cloned: Cli) ->
     ran = cloned("config", "set", "travel", "git:origin")
     assert (ran.code, ran.err.partition("\n")[2]) == (
         2,
-        "! travel is a setting of your own, never a project's.\n"
+        "! travel is a user setting; a project cannot set it.\n"
         "  coterie config set travel git:origin --user\n",
     )
     ran = cloned("config", "set", "travel", "git:http://db/x", "--user")
-    assert (ran.code, "what stands after git: is no ssh://" in ran.err) == (2, True), ran.err
+    assert (ran.code, "the part after git: is not an ssh://" in ran.err) == (2, True), ran.err
 
 
 def test_the_doctor_says_whether_branches_can_travel(

@@ -1,4 +1,4 @@
-"""`inbox` and `answer` from another process: many at once, by rule, and what is refused."""
+"""`inbox` and `answer` from another process: many at once, by rule, and what is rejected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_risky_action_in_the_inbox(inside: Cli) -> None:
      1 once
      2 deny        --say tells ada why
      3 this task   exactly this command, ada only, until k3f9 ends
-     4 rule        run(npm install *)   --say edits it
+     4 rule        run(npm install *)   --say to edit it
      coterie answer q1 once|deny|task|rule
 """)
 
@@ -80,14 +80,14 @@ def test_many_at_once_and_one_refused(inside: Cli) -> None:
     assert ran.code == 2
     assert steady(ran.out) == snapshot("""\
 q2 answered: once
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 q4 answered: once
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 q5 answered: once
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 """)
     assert steady(ran.err) == snapshot("""\
-! q3 was answered "reject" at 12:00 by you. Yours was not used.
+! q3 was already answered "reject" at 12:00 by you. Your answer was not used.
   coterie inbox
 """)
 
@@ -97,9 +97,9 @@ def test_every_question_of_a_task(inside: Cli) -> None:
     record(inside, asks(wants_to_run("q4", "make", task="m2xy")), task="m2xy")
     assert inside("answer", "--all-of", "k3", "deny", "--say", "use pnpm").out == snapshot("""\
 q2 answered: deny: use pnpm
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 q3 answered: deny: use pnpm
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 """)
     assert [line["id"] for line in inside("inbox", "--json").lines] == ["q4"]
     assert inside("answer", "--all-of", "k3f9", "deny").code == 2
@@ -113,7 +113,7 @@ def test_a_rule_is_saved_and_named(inside: Cli) -> None:
     assert inside("answer", "q1", "rule").out == snapshot("""\
 q1 answered: rule
 Saved for ada, in .coterie/teams/pair/rules.json: run(npm install *)
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 """)
     edited = inside("answer", "q2", "rule", "--say", "run(npm test *)", "--json").lines[0]
     assert (edited["answer"], edited["answer_text"]) == ("rule", "run(npm test *)")
@@ -138,7 +138,7 @@ def test_an_edited_rule_must_cover_its_own_question(
     offered = "run(npm install stripe)"
     record(inside, asks(wants_to_run("q1", "npm install stripe", rule=offered)))
     ran = inside("answer", "q1", "rule", "--say", rule)
-    assert (ran.code, "does not cover what it asks. It stays open" in ran.err) == (
+    assert (ran.code, "does not cover what is asked. The question stays open" in ran.err) == (
         0 if covers else 2,
         not covers,
     )
@@ -151,7 +151,7 @@ def test_what_is_no_rule_is_refused_and_the_question_stays(inside: Cli) -> None:
     record(inside, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
     ran = inside("answer", "q1", "rule", "--say", "fly(npm)")
     assert ran.code == 2
-    assert "It stays open." in ran.err
+    assert "is not a valid rule" in ran.err
     assert [line["id"] for line in inside("inbox", "--json").lines] == ["q1"]
     assert not (inside.house.project / ".coterie" / "teams" / "pair" / "rules.json").exists()
 
@@ -161,7 +161,7 @@ def test_words_that_nobody_would_hear_are_refused(inside: Cli) -> None:
     ran = inside("answer", "q1", "once", "--say", "but be careful")
     assert (ran.out, ran.code) == ("", 2)
     assert ran.err == snapshot("""\
-! q1: once takes no words with it, nobody would hear them. It stays open.
+! q1: once takes no message: nobody would read it. The question stays open.
   coterie say k3f9 "…", or deny and say why
 """)
 
@@ -172,7 +172,7 @@ def test_a_question_of_a_dead_task_is_closed(inside: Cli) -> None:
     ran = inside("answer", "q1", "once")
     assert ran.code == 2
     assert ran.err == snapshot("""\
-! q1 was closed when its task ended. Yours was not used.
+! q1 was closed when its task ended. Your answer was not used.
   coterie inbox
 """)
 

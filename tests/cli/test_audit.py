@@ -1,4 +1,4 @@
-"""`coterie audit`: what agents did, and a record that shows when it was changed."""
+"""`coterie audit`: what agents did, and a record that reveals tampering."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def completed(
 
 @pytest.fixture
 def audited(inside: Cli) -> Cli:
-    """Five calls: one read, one failed, one denied, one of which nobody knows, one elsewhere."""
+    """Five calls: one read, one failed, one denied, one without a result, one in another task."""
     record(
         inside,
         requested("c1", "Read", 2, file_path="cart.py"),
@@ -91,18 +91,23 @@ def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
     assert [line["id"] for line in audited("audit", "--json", *words).of("audit")] == ids
 
 
+def test_a_cut_list_says_how_to_see_more_than_was_asked_for(audited: Cli) -> None:
+    shown = audited("audit", "--limit", "2").out.splitlines()[-1]
+    assert shown == "3 older ones: add --all, or --limit 10"
+
+
 @pytest.mark.parametrize("verb", ["audit", "cost"])
 def test_a_time_has_a_zone_and_a_day_is_the_one_here(
     audited: Cli, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours ahead: all was on February 1st
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # UTC+14: all of it was on February 1st
     time.tzset()
     wrong = audited(verb, "--since", "2026-02-01 02:00:10")
     assert (wrong.code, wrong.err.splitlines()[0]) == snapshot(
         (
             2,
-            "! Invalid value for '--since': '2026-02-01 02:00:10' has no zone; "
-            "2026-02-01T02:00:10+14:00 is the time here, 2026-02-01T02:00:10Z is UTC.",
+            "! Invalid value for '--since': '2026-02-01 02:00:10' has no time zone; "
+            "write 2026-02-01T02:00:10+14:00 for local time, 2026-02-01T02:00:10Z for UTC.",
         )
     )
     assert audited(verb, "--since", "0001-01-01T00:00:00+14:00").code == 2
@@ -142,8 +147,8 @@ def test_the_chain_is_whole(audited: Cli) -> None:
     assert (ran.out, ran.code) == snapshot(
         (
             """\
-audit      8 rows, chain whole
-events     4 rows, chain whole
+audit      8 rows, chain intact
+events     4 rows, chain intact
 """,
             0,
         )
@@ -156,7 +161,7 @@ def test_one_changed_byte_is_found(audited: Cli, table: str) -> None:
     with sqlite3.connect(audited.house.project / ".coterie" / "coterie.db") as database:
         database.execute(f"DROP TRIGGER {table}_{'is' if table == 'audit' else 'are'}_not_changed")
         column = "input" if table == "audit" else "data"
-        # One letter of what was done, or decided, becomes another.
+        # Change one letter of what was done or decided.
         database.execute(
             f"UPDATE {table} SET {column} = replace({column}, 'cart', 'card'), task_id = task_id"
             if table == "audit"
@@ -165,7 +170,7 @@ def test_one_changed_byte_is_found(audited: Cli, table: str) -> None:
     database.close()
     ran = audited("audit", "--verify")
     assert (ran.out, ran.code) == ("", 1)
-    assert ran.err == f"! {table}: row 1 is not the one that was written\n"
+    assert ran.err == f"! {table}: row 1 differs from what was written\n"
     (check,) = audited("audit", "--verify", "--json").lines
     assert (check["whole"], len(check["problems"])) == (False, 1)
 
@@ -179,7 +184,7 @@ def test_a_removed_row_is_found(audited: Cli) -> None:
 
 
 def hash_of(row: dict[str, Any], previous: str) -> str:
-    """As docs/inbox.md tells others to check it."""
+    """The hash of a row, computed as docs/inbox.md describes."""
 
     def text(value: object) -> str:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -207,6 +212,8 @@ def test_others_can_check_an_export(audited: Cli, tmp_path: Path) -> None:
     assert whole(target.read_text().splitlines()) == [1, 2, 3, 4, 5, 6, 7, 8]
     some = audited("audit", "k3f9", "--tool", "Bash", "--export", "-")
     assert whole(some.out.splitlines()) == [2, 4, 5, 6]
+    failed = audited("audit", "k3f9", "--errors", "--export", "-")
+    assert whole(failed.out.splitlines()) == [2, 4, 5, 6, 7]
     assert list(json.loads(some.out.splitlines()[1])) == snapshot(
         [
             "sequence",
@@ -239,7 +246,7 @@ def test_the_program_in_the_docs_checks_an_export(audited: Cli, tmp_path: Path) 
 
     assert check() == "8 rows, as they were written\n"
     target.write_text(target.read_text().replace("rm -rf /", "rm -rf ~"))
-    assert check() == "row 5 is not the one that was written\n"
+    assert check() == "row 5 differs from what was written\n"
 
 
 def test_an_export_needs_a_folder(audited: Cli) -> None:
@@ -250,5 +257,5 @@ def test_an_export_needs_a_folder(audited: Cli) -> None:
 def test_nothing_on_record(inside: Cli) -> None:
     assert inside("audit").out.startswith("Nothing has been done")
     record(inside)
-    assert inside("audit").out == "No tool call is on record for that.\n"
+    assert inside("audit").out == "No matching tool calls.\n"
     assert inside("audit", "zzzz").code == 2

@@ -1,4 +1,4 @@
-"""Budgets: per task, ticket, member and day; one question for one limit, in every process."""
+"""Budgets per task, ticket, member and day; one question per limit, across all processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGENT = Path(__file__).with_name("priced_agent.py")
 
 
 def furnish(cli: Cli, budget: Mapping[str, Any], **of_members: Mapping[str, Any]) -> None:
-    """A team of two, of whom every turn costs 100 tokens and ten cents."""
+    """Write a team of two, each of whose turns costs 100 tokens and ten cents."""
     registry = cli.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agent = {"command": sys.executable, "baseArgs": [str(AGENT)], "adapter": "acp"}
@@ -42,7 +42,7 @@ def furnish(cli: Cli, budget: Mapping[str, Any], **of_members: Mapping[str, Any]
 
 
 def titles(cli: Cli) -> list[str]:
-    """What is asked now, without the task's id."""
+    """The titles of the open questions, without the task's id."""
     asked = cli("inbox", "--json").of("interaction")
     return [str(one["title"]).replace(str(one["task"]), "k3f9") for one in asked]
 
@@ -52,7 +52,7 @@ def titles(cli: Cli) -> list[str]:
     [
         ({"tokens": 100}, {}, "k3f9 used 100 of 100 tokens", "+1k", "400 of 1.1k tokens"),
         ({"usd": 0.1}, {}, "k3f9 used $0.10 of $0.10", "+$1", "$0.40 of $1.10"),
-        ({"perDay": {"usd": 0.05}}, {}, "Today used $0.10 of $0.05", "+1", ""),
+        ({"perDay": {"usd": 0.05}}, {}, "$0.10 of $0.05 used today", "+1", ""),
         ({}, {"usd": 0.1}, "ada used $0.10 of $0.10", "+1", "ada  $0.20 of $1.10"),
         ({}, {"perDay": {"turns": 1}}, "ada used 1 of 1 turns today", "+5", ""),
     ],
@@ -91,8 +91,9 @@ def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) ->
     assert (ran.code, titles(cli)) == (3, ["k3f9 used 2 of 2 turns"])
     said = {str(one["message"]) for one in ran.of("error")}
     assert said == {
-        "ada's agent does not tell what its turns cost: a limit of $1.00 does not hold it.",
-        "ada's agent does not tell how many tokens it uses: a limit of 1k tokens does not hold it.",
+        "ada's agent does not report what its turns cost: the limit of $1.00 does not apply to it.",
+        "ada's agent does not report how many tokens it uses: "
+        "the limit of 1k tokens does not apply to it.",
     }
     assert len(ran.of("error")) == 2, "once each"
 
@@ -109,14 +110,14 @@ def test_two_processes_at_one_limit_wait_for_each_other_and_ask_once(
     with started(bare, f"hold {end}") as first:
         first.until('"state":"working"')
         with started(bare, "second") as second:
-            second.until('"waits_for":"budget"')  # what is left is reserved for the first
+            second.until('"waits_for":"budget"')  # the rest is reserved for the first
             assert titles(bare) == []
             end.touch()
             assert first.wait(30) == 0
             second.until('"type":"interaction"')
             with started(bare, "third") as third:
                 third.until('"type":"interaction"')
-                assert titles(bare) == ["Today used 100 of 100 tokens"]
+                assert titles(bare) == ["100 of 100 tokens used today"]
                 assert bare("answer", "q1", "+1k").code == 0
                 assert (second.wait(30), third.wait(30)) == (0, 0)
     (total,) = bare("cost", "--by", "agent", "--json").of("cost")
@@ -145,20 +146,20 @@ def test_stop_is_the_answer_for_all_who_wait(bare: Cli) -> None:
             last = json.loads(each.out.readlines()[-1])
             assert (last["status"], last["reason"]) == ("waiting", "budget")
     assert bare("resume", "last").code == 3
-    assert titles(bare) == ["Today used 1 of 1 turns"], "asked anew by a later run"
+    assert titles(bare) == ["1 of 1 turns used today"], "asked anew by a later run"
 
 
 def test_a_day_ends_and_with_it_its_limit(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was used, asked and given today means nothing tomorrow."""
+    """One day's usage, questions and grants do not carry over to the next."""
     furnish(inside, {"perDay": {"turns": 1}})
     assert inside("chat", "hello").code == 3
-    assert titles(inside) == ["Today used 1 of 1 turns"]
+    assert titles(inside) == ["1 of 1 turns used today"]
     monkeypatch.setattr(instant, "now", lambda: "2199-01-31T12:00:00.000Z")
     ran = inside("resume", "--json")
     assert (ran.code, len(ran.of("message"))) == (0, 1)
     assert titles(inside) == []
     assert inside("do", "again").code == 3
-    assert titles(inside) == ["Today used 1 of 1 turns"]
+    assert titles(inside) == ["1 of 1 turns used today"]
 
 
 def test_a_ticket_at_its_limit_holds_up_no_other(bare: Cli) -> None:
@@ -167,11 +168,11 @@ def test_a_ticket_at_its_limit_holds_up_no_other(bare: Cli) -> None:
     team = json.loads(path.read_text())
     path.write_text(json.dumps({**team, "budget": {"perTicket": {"turns": 2}}}))
     with bare.start("run", "--yes", "--json", "--wait", "60s", "Add coupons") as child:
-        # An instruction and the work: the manager's review of each is one too many.
+        # The instruction and the work use up the limit: the manager's reviews exceed it.
         asked = {one["about"]["ticket"]: one["id"] for one in (_asked(child), _asked(child))}
         assert sorted(asked) == ["T1", "T2"], "the manager was free for the second"
         assert bare("answer", asked["T1"], "+5").code == 0
-        # The manager reviews the one while the other waits for an answer of its own.
+        # The manager reviews one ticket while the other waits for its own answer.
         done = next(one for one in map(json.loads, child.out) if one.get("state") == "done")
         assert (done["type"], done["id"]) == ("ticket", "T1")
         child.terminate()
@@ -191,7 +192,7 @@ RULES = [
 
 @pytest.fixture
 def model() -> Iterator[str]:
-    """The address of a model that hands out a part of its work."""
+    """The URL of a model that assigns a part of its work as a subtask."""
     script = parse_script({"rules": RULES}, "rules")
     server = RehearsalServer(ScriptedResponder(script, Simulation()))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(server):
@@ -214,7 +215,7 @@ def test_what_a_subtask_uses_is_its_tasks_use(bare: Cli, model: str) -> None:
     with cli.start("do", "--json", "--wait", "60s", "--as", "rex", "how many callers?") as child:
         assert _asked(child)["purpose"] == "assign_subtask"
         assert cli("answer", "q1", "ada").code == 0
-        # The subtask does not wait for the turn that waits for it, and what it uses counts there.
+        # The subtask is not held up by the turn that waits for it, and its usage counts there.
         asked = _asked(child)
         assert asked["about"]["kind"] == "budget", asked
         task = asked["task"]
@@ -226,6 +227,6 @@ def test_what_a_subtask_uses_is_its_tasks_use(bare: Cli, model: str) -> None:
 
 
 def _asked(child: Started) -> dict[str, Any]:
-    """The next question that is put."""
+    """The next question that is asked."""
     records = map(json.loads, child.out)
     return next(one for one in records if one["type"] == "interaction" and one["state"] == "open")

@@ -1,4 +1,4 @@
-"""`coterie build`: from one sentence to a commit, as a user sees it, on nobody's model."""
+"""`coterie build`: from one sentence to a commit, as a user sees it, without a real model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMBERS = [{"id": "ada", "agent": "claude"}, {"id": "rex", "agent": "codex"}]
 
 
 OWN = ["M", "README.md", "??", "notes.txt"]
-"""What the user is in the middle of."""
+"""The user's uncommitted work, as `git status` prints it."""
 NO_WAY_BACK = {
     "name": "short",
     "start": "codegen",
@@ -36,7 +36,7 @@ NO_WAY_BACK = {
 
 
 def shop(house: House, *, eval_conf: str = UNIT) -> Path:
-    """A small repository, a team of two, and something of the user's that is not committed."""
+    """Set up a small repository, a team of two, and uncommitted changes of the user."""
     root = house.project
     shutil.copytree(SHOP, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     git(root, "init", "-q", "-b", "main")
@@ -64,7 +64,7 @@ def built(cli: Cli, *words: str) -> Ran:
 
 
 def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside: Inside) -> None:
-    """One run, looked at from all sides: it stops before the commit, is accepted and reverted."""
+    """Check one run from all sides: it stops before the commit, is accepted and reverted."""
     root = shop(inside.house)
     ran = built(inside, "--json", "--graph", "small")
     result = ran.lines[-1]
@@ -88,10 +88,10 @@ def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(inside:
     assert "  gates    review passed · tests passed\n" in looked.out
     assert f"  files    .coterie/sessions/{task}/artifacts\n" in looked.out
 
-    refused = inside("accept", task, "--recheck", "-m", "")  # an empty message is the goal
+    refused = inside("accept", task, "--recheck", "-m", "")  # an empty message means the goal
     assert (refused.code, git(root, "log", "-1", "--format=%s").strip()) == (0, GOAL)
     again = inside("accept", task)
-    assert (again.code, "was accepted already" in again.err) == (1, True)
+    assert (again.code, "was already accepted" in again.err) == (1, True)
     assert git(root, "status", "--porcelain").split() == OWN
     assert state_of(root, task)["phase"] == "done"
 
@@ -118,7 +118,7 @@ def test_a_branch_that_moved_meanwhile_is_tested_with_the_change_before_it_is_ta
     git(root, "add", "mine.py")
     git(root, "commit", "-qm", "my own")
     refused = inside("accept", task, "-m", "Coupons")
-    assert (refused.code, "Not accepted: main moved since the work began" in refused.err) == (
+    assert (refused.code, "Not accepted: main has moved since the work began" in refused.err) == (
         1,
         True,
     )
@@ -126,7 +126,7 @@ def test_a_branch_that_moved_meanwhile_is_tested_with_the_change_before_it_is_ta
     assert inside("accept", task).code == 1, "nor is it asked a second time"
     (root / ".git" / "info" / "exclude").write_text("broken\n")
     broken = root / ".coterie" / "worktrees" / task / "work" / "broken"
-    broken.touch()  # nothing of the change: as a service that is down
+    broken.touch()  # not part of the change: like a service that is down
     for words in (["--recheck"], [], ["--recheck"]):
         failed = inside("accept", task, "-m", "Coupons", *words)
         assert (failed.code, "these gates failed: tests" in failed.err) == (1, True)
@@ -151,7 +151,7 @@ def test_the_whole_graph_is_rehearsed_to_a_commit(inside: Inside) -> None:
 
 def test_a_failed_gate_is_an_exit_code_and_only_an_override_commits(inside: Inside) -> None:
     root = shop(inside.house, eval_conf="")
-    graph = root / ".coterie" / "pipeline.json"  # the project's own: nothing goes back
+    graph = root / ".coterie" / "pipeline.json"  # the project's own graph, without a way back
     graph.write_text(json.dumps(NO_WAY_BACK))
     ran = built(inside, "--eval", "exit 3", "--accept", "Never")
     assert (ran.code, "a gate failed" in ran.out) == (1, True)
@@ -179,7 +179,7 @@ def test_work_that_was_never_accepted_is_dropped_and_kept_under_a_ref(inside: In
     assert git(root, "status", "--porcelain").split() == OWN
     inside("resume", task)
     (asked,) = inside("inbox", "--json").lines
-    assert asked["title"] == "The work was taken back: what next?"
+    assert asked["title"] == "The work was reverted: what next?"
 
 
 def test_a_test_command_that_nobody_wrote_is_shown_and_allowed_once(inside: Inside) -> None:
@@ -188,7 +188,7 @@ def test_a_test_command_that_nobody_wrote_is_shown_and_allowed_once(inside: Insi
     assert (ran.code, "python3 -m pytest -q" in ran.out) == (3, True)
     inside("answer", "q1", "deny", "--say", "not here")
     done = inside("resume", "last")
-    said = "python3 -m pytest -q: it was not permitted"
+    said = "python3 -m pytest -q: not permitted"
     assert (done.code, said in done.out) == (1, True)
     assert git(root, "log", "--format=%s").split() == ["begin"]
 
@@ -199,7 +199,7 @@ def test_a_dry_run_says_who_does_what_and_where(inside: Inside) -> None:
     assert ran.code == 0
     for said in (
         "codegen → code_review → test_run → accept → done",
-        "as .coterie/eval.conf says",
+        "those of .coterie/eval.conf",
         "coterie/<id>/work, from",
         ".coterie/worktrees/<id>/work",
         "second_opinion",
@@ -218,7 +218,7 @@ def test_the_plan_is_shown_before_it_is_carried_out(inside: Inside) -> None:
 
 
 async def test_a_program_builds_looks_and_accepts(house: House) -> None:
-    """What a page or a program calls: start, a stream of phases, the view, a yes."""
+    """What a page or a program calls: start, a stream of phases, the view, an acceptance."""
     root = await anyio.to_thread.run_sync(lambda: shop(house, eval_conf="unit = true\n"))
     (root / ".coterie" / "pipeline.json").write_text(json.dumps(NO_WAY_BACK))
     async with open_project(root) as project:

@@ -1,5 +1,6 @@
-"""The built-in agent on a model of the user's, from `do` to the record: its tools, questions, rules
-and ends."""
+"""The built-in agent on the user's own model, from `do` to the record: its tools, questions, rules
+and outcomes.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +39,12 @@ class Desk:
         return self.cli(*words)
 
     def outputs(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Every call on record: its tool, how it ended and what came of it."""
+        """Every recorded call: its tool, outcome and output."""
         rows = self.cli("audit", "--json").of("audit")
         return [(row["name"], row["outcome"], row["output"]) for row in rows]
 
     def told(self) -> list[str]:
-        """The results that the model was given with its last request."""
+        """The tool results in the last request to the model."""
         asked = self.server.turns[-1].asked
         assert asked is not None
         return [one.text for one in asked.results]
@@ -106,7 +107,7 @@ def desk(inside: Inside, model: Model) -> Iterator[Desk]:
 
 
 def test_every_tool_and_what_it_asks(desk: Desk) -> None:
-    """D6c, e to i; F2d, f, g, h: a rule that the user writes covers the next call."""
+    """D6c, e to i; F2d, f, g, h: a rule written by the user covers the next call."""
     first = desk("do", "--json", "look")
     assert first.code == 3
     (edit, grep, words, meaning, asks) = desk.outputs()
@@ -150,7 +151,7 @@ def test_every_tool_and_what_it_asks(desk: Desk) -> None:
 
 
 def _is_kept_in_three_stores(desk: Desk) -> None:
-    """D1b, D2h, D2j, D7a: events, tool calls and messages are apart; as the design spells them."""
+    """D1b, D2h, D2j, D7a: events, tool calls and messages are apart, in the design's spelling."""
     lines = desk("export", "last", "-")
     events = lines.of("event")
     assert {one["name"] for one in events} == DOMAIN_EVENTS - {"TaskFailed", "TaskCanceled"}

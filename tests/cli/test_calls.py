@@ -1,4 +1,4 @@
-"""Tool calls that a model writes into its text, and calls that never run: seen in the audit."""
+"""Tool calls that a model writes into its text, and calls that never ran, as seen in the audit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = "<tool_use><name>runCommand</name><input><command>touch {}</command></inpu
 
 
 def replies(cli: Cli, *texts: str) -> str:
-    """A script of replies; the path of its file."""
+    """Write a script of replies and return its path."""
     path = cli.house.project.parent / "script.json"
     rules = [{"replies": [{"text": text} for text in texts], "then": "last"}]
     path.write_text(json.dumps({"rules": rules}))
@@ -32,7 +32,7 @@ def audit(cli: Cli) -> list[tuple[str, Any, str]]:
 
 
 def ends(cli: Cli) -> Sequence[dict[str, Any]]:
-    """The last rows of calls, as they are exported."""
+    """The completion rows of calls, as exported."""
     rows = [json.loads(line) for line in cli("audit", "--export", "-").out.splitlines()]
     return [row for row in rows if row["kind"] == "ToolCallCompleted"]
 
@@ -50,23 +50,24 @@ NO_FORMS = (
     '<tool_use>{"name": "readFile", "input": {"path": ',
     '<tool name="fly"><to>moon</to></tool>',
     "<readFile><file>a.py</file></readFile>",
-    'Action: readFile\nAction Input: {"path": "a.py"}',  # no call: told, so the turn goes on
+    # Not a call: the model is told, and the turn continues.
+    'Action: readFile\nAction Input: {"path": "a.py"}',
 )
 
 
 def test_calls_in_text_and_calls_that_never_ran(cli: Cli) -> None:
-    """In one run, since the built-in agent takes a while to import."""
+    """All in one run, since the built-in agent takes a while to import."""
     registry = cli.house.coterie_home / "agents" / "config.json"
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"local": LOCAL}}))
     (cli.house.project / "a.py").write_text("x = 1\n")
     script = replies(cli, *FORMS, *NO_FORMS, RUN.format("x") + RUN.format("y"))
     ran = cli("do", "--json", "--agent", "local", "--script", script, "look")
-    assert ran.code == 3  # a command is asked about
+    assert ran.code == 3  # a command needs approval
     read = [("readFile", "a.py", "ok")] * 5 + [("listFiles", ".", "ok")]
     told = [("readFile", None, "not run"), ("fly", None, "not run"), ("readFile", None, "not run")]
     runs = ("touch x", "touch y")
     assert audit(cli) == [*read, *told, *(("runCommand", run, "open") for run in runs)]
-    # What waited when the task ended never ran, and the record says so.
+    # Calls still waiting when the task ended never ran, and the record says so.
     assert cli("cancel", "last", "--yes").code == 0
     assert audit(cli)[-2:] == [("runCommand", run, "not run") for run in runs]
     assert [(row["isError"], row["output"]) for row in ends(cli)[-2:]] == [
@@ -106,5 +107,5 @@ def test_do_hands_out_a_part_of_the_job_where_the_team_has_others(cli: Cli) -> N
         ("rex", "So twelve."),
     ]
     task = ran.lines[-1]["task"]
-    assert "Count the callers." in cli("show", f"{task}.1").out  # a task of its own
+    assert "Count the callers." in cli("show", f"{task}.1").out  # a separate task
     assert "how many callers?" in cli("show", "last").out

@@ -1,9 +1,10 @@
-"""The question card: what is asked stands there whole or says that it does not."""
+"""The question card: it shows the request in full, or says that it does not."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -115,10 +116,22 @@ def test_a_table_is_a_table_where_it_fits() -> None:
     assert card(asked(lists), 60)[3:5] == snapshot(["     a   1", "     bb"])
 
 
-@pytest.mark.parametrize("content", ["not json", "7", '[1,{"a":2}]', "[]"])
+@pytest.mark.parametrize("content", ["not json", "7", '[1,{"a":2}]', "[]", "[{}]", "[[], []]"])
 def test_what_is_no_table_is_shown_as_it_is(content: str) -> None:
     shown = "".join("".join(card(asked(about(content, "Table")), 60)).split())
     assert "".join(content.split()) in shown
+
+
+def test_when_a_call_may_have_run_is_shown_in_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours ahead
+    time.tzset()
+    question = wants_to_run("q7", "npm ci")
+    assert question.permission is not None
+    ran = question.permission.model_copy(update={"may_have_run_at": "2026-01-31T12:00:00.000Z"})
+    lines = card(asked(question.model_copy(update={"about": ran})), 79)
+    monkeypatch.undo()
+    time.tzset()
+    assert " note  it may already have run at 2026-02-01 02:00:00" in lines
 
 
 def test_json_is_indented() -> None:
@@ -286,7 +299,7 @@ def test_a_question_on_one_line() -> None:
     assert heading(plain("q1", "Select", "left")) == "Which way?"
 
 
-# -- what is typed on it -----------------------------------------------------------------------
+# -- typed input -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,7 +319,7 @@ def test_a_number_or_a_whole_name_answers(line: str, meant: tuple[str, str | Non
 
 @pytest.mark.parametrize("line", ["o", "on second thought", "yes", "once more please", "5", "1 x"])
 def test_a_sentence_never_answers(line: str) -> None:
-    with pytest.raises(AnswerRefused, match="It stays open"):
+    with pytest.raises(AnswerRefused, match="stays open"):
         typed(wants_to_run("q1", "npm ci", rule=RULE), line)
 
 

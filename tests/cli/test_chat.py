@@ -1,4 +1,4 @@
-"""`coterie chat` without a terminal: what is printed, when it ends, how it is stopped."""
+"""`coterie chat` without a terminal: what it prints, when it ends, how it is stopped."""
 
 from __future__ import annotations
 
@@ -47,11 +47,10 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def named(text: str) -> str:
-    """The text with the task's id put away."""
+    """Replace the task's id."""
+    text = re.sub(r"\b[a-z][a-z0-9]{3}(?= is not running)", "k3f9", steady(text))
     return re.sub(
-        r"\b(Done|Waits|Stopped|resume|log|show|runs)(  ?)[a-z][a-z0-9]{3}\b",
-        r"\1\2k3f9",
-        steady(text),
+        r"\b(Done|Waiting|Parked|resume|log|show)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", text
     )
 
 
@@ -81,7 +80,7 @@ def test_a_new_project_is_announced_and_nothing_else_is_touched(cli: Cli) -> Non
     ran = cli("chat", "--agents", "ada,rex", "hello")
     assert ran.code == 0
     assert steady(ran.err) == snapshot(
-        "Made /project/.coterie (git ignores it; nothing else was touched).\n"
+        "Created /project/.coterie (git ignores it; nothing else was touched).\n"
     )
     assert [path.name for path in cli.house.project.iterdir()] == [".coterie"]
     assert (cli.house.project / ".coterie" / ".gitignore").read_text() == "*\n"
@@ -169,18 +168,18 @@ def test_a_humans_turn_waits_and_its_answer_counts(cli: Cli) -> None:
      Say something, or /end to end the conversation.
      coterie answer q1 --say "…"
 
-Waits  k3f9 · 1 turn · 0.1s
-  why      a question waits for your answer
+Waiting  k3f9 · 1 turn · 0.1s
+  why      a question is waiting for your answer
   next     coterie inbox · coterie resume k3f9
 """)
     assert named(cli("answer", "q1", "--say", "thank you [DONE]").out) == snapshot("""\
 q1 answered: thank you [DONE]
-Nobody runs k3f9 now:  coterie resume k3f9
+k3f9 is not running:  coterie resume k3f9
 """)
     again = cli("answer", "q1", "--say", "no")
     assert again.code == 2
     assert steady(again.err) == snapshot("""\
-! q1 was answered "thank you [DONE]" at 12:00 by you. Yours was not used.
+! q1 was already answered "thank you [DONE]" at 12:00 by you. Your answer was not used.
   coterie inbox
 """)
     done = cli("resume", "--json")
@@ -220,8 +219,8 @@ def test_a_signal_parks_and_a_second_one_breaks_nothing(
     if json:
         assert '"reason":"interrupted"' in out.splitlines()[-1]
     else:
-        assert named(err) == "Stopped, kept: coterie resume k3f9\n"
-    assert "Nobody runs now." in cli("ps").out
+        assert named(err) == "Parked: coterie resume k3f9\n"
+    assert "No member is running." in cli("ps").out
     assert cli("tasks", "--json").lines[0]["resumable"] is True
 
 
@@ -231,7 +230,7 @@ def test_a_reader_who_leaves_parks_the_task(cli: Cli) -> None:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
-        assert named(child.stderr.read()) == "Stopped, kept: coterie resume k3f9\n"
+        assert named(child.stderr.read()) == "Parked: coterie resume k3f9\n"
         assert child.wait(30) == 130
 
 

@@ -1,4 +1,4 @@
-"""The registry and the team file: what is refused, at which place, and what their schemas say."""
+"""The registry and the team file: what is rejected, at which place, and what their schemas say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TELLS: dict[str, Any] = {"command": "/bin/sh", "baseArgs": ["-c", 'echo "$HOME|$
 
 
 def schema(cli: Inside, name: str) -> Draft202012Validator:
-    """What an editor is given."""
+    """The JSON schema that an editor is given."""
     ran = cli("config", "schema", name)
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
@@ -44,7 +44,7 @@ def schema(cli: Inside, name: str) -> Draft202012Validator:
         ),
         (
             {"capabilities": {**CUSTOM, "completionPattern": "("}},
-            "capabilities.completionPattern is no regular expression: "
+            "capabilities.completionPattern is not a valid regular expression: "
             "missing ), unterminated subpattern at position 0.",
             False,
         ),
@@ -84,7 +84,8 @@ def test_an_old_registry_is_read_with_a_warning(inside: Inside) -> None:
     ran = inside("chat", "hello")
     assert ran.code == 0
     assert "read\n" in ran.out
-    assert "The registry is of version 1.1; it is still read.  coterie agents migrate" in ran.err
+    notice = "The registry has the old format 1.1, which is still read.  coterie agents migrate"
+    assert notice in ran.err
     assert json.loads(path.read_text())["schemaVersion"] == "1.1", "it is left as it is"
 
 
@@ -147,10 +148,10 @@ def test_where_a_member_is_and_the_names_of_it(
 @pytest.mark.parametrize(
     ("member", "said"),
     [
-        ({"agentName": "it", "agentConfigId": "at"}, 'agentConfigId differs from "agentName"'),
+        ({"agentName": "it", "agentConfigId": "at"}, 'agentConfigId conflicts with "agentName"'),
         (
             {"agent": "it", "workDir": ".", "executionDir": ".."},
-            'executionDir differs from "workDir"',
+            'executionDir conflicts with "workDir"',
         ),
     ],
 )
@@ -175,7 +176,7 @@ def test_the_team_file_has_a_schema(inside: Inside) -> None:
     for path in (inside.house.project / ".coterie" / "teams").glob("*/team.json"):
         made = json.loads(path.read_text())
         assert teams.is_valid(made)
-        # An editor refuses what the command refuses, and at the same place.
+        # An editor rejects what the command rejects, at the same place.
         path.write_text(json.dumps({**made, "members": [{**made["members"][0], "order": "1"}]}))
         assert "members[0].order" in inside("team", "validate", path.parent.name).err
         (mistake,) = teams.iter_errors(json.loads(path.read_text()))
@@ -185,7 +186,7 @@ def test_the_team_file_has_a_schema(inside: Inside) -> None:
 
 
 def test_the_example_is_a_team_that_talks(inside: Inside) -> None:
-    """Alice, Bob and Carol on one CLI that is not installed here: a stand-in takes its place."""
+    """Alice, Bob and Carol on one CLI that is not installed here: a stand-in replaces it."""
     assert schema(inside, "team").is_valid(json.loads(EXAMPLE.read_text()))
     inside.registry(claude={"command": "/nowhere/claude"})
     assert inside("team", "validate", str(EXAMPLE)).code == 0

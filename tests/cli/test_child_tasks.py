@@ -1,4 +1,4 @@
-"""A ticket is a task of its own below its session: its log, questions and costs are its own."""
+"""A ticket is a separate task below its session, with its own log, questions and costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_ticket_has_what_is_its_own(crew: Crew) -> None:
     name = str(session["id"])
     assert (session["status"], session["questions"]) == ("waiting", ["q1"])
 
-    # What was said and asked about a ticket is told there, and with its session.
+    # Messages and questions about a ticket appear in its own log and in its session's.
     entries = crew("log", "last/t3", "--json").lines
     said = [one["member"] for one in entries if one["type"] == "message"]
     assert said == ["mira", "wren"]
@@ -38,7 +38,7 @@ def test_a_ticket_has_what_is_its_own(crew: Crew) -> None:
     assert messages.count(name) == 3, "the goal, the clarification and the plan"
     assert {f"{name}/T1", f"{name}/T2"} < set(messages)
 
-    # The question names the ticket; its session is what can be resumed.
+    # The question names the ticket; what can be resumed is its session.
     (asked,) = crew("inbox", "--json").of("interaction")
     assert (asked["task"], asked["task_title"]) == (f"{name}/T3", "Form with-check")
     assert f"{name}/T3 Form with-check" in crew("inbox").out
@@ -51,7 +51,7 @@ def test_a_ticket_has_what_is_its_own(crew: Crew) -> None:
         (f"{name}/T3", "waiting"),
     ]
 
-    # What a ticket cost is what its turns cost, and all of it is its session's.
+    # A ticket costs what its turns cost, and all of that counts toward its session.
     own = {str(one["key"]): one["turns"] for one in crew("cost", "last/T3", "--json").of("cost")}
     assert own == {"mira": 1, "wren": 1}
     parts = crew("cost", "last", "--by", "ticket", "--json").of("cost")
@@ -79,9 +79,9 @@ def test_a_ticket_has_what_is_its_own(crew: Crew) -> None:
 REFUSED = {
     ("log", "last/T9"): "No ticket T9",
     ("show", "last/T9"): "No ticket T9",
-    ("cancel", "last/T1", "--yes"): "is run as a whole",
-    ("resume", "last/T1"): "is run as a whole",
-    ("stop", "last/t1"): "is run as a whole",
+    ("cancel", "last/T1", "--yes"): "only the whole session",
+    ("resume", "last/T1"): "only the whole session",
+    ("stop", "last/t1"): "only the whole session",
 }
 
 
@@ -94,15 +94,15 @@ def test_a_ticket_ends_with_its_session_and_is_not_run_alone(crew: Crew) -> None
     (shown,) = crew("show", "last", "--json").of("task")
     assert [one["status"] for one in shown["children"]] == ["completed", "completed", "canceled"]
     assert crew("inbox", "--json").of("interaction") == []
-    assert "No tool call" in crew("audit", "last/T3").out
+    assert "No matching tool calls" in crew("audit", "last/T3").out
 
 
-# -- subtasks: tasks that a member handed out ----------------------------------------------------
+# -- subtasks: tasks that a member assigned ------------------------------------------------------
 
 
 @pytest.fixture
 def handed_out(inside: Inside) -> Inside:
-    """A task that asks something, and a subtask of it with a call that has not ended."""
+    """A task with an open question, and a subtask of it with a call that has not ended."""
     record(inside, asks(plain("q1", "Input")))
     usage = '{"input_tokens": 5}'
     record(
@@ -133,7 +133,7 @@ def test_a_subtask_is_exported_with_its_task_once(handed_out: Inside) -> None:
 
 def test_a_subtask_is_open_as_long_as_its_task_and_ends_by_its_own_name(handed_out: Inside) -> None:
     assert [one["outcome"] for one in handed_out("audit", "--json").of("audit")] == ["open"]
-    assert handed_out("stop", "k3f9.1").out == "Nobody runs k3f9.1.  coterie resume k3f9.1\n"
+    assert handed_out("stop", "k3f9.1").out == "k3f9.1 is not running.  coterie resume k3f9.1\n"
     refused = handed_out("clean", "k3f9.1", "--yes")
     assert (refused.code, "k3f9.1 has not ended." in refused.err) == (2, True)
     assert handed_out("cancel", "k3f9.1", "--yes").out == "Canceled k3f9.1.\n"

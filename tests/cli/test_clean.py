@@ -1,4 +1,4 @@
-"""What ended tasks leave behind: gone with `accept`, listed and removed by `clean`."""
+"""What ended tasks leave behind: removed by `accept`, listed and removed by `clean`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_worktrees_go_with_accept_and_branches_with_clean(bare: Cli) -> None:
   branch  k3f9    coterie/k3f9/T2
   branch  k3f9    coterie/k3f9/T3
   branch  k3f9    coterie/k3f9/merged
-4 things would be removed.   coterie clean --yes
+4 items would be removed.   coterie clean --yes
 """)
     assert len(left(crew)[1]) == 5
     asked = crew("clean")
@@ -50,7 +50,7 @@ def test_worktrees_go_with_accept_and_branches_with_clean(bare: Cli) -> None:
             2,
             """\
 ! Nothing was removed: there is no terminal to ask on.
-  coterie clean --yes, or --dry-run to only look
+  coterie clean --yes, or --dry-run to only list it
 """,
         )
     )
@@ -65,7 +65,7 @@ def test_what_is_unmerged_or_uncommitted_stays(bare: Cli) -> None:
     (crew.root / f".coterie/worktrees/{task}/T1/mine.txt").write_text("not committed\n")
     cleaned = crew("clean", task, "--yes", "--json")
     kept = {one["name"]: one["kept"] for one in cleaned.of("leftover")}
-    assert set(kept.values()) == {"", "holds changes that no commit has", "not in your branch"}
+    assert set(kept.values()) == {"", "has uncommitted changes", "not in your branch"}
     assert left(crew)[0] == ["T1"]
     assert len(left(crew)[1]) == 5
     taken = crew("accept", task)
@@ -123,16 +123,16 @@ def test_snapshots_that_somebody_deleted_are_not_an_unchanged_folder(cli: Cli) -
     snapshots.after(task, str(root))
     (root / ".coterie/snapshots.git").rename(root.parent / "elsewhere.git")
     for words in (("diff", task), ("diff", task, "--json")):
-        assert "snapshots.git holds nothing of it any more" in cli(*words).shown
+        assert "snapshots.git no longer has any snapshots of it" in cli(*words).shown
     assert "changed no file" not in cli("diff", task).shown
     refused = cli("revert", task)
-    assert (refused.code, "nothing was kept" in refused.err) == (2, True)
+    assert (refused.code, "no snapshots were stored" in refused.err) == (2, True)
     (root.parent / "elsewhere.git").rename(root / ".coterie/snapshots.git")
     assert "note.txt" in cli("diff", task).out
 
 
 def removed_after(cli: Cli, meanwhile: Callable[[], object]) -> list[str]:
-    """What is removed where something happens while a person looks at the list."""
+    """Clean up, with `meanwhile` happening before the answer; return what was removed, by name."""
 
     async def clean() -> list[str]:
         async with App.open(cli.house.project) as app:

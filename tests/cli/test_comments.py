@@ -1,4 +1,4 @@
-"""Questions with an option and words in one answer, and tickets as a table to choose from."""
+"""Answers with an option and a comment, and tickets as a table to choose from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(crew: C
     asked = crew("run", "--json", "Add coupons only-one")
     (plan,) = asked.of("interaction")
     assert (asked.code, plan["kind"], plan["about"]["kind"]) == (3, "Composite", "plan_approval")
-    # What is said with the yes is no change of the plan; it reaches those who work by it.
+    # A comment on the approval does not change the plan; it reaches the members who work on it.
     assert crew("answer", plan["id"], "approve", "--say", "looked-at, please").code == 0
     worked = crew("resume", "--json")
     assert any("looks right on a phone" in said["text"] for said in worked.of("message"))
@@ -31,7 +31,7 @@ def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(crew: C
     assert [one["payload"]["notes"] for one in reviews if one["source"] == "you"] == [
         "looked-at, please"
     ]
-    # The report is confirmed among its tickets, each in a row.
+    # The question about the report lists its tickets, one per row.
     report = worked.of("interaction")[-1]
     assert (report["kind"], report["content_kind"]) == ("Composite", "Table")
     assert json.loads(report["content"]) == [
@@ -63,7 +63,7 @@ DESIGN = {
     ],
     "validation": {"required": True},
 }
-"""As the design writes a question."""
+"""A question as written in the design."""
 
 
 def test_a_question_is_read_as_the_design_spells_it() -> None:
@@ -76,7 +76,7 @@ def test_a_question_is_read_as_the_design_spells_it() -> None:
     assert "ticket  what" in shown
     assert "T2      the form" in shown
     assert "(default)" in shown
-    # What is written can be read again, and says the same.
+    # A serialized question can be parsed again and is equal.
     assert Interaction.model_validate_json(question.model_dump_json()) == question
 
 

@@ -14,12 +14,12 @@ cat > "$HOME/heard$n"
 while test $n -gt 0 && test $# -gt 1; do shift; n=$((n-1)); done
 printf %s "$1"
 """
-"""It keeps what it is sent, and says its arguments one by one, then the last again and again."""
+"""Stores what it is sent, and prints its arguments one by one, then repeats the last one."""
 
 
 @pytest.fixture
 def talk(inside: Inside) -> Inside:
-    """An agent that says what its member is given as arguments; its exit ends its reply."""
+    """Register an agent that replies with its member's arguments; its exit ends the reply."""
     inside.registry(says={"command": "/bin/sh", "baseArgs": ["-c", SAYS, "says"]})
     return inside
 
@@ -33,7 +33,7 @@ def said(ran: Ran) -> list[tuple[str, str]]:
 
 
 def sent(cli: Inside, name: str, number: int) -> str:
-    """What a member was sent in one of its turns, the first of which is 0."""
+    """What a member was sent in one of its turns, counted from 0."""
     home = cli.house.project / ".coterie" / "teams" / "pair" / name / "home"
     return (home / f"heard{number}").read_text().removesuffix("\n")
 
@@ -74,7 +74,7 @@ def test_how_much_of_it(
 
 UNKNOWN = 'ada named "{}" as next speaker; the team has ada, rex, cy.'
 REPLIES: list[tuple[str, str, str, list[str]]] = [
-    # what ada says; what is read of it; who speaks next; what is warned of
+    # ada's reply; the text read from it; who speaks next; the names warned about
     ("mine", "mine", "rex", []),
     ("to cy [NEXT: CY]", "to cy", "cy", []),
     ("by name [next:younger]", "by name", "cy", []),
@@ -91,7 +91,7 @@ REPLIES: list[tuple[str, str, str, list[str]]] = [
 
 
 def test_who_speaks_next_and_what_is_read(talk: Inside) -> None:
-    """Ada says one thing after the other; whoever is next hands the word back to her."""
+    """Ada gives one reply after the other; the next speaker hands the floor back to her."""
     talk.members(
         member("ada", *(text for text, _, _, _ in REPLIES)),
         member("rex", "back [NEXT: ada]"),

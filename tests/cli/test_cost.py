@@ -1,4 +1,4 @@
-"""`coterie cost`: what was used, and what nobody told."""
+"""`coterie cost`: what was used, and usage that nobody reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def turn(
     task: str = "k3f9",
     day: str = "2026-01-31",
 ) -> list[Write]:
-    """A turn, and what its agent told of its cost."""
+    """A turn, and the usage that its agent reported."""
     step = f"turn/{number}"
     told = json.dumps(usage) if usage else None
     return [
@@ -39,7 +39,7 @@ def tokens(
 
 @pytest.fixture
 def spent(inside: Cli) -> Cli:
-    """Two tasks on two days; rex told nothing, and a try that failed cost something too."""
+    """Two tasks on two days; one of rex's turns has no usage, and a failed attempt has a cost."""
     record(
         inside,
         *turn(1, "ada", tokens(8_000, 200, 0.03)),
@@ -137,7 +137,7 @@ def test_a_task_with_a_budget(inside: Cli) -> None:
     assert inside("cost", "last").out == snapshot("""\
 MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     1      213k   1.0k    1.90  claude
-Budget of the task
+Task budget
   all  214k of 500k tokens · $1.90 of $2.50
   ada  1 of 5 turns
 """)

@@ -1,4 +1,4 @@
-"""`coterie demo`: real processes, a real repository, nothing of the user's."""
+"""`coterie demo`: real processes and a real repository, but nothing that belongs to the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TESTS = ("python3", "-m", "unittest", "-q")
 
 @pytest.fixture
 def bare(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Temporary folders are made where the test cleans up."""
+    """The command line, with temporary folders where the test cleans up."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     return Cli(bare.house, {"TMPDIR": str(tmp_path / "tmp")})
@@ -46,14 +46,14 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
     promises = re.findall(r"^ ok +([^:]+): (.+)$", ran.out, re.M)
     assert [what for what, _ in promises] == [
         "done",
-        "talked over first",
+        "discussed first",
         "sent back by review",
-        "met a conflict, settled by its author",
+        "had a conflict, resolved by its author",
         "tests green, run by Coterie",
     ]
     assert dict(promises)["sent back by review"] == "T4"
     assert list(bare.house.project.iterdir()) == []
-    # It is kept, and the user's: that alone is noted, and what its members may do.
+    # The demo is kept and belongs to the user: only that, and what its members may do, is recorded.
     noted = {path.name for path in bare.house.home.rglob("*") if path.suffix != ".lock"}
     assert noted == {".coterie", "projects.json", "trusted.json", "key"}
 
@@ -102,7 +102,7 @@ def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
 
 
 class Lenient(DemoShop):
-    """A manager that lets everything pass."""
+    """A manager that approves everything."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         if "Is it done?" in asked.newest:
@@ -120,9 +120,9 @@ def test_a_promise_that_is_not_kept_is_a_failure(
     assert (result["type"], result["status"], result["reason"]) == ("result", "completed", "done")
     assert outcome["promises"] == {
         "done": True,
-        "talked over first": True,
+        "discussed first": True,
         "sent back by review": False,
-        "met a conflict, settled by its author": True,
+        "had a conflict, resolved by its author": True,
         "tests green, run by Coterie": True,
     }
 
@@ -136,11 +136,11 @@ class Narrow(Call):
 def test_a_narrow_terminal_breaks_no_word_and_no_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    promise = Promise("met a conflict, settled by its author", "T2, T3 and T4", kept=True)
+    promise = Promise("had a conflict, resolved by its author", "T2, T3 and T4", kept=True)
     _farewell(Narrow(), Path("/shop"), "k3f9", [promise])
     assert capsys.readouterr().out == snapshot("""\
 
- ok     met a conflict, settled by its
+ ok     had a conflict, resolved by its
         author: T2, T3 and T4
 
  Look   cd /shop
@@ -149,11 +149,11 @@ def test_a_narrow_terminal_breaks_no_word_and_no_command(
         coterie show k3f9/T4
           the one that was sent back
         coterie log k3f9
-          all that was said
+          the whole conversation
         coterie diff k3f9
           what was changed
         coterie accept k3f9
-          take it into main; until then it
+          merge it into main; until then it
           is on a branch
 """)
 
@@ -171,7 +171,7 @@ def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:
 def test_a_chat_names_real_lines_and_leaves_nothing(bare: Cli) -> None:
     ran = bare("demo", "--chat")
     assert (ran.err, ran.code) == ("", 0)
-    for part in ("security", "performance", "readability", "answered by default in the demo"):
+    for part in ("security", "performance", "readability", "answered with its default in the demo"):
         assert part in ran.out
     assert "Done  " in ran.out
     assert "coterie init" in ran.out

@@ -1,4 +1,4 @@
-"""Work that is only offered here: another machine does it, and a third one looks and accepts."""
+"""Work that is only offered here: another machine does it, and a third inspects and accepts it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fleet(tmp_path: Path, database: str) -> Fleet:
 
 
 def detached(computer: Computer, *words: str) -> str:
-    """The id of a task that is on offer."""
+    """Offer a task and return its id."""
     ran = computer(*words[:-1], "--detach", "--rehearse", "--json", words[-1])
     assert ran.code == 0, ran.err
     return str(ran.of("task")[0]["id"])
@@ -46,13 +46,13 @@ def status(computer: Computer, task: str) -> str:
 
 
 def taken_by(computer: Computer, task: str) -> set[str]:
-    """The machines that took turns of it."""
+    """The machines that ran turns of the task."""
     query = "SELECT DISTINCT machine FROM coterie.turns WHERE task_id = %s"
     return {name for (name,) in rows(computer, query, task)}
 
 
 def built(computer: Computer, seen_by: Computer) -> str:
-    """A change that waits for a yes; its task's id."""
+    """Offer a build, wait until it asks for approval, and return its task's id."""
     phases = ("--graph", "small", "--yes", "--eval", UNIT)
     task = detached(computer, "build", "-t", "crew.json", *phases, "Add coupons")
     until(lambda: asked(seen_by, task))
@@ -61,13 +61,13 @@ def built(computer: Computer, seen_by: Computer) -> str:
 
 
 def asked(computer: Computer, task: str) -> list[str]:
-    """The questions of a task that are open."""
+    """The ids of a task's open questions."""
     query = "SELECT id FROM coterie.questions WHERE task_id = %s AND state = 'open'"
     return [name for (name,) in rows(computer, query, task)]
 
 
 def subjects(computer: Computer) -> list[str]:
-    """Of the commits of the branch that is checked out, the newest first."""
+    """The subjects of the commits on the checked-out branch, newest first."""
     return git(computer.clone, "log", "--format=%s").splitlines()
 
 
@@ -92,7 +92,7 @@ def test_a_talk_and_a_job(fleet: Fleet) -> None:
 
 @pytest.mark.timeout(200)
 def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Fleet) -> None:
-    """Nobody takes it up again that was stopped, though it was answered while it ran."""
+    """A stopped task is not taken up again, although it was answered while it ran."""
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
     with gpu.worker("--seats", "2"):
         talk = detached(user, "chat", "-t", "talk.json", "Who is there?")
@@ -116,13 +116,13 @@ def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Flee
 
 @pytest.mark.timeout(200)
 def test_a_build_is_committed_where_its_user_says_so(fleet: Fleet) -> None:
-    """By the command or by the answer to its question, while a worker waits for that answer; never
-    to the clone of the worker.  Where it is accepted nobody has to trust its team."""
+    """By the command, or by answering its question while a worker waits for that answer; never in
+    the worker's clone.  The machine that accepts it does not have to trust its team."""
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
     for one in (user, gpu):
         assert one("team", "trust", "crew.json").code == 0
     refused = user("build", "--detach", "--accept", "yes", "--agents", "wren=wren", "Add coupons")
-    assert (refused.code, "--accept commits where a build runs" in refused.err) == (2, True)
+    assert (refused.code, "--accept commits on the machine that runs" in refused.err) == (2, True)
     with gpu.worker("--seats", "2"):
         first = built(user, sofa)
         assert "add-coupons.md" in sofa("diff", first).out

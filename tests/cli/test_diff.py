@@ -1,4 +1,4 @@
-"""What a task changed: shown, applied elsewhere, taken back."""
+"""A task's changes: shown, applied elsewhere, reverted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CART = "one\ntwo\n"
 
 @pytest.fixture
 def shop(bare: Cli) -> Cli:
-    """A project with a file, and a team of one member that changes what it is told to."""
+    """A project with one file, and a team whose only member makes the changes it is told to."""
     registry = bare.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     editor = {"command": sys.executable, "baseArgs": [str(EDITOR)], "adapter": "acp"}
@@ -36,7 +36,7 @@ def shop(bare: Cli) -> Cli:
 
 
 def carried_out(shop: Cli, *deeds: str, choice: str = "approve", json_: bool = True) -> str:
-    """Have ada do some things, each of which is allowed from another process; what was printed."""
+    """Have ada carry out some actions, each answered from another process; return the output."""
     output = ("--json",) if json_ else ()
     printed = ""
     with shop.start("chat", *output, "--wait", "60s", "\n".join(("please", *deeds))) as child:
@@ -150,7 +150,7 @@ Reverted k3f9
   coterie revert k3f9 --undo
 """)
     assert calm(shop("diff"), task) == snapshot(
-        "k3f9 was reverted at 12:00.   Back: coterie revert k3f9 --undo\n"
+        "k3f9 was reverted at 12:00.   Undo: coterie revert k3f9 --undo\n"
     )
     (told,) = shop("revert", "last", "--undo", "--json").lines
     assert {key: value for key, value in told.items() if key not in ("at", "task")} == snapshot(
@@ -186,16 +186,16 @@ Reverted k3f9
 def test_a_task_that_changed_nothing(shop: Cli) -> None:
     done = result(carried_out(shop))
     assert done["changed"] == []
-    # Files are kept before an agent of which little is known begins; of its turn nothing is.
+    # A snapshot is taken before a little-known agent begins, but none is kept for its turn.
     snapshots = shop.house.project / ".coterie" / "snapshots.git"
     assert not (snapshots / "refs" / "tasks").exists()
     done = result(carried_out(shop, "!write cart.py 2", choice="reject"))
     assert done["changed"] == []
     shown = shop("diff")
     assert (shown.out, calm(shown, done["task"]), shown.code) == snapshot(
-        ("", "k3f9 changed no file.\n", 0)
+        ("", "k3f9 changed no files.\n", 0)
     )
-    assert calm(shop("revert", "last"), done["task"]) == snapshot("Nothing of k3f9 to take back.\n")
+    assert calm(shop("revert", "last"), done["task"]) == snapshot("Nothing to revert in k3f9.\n")
 
 
 def test_the_report_says_what_was_changed_and_what_was_run(shop: Cli) -> None:
@@ -220,13 +220,13 @@ def test_a_running_task_is_not_reverted(shop: Cli) -> None:
         shop("answer", "q1", "approve")
         child.until('"status":"completed"')
         task = shop("tasks", "--json").lines[-1]["id"]
-        assert "+2" in shop("diff").out  # as far as it is by now
+        assert "+2" in shop("diff").out  # the changes so far
         for words in (("revert", task), ("revert", task, "--dry-run")):
             refused = shop(*words)
             assert refused.code == 1
             assert f"coterie stop {task}" in refused.err
         child.kill()
-    # Nobody could say how the turn ended, so it counts until now.
+    # Nothing says how the turn ended, so it counts until now.
     assert shop("revert", task).code == 0
     assert (shop.house.project / "cart.py").read_text() == CART
 
@@ -252,7 +252,7 @@ def test_without_git(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told["code"], told["message"], told["hint"]) == snapshot(
         (
             "not_kept",
-            "What is changed can be neither shown nor undone: git is not installed.",
+            "Changes can be neither shown nor reverted: git is not installed.",
             "Install git.",
         )
     )

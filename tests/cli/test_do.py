@@ -12,7 +12,7 @@ from tests.cli.command import Cli, steady
 
 
 def named(text: str) -> str:
-    return re.sub(r"\b(Done|Waits|resume|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", steady(text))
+    return re.sub(r"\b(Done|Waiting|resume|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", steady(text))
 
 
 def test_the_first_member_does_it(cli: Cli) -> None:
@@ -79,7 +79,7 @@ def test_a_failing_agent_asks_and_resume_goes_on(cli: Cli) -> None:
         (
             ["--agent", "ada", "--as", "rex", "x"],
             snapshot("""\
-! --agent needs no team.
+! --agent cannot be combined with -t or --as.
   Give --agent, or -t and --as.
 """),
         ),
@@ -90,7 +90,7 @@ def test_a_failing_agent_asks_and_resume_goes_on(cli: Cli) -> None:
         (
             ["--as", "you", "x"],
             snapshot("""\
-! you is a human: nobody can make you do it.
+! you is a human: only a member with an agent can do a job.
   coterie team show
 """),
         ),
@@ -111,7 +111,7 @@ def test_a_failing_agent_asks_and_resume_goes_on(cli: Cli) -> None:
         (
             ["--agent", "ada"],
             snapshot("""\
-! There is no message.
+! No message given.
   coterie do "what should be done"
 """),
         ),
@@ -153,8 +153,8 @@ def test_a_budget_refuses_the_next_turn_and_asks(cli: Cli) -> None:
      The next call was not made. How much more, such as +5, or stop?
      coterie answer q1 +5
 
-Waits  k3f9 · 1 turn · 0.1s
-  why      a question waits for your answer
+Waiting  k3f9 · 1 turn · 0.1s
+  why      a question is waiting for your answer
   next     coterie inbox · coterie resume k3f9
 """)
     refused = cli("answer", "q1", "lots")

@@ -1,4 +1,4 @@
-"""`--dry-run`: what is shown is what would be started, and nothing is."""
+"""`--dry-run`: it shows exactly what would be started, and starts nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(json.dumps({"type": "result", "text": "told"}), flush=True)
 
 @pytest.fixture
 def teller(bare: Cli) -> Cli:
-    """An agent that writes down how it was started; two members that differ in all they can."""
+    """An agent that logs how it was started; two members that differ in every setting."""
     program = bare.house.home / "tells.py"
     program.write_text(TELLS)
     log = bare.house.home / "log.jsonl"
@@ -78,7 +78,7 @@ def test_what_is_shown_is_what_is_started(teller: Cli) -> None:
     for plan, started in zip(shown["members"], log_of(teller), strict=True):
         assert plan["words"][1:] == started["words"]
         assert Path(plan["cwd"]).resolve() == Path(started["cwd"])
-        # Python itself adds this one where the locale is C.
+        # Python itself adds LC_CTYPE if the locale is C.
         assert set(plan["variables"]) ^ set(started["variables"]) <= {"LC_CTYPE"}
     assert "sesame" not in json.dumps(shown)
     assert {"FROM_REGISTRY", "OF_REX"} <= set(shown["members"][1]["variables"])
@@ -89,9 +89,9 @@ def test_what_is_shown_is_what_is_started(teller: Cli) -> None:
     [
         (("chat", "hi"), "chat", ["", ""]),
         (("rehearse", "hi"), "chat", ["", ""]),
-        (("do", "--as", "rex", "hi"), "solo", ["may be handed a part of it", "does it"]),
+        (("do", "--as", "rex", "hi"), "solo", ["may get subtasks", "does the job"]),
         (("run", "hi"), "tickets", ["manager", "worker"]),
-        (("run", "--workflow", "solo", "hi"), "solo", ["does it", "may be handed a part of it"]),
+        (("run", "--workflow", "solo", "hi"), "solo", ["does the job", "may get subtasks"]),
     ],
 )
 def test_every_work_verb_has_it(
@@ -114,8 +114,14 @@ def test_in_words(teller: Cli) -> None:
     assert "ends       when every member has spoken once" in out
 
 
+def test_a_team_that_cannot_work_on_tickets_is_refused(bare: Cli) -> None:
+    bare.team("ada").write_text(json.dumps({"members": [{"id": "ann", "type": "human"}]}))
+    ran = bare("run", "--dry-run", "x")
+    assert (ran.code, "a manager and at least one worker" in ran.err) == (2, True), ran.err
+
+
 def test_known_agents_are_shown_as_their_adapters_call_them(bare: Cli) -> None:
-    """Without any of them installed: nothing is asked of a program."""
+    """None of them is installed: no program is run to find out."""
     registry = bare.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     names = ("claude", "codex", "gemini")
@@ -144,7 +150,7 @@ def test_a_worker_is_shown_in_the_worktree_of_a_ticket(bare: Cli) -> None:
 
 
 def test_a_task_that_would_go_on(teller: Cli) -> None:
-    """Of a task that waits: what `resume` starts, in which thread, and where it is stored."""
+    """For a task that waits: what `resume` starts, in which thread, and where it is stored."""
     path = teller.house.project / ".coterie" / "teams" / "pair" / "team.json"
     team = json.loads(path.read_text())
     path.write_text(json.dumps({**team, "budget": {"turns": 1}}))
@@ -153,7 +159,7 @@ def test_a_task_that_would_go_on(teller: Cli) -> None:
     shown = told(teller("resume", "--dry-run", "--json"))
     assert (shown["task"], shown["workflow"], shown["goal"]) == (task, "chat", "hello")
     words = teller("resume", task, "--dry-run").out
-    assert words.startswith(f"Would go on with {task}: chat with team pair.")
+    assert words.startswith(f"Would resume {task}: chat with team pair.")
     assert (tree(teller.house.project), log_of(teller)) == (before, log), "nothing was started"
     assert teller("answer", "q1", "+5").code == 0
     assert teller("resume").code == 0

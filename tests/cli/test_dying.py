@@ -1,4 +1,4 @@
-"""A process that dies at any use of the store, or in the middle of a call, as a program sees it."""
+"""Crashes at any use of the store, or in the middle of a call, as the Python API shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import coterie
 from coterie import MessageRecord, ResultRecord, ToolCallRecord
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from tests.cli.command import Inside
 from tests.cli.in_process import Playing, installed
 from tests.conftest import House
@@ -29,9 +29,9 @@ def patch(house: House, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-async def lived(project: Path, death: Death | None, task: str | None) -> tuple[str, bool]:
-    """One process that runs a chat, from its start or from where it was; whether it lived."""
-    storage = MortalStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
+async def lived(project: Path, death: CrashPoint | None, task: str | None) -> tuple[str, bool]:
+    """Run or continue a chat in one process; return its task and whether the process survived."""
+    storage = CrashingStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
     try:
         async with coterie.open_project(project, storage=storage) as opened:
             team = await opened.team(agents="ada=claude,rex=codex")
@@ -39,13 +39,13 @@ async def lived(project: Path, death: Death | None, task: str | None) -> tuple[s
             ended = [record async for record in opened.stream(task, wait=0)][-1]
             assert isinstance(ended, ResultRecord)
             assert ended.status == "completed"
-    except* Died:
+    except* Crashed:
         pass
     return task or "", not storage.dead
 
 
 async def test_whenever_it_dies_a_chat_goes_on(house: House, patch: pytest.MonkeyPatch) -> None:
-    """D7c: at every use of the store, what was said is there once, and so are the calls."""
+    """D7c: after a crash at any use of the store, every message and every call is there once."""
 
     def say(member: coterie.Member, text: str) -> object:
         return [*CALLS, coterie.TurnCompleted(f"{member.id} speaks")]
@@ -54,7 +54,7 @@ async def test_whenever_it_dies_a_chat_goes_on(house: House, patch: pytest.Monke
     async with coterie.open_project(house.project):
         pass
     for point in itertools.count(1):
-        task, is_over = await lived(house.project, Death(point, point % 2 == 0, True), None)
+        task, is_over = await lived(house.project, CrashPoint(point, point % 2 == 0, True), None)
         if not task:
             continue
         if not is_over:
@@ -70,7 +70,7 @@ async def test_whenever_it_dies_a_chat_goes_on(house: House, patch: pytest.Monke
 async def test_a_call_that_was_cut_is_known_to_have_been(
     house: House, patch: pytest.MonkeyPatch, inside: Inside
 ) -> None:
-    """D7d: a run that is left in the middle of a call; whoever goes on is told."""
+    """D7d: a run is abandoned in the middle of a call; the member that continues is told so."""
     prompts: list[str] = []
 
     def say(member: coterie.Member, text: str) -> object:
@@ -85,6 +85,6 @@ async def test_a_call_that_was_cut_is_known_to_have_been(
         ended = [one async for one in opened.stream(task, wait=0)][-1]
     assert isinstance(ended, ResultRecord)
     assert ended.summary == "Now it is done."
-    assert "- Bash make: whether it ran is unknown; look before you do it again." in prompts[1]
+    assert "- Bash make: whether it ran is unknown; check before repeating it." in prompts[1]
     (call,) = (await anyio.to_thread.run_sync(inside, "audit", "--json")).of("audit")
     assert (call["id"], call["outcome"]) == ("c1", "unknown")

@@ -1,5 +1,6 @@
-"""Sessions whose tickets are worked on at several machines: what they come to does not depend on
-who works, who dies and who is cut off."""
+"""Sessions whose tickets are worked on by several machines: the outcome does not depend on which of
+them works, dies or is cut off.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 
 
 def fleet(folder: Path, url: str, milliseconds: int) -> Fleet:
-    """Machines with the agents of twelve tickets, which prove what they did."""
+    """Machines with agents for twelve tickets that leave proof of what they did."""
     folder.mkdir()
     (folder / "proof").mkdir()
     start = (sys.executable, "-S", "-c", START, str(AGENT.parents[2]), str(AGENT))
@@ -48,14 +49,14 @@ def fleet(folder: Path, url: str, milliseconds: int) -> Fleet:
 
 
 def offered(computer: Computer) -> str:
-    """Offer the session; its id."""
+    """Offer the session and return its id."""
     ran = computer("run", "--detach", "--yes", "--agents", TEAM, "--json", "make the parts")
     assert ran.code == 0, ran.err
     return str(ran.of("task")[0]["id"])
 
 
 def rows(computer: Computer, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """What the store has."""
+    """Query the store."""
     with psycopg.connect(computer.url) as store:
         return store.execute(query.encode(), values).fetchall()
 
@@ -67,7 +68,7 @@ def is_over(computer: Computer, task: str) -> bool:
 
 
 def report(computer: Computer, task: str) -> tuple[dict[str, str], Counter[tuple[str, str]]]:
-    """How each ticket ended, and how often which payload was sent about which ticket."""
+    """How each ticket ended, and how often each payload type was sent about each ticket."""
     query = "SELECT id, state FROM coterie.tickets WHERE session_id = %s"
     states = dict(rows(computer, query, task))
     query = "SELECT body FROM coterie.envelopes WHERE session_id = %s"
@@ -76,7 +77,7 @@ def report(computer: Computer, task: str) -> tuple[dict[str, str], Counter[tuple
 
 
 def approved(computer: Computer, task: str) -> dict[str, str]:
-    """What was approved, by file."""
+    """The content of each approved file."""
     branch = f"coterie/{task}/merged"
     names = git(computer.clone, "ls-tree", "-r", "--name-only", branch).split()
     return {name: git(computer.clone, "show", f"{branch}:{name}") for name in names}
@@ -90,7 +91,7 @@ def noted(folder: Path) -> list[str]:
 def test_a_session_comes_to_the_same_whoever_dies_and_whoever_is_cut_off(
     tmp_path: Path, postgres: Databases, database: str
 ) -> None:
-    """Three machines work; one is killed and one cut off half-way.  Nobody's tree is touched until
+    """Three machines work; one is killed and one cut off halfway.  No working tree is touched until
     the work is accepted, on yet another machine."""
     quiet = fleet(tmp_path / "quiet", database, 20)
     user = quiet.computer("user")
@@ -127,7 +128,7 @@ def test_a_session_comes_to_the_same_whoever_dies_and_whoever_is_cut_off(
     assert (accepting.clone / "parts" / "T12.txt").exists()
     assert git(user.clone, "log", "--oneline") == before[1]
     verified = accepting("audit", task, "--verify")
-    assert (verified.code, "chain whole" in verified.out) == (0, True)
+    assert (verified.code, "chain intact" in verified.out) == (0, True)
 
 
 def noted_begun(folder: Path) -> int:

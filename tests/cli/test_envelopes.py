@@ -1,4 +1,4 @@
-"""What is kept of a session: its envelopes, what the user decided, and who may do what."""
+"""What is kept of a session: its envelopes, the user's decisions, and who may do what."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def crew(bare: Cli) -> Crew:
 
 
 def envelopes(crew: Crew) -> list[dict[str, Any]]:
-    """Every envelope of the only session, as its file has it."""
+    """Every envelope of the only session, as stored in its file."""
     (log,) = (crew.root / ".coterie" / "logs").glob("*/events.log")
     return [json.loads(path.read_text()) for path in sorted(log.parent.glob("*.json"))]
 
 
 def team(crew: Crew, **capabilities: str) -> None:
-    """Say what members can do."""
+    """Write the team with these members' capabilities."""
     path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
     members = [
         {"id": name, "agent": agent, "capabilities": [capabilities[name]]}
@@ -60,7 +60,7 @@ def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Cr
     assert "| T1 | done | wren | Form |" in readable.read_text()
     assert [one["id"] for one in asked["options"]] == ["approve", "change", "stop", "T1", "T2"]
     assert "is waiting, not completed" in crew("accept", "last").err
-    # Not what they wanted: the manager plans on, and they are asked about that plan.
+    # Not what the user wanted: the manager changes the plan, and the user is asked about it.
     assert crew("answer", asked["id"], "change", "--say", "drop the form").code == 0
     again = crew("resume", "last", "--json")
     assert again.code == 3
@@ -68,7 +68,7 @@ def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Cr
     assert crew("answer", again.of("interaction")[-1]["id"], "approve").code == 0
     report = crew("resume", "last", "--json").of("interaction")[-1]
     assert report["title"].startswith("The final report: ")
-    # Stopped here, it is asked about again; nothing is lost.
+    # Stopped here, the session asks about the report again; nothing is lost.
     assert crew("answer", report["id"], "stop").code == 0
     stopped = crew("resume", "last", "--json").of("interaction")[-1]
     assert crew("answer", stopped["id"], "approve", "--say", "Thanks").code == 0
@@ -148,7 +148,7 @@ def test_what_a_worker_wrote_to_stderr_is_kept_and_its_errors_say_where(crew: Cr
     assert ran.code == 3
     errors = [one["payload"] for one in envelopes(crew) if one["payload_type"] == "error"]
     folder = ".coterie/teams/crew/wren"
-    assert errors[0]["message"].startswith(f"wren ({folder}): the agent ended with exit code 3")
+    assert errors[0]["message"].startswith(f"wren ({folder}): the agent exited with code 3")
     assert all(f"wren ({folder})" in one["message"] for one in errors)
     task = ran.lines[-1]["task"]
     (failed,) = (one for one in ran.of("error") if one["code"] == "turn_exit")
@@ -247,8 +247,8 @@ def test_a_role_file_of_the_design_is_read_and_what_cannot_be_held_is_refused(ba
     assert ran.code == 0
     assert "codex cli" not in ran.out
     assert "worker · claude · read" in ran.out
-    assert 'manager_codex: "cli" in its cli_command is left out' in ran.err
-    assert 'worker_claude: "code cli" in its cli_command is left out' in ran.err
+    assert 'manager_codex: "cli" in its cli_command is ignored' in ran.err
+    assert 'worker_claude: "code cli" in its cli_command is ignored' in ran.err
     SEED["roles"][1]["metadata"] = {"network": "isolated", "auth_profile": "default_worker"}
     path.write_text(json.dumps(SEED, indent=1))
     refused = bare("run", "Add coupons")

@@ -1,4 +1,4 @@
-"""What happened; where; what to paste: on stderr, or as an object; and the exit code."""
+"""Errors: what happened, where, and what to paste, on stderr or as an object; and the exit code."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tests.cli.command import Cli, steady
         (
             ["docter"],
             snapshot("""\
-! No verb "docter". Did you mean doctor?
+! Unknown command "docter". Did you mean doctor?
   coterie doctor
 """),
         ),
         (
             ["hello"],
             snapshot("""\
-! No verb "hello".
-  To say it to your team:  coterie chat "hello"
+! Unknown command "hello".
+  To send it to your team:  coterie chat "hello"
 """),
         ),
         (
             ["fix", "this", "now"],
             snapshot("""\
-! No verb "fix".
-  To say it to your team, quote it:  coterie "fix this now"
+! Unknown command "fix".
+  To send it to your team, quote it:  coterie "fix this now"
 """),
         ),
         (
             [""],
             snapshot("""\
-! There is no verb.
+! No command given.
   coterie help
 """),
         ),
@@ -62,28 +62,28 @@ from tests.cli.command import Cli, steady
         (
             ["chat", "--wait", "soon", "hello"],
             snapshot("""\
-! Invalid value for '--wait': 'soon' is no time; write it like 90s, 30m or 1h30m.
+! Invalid value for '--wait': 'soon' is not a duration; write it like 90s, 30m or 1h30m.
   coterie chat --help
 """),
         ),
         (
             ["chat", "-t", "a", "--agents", "b", "hello"],
             snapshot("""\
-! --team and --agents at once.
+! --team and --agents cannot be combined.
   Give one of them.
 """),
         ),
         (
             ["chat"],
             snapshot("""\
-! There is no message.
+! No message given.
   coterie chat "what the team should do"
 """),
         ),
         (
             ["chat", "  "],
             snapshot("""\
-! There is no message.
+! No message given.
   coterie chat "what the team should do"
 """),
         ),
@@ -109,14 +109,14 @@ from tests.cli.command import Cli, steady
         (
             ["answer", "q1"],
             snapshot("""\
-! There is no answer.
+! No answer given.
   coterie show q1
 """),
         ),
         (
             ["answer", "yes", "q1"],
             snapshot("""\
-! Questions first, then one choice.
+! Give the questions first, then one choice.
   coterie answer q3 q4 once
 """),
         ),
@@ -138,8 +138,8 @@ from tests.cli.command import Cli, steady
         (
             ["help", "frobnicate"],
             snapshot("""\
-! No verb "frobnicate".
-  To say it to your team:  coterie chat "frobnicate"
+! Unknown command "frobnicate".
+  To send it to your team:  coterie chat "frobnicate"
 """),
         ),
         (["team", "validate", "nope"], snapshot('! No team "nope". Here: pair.\n')),
@@ -216,7 +216,7 @@ def test_a_team_from_elsewhere_is_looked_at_first(cli: Cli) -> None:
     ran = cli("chat", "-t", "./team.json", "hello")
     assert (ran.out, ran.code) == ("", 2)
     assert steady(ran.err) == snapshot("""\
-! team.json asks for powers that you have not looked at (ada: additionalArgs).
+! team.json asks for powers that you have not reviewed (ada: additionalArgs).
   coterie team trust team.json
 """)
     assert cli("team", "trust", "./team.json").code == 0
@@ -254,7 +254,10 @@ def test_a_full_disk_behind_stdout(cli: Cli) -> None:
             assert "Traceback" not in done.stderr
 
 
-BROKEN = "import coterie.cli.tasks as tasks; tasks.look = None; from coterie.cli.main import run; "
+BROKEN = (
+    "import coterie.cli.tasks as tasks; tasks.run_in_project = None; "
+    "from coterie.cli.main import run; "
+)
 
 
 def test_what_nobody_foresaw_is_our_bug(bare: Cli) -> None:
@@ -290,7 +293,7 @@ def test_output_is_ascii_where_nothing_else_can_be_shown(cli: Cli) -> None:
 
 def test_an_unwritable_project(cli: Cli) -> None:
     if os.geteuid() == 0:
-        folder = Path("/proc/self")  # not even root writes there
+        folder = Path("/proc/self")  # not even root can write there
     else:
         folder = cli.house.project
         folder.chmod(0o500)

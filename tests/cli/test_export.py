@@ -41,7 +41,7 @@ def test_a_session_with_all_that_belongs_to_it(bare: Cli, tmp_path: Path) -> Non
     )
     assert "+++ b/form.py" in (target / "changes.patch").read_text()
     again = crew("export", task, str(target))
-    assert (again.code, "exists already" in again.err) == (2, True)
+    assert (again.code, "already exists" in again.err) == (2, True)
     assert [path.name for path in tmp_path.glob(".out*")] == []
 
 

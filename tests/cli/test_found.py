@@ -1,4 +1,4 @@
-"""What cost users five minutes each, once: odd names, odd input, an odd state of the project."""
+"""Problems that once cost users five minutes each: odd names, odd input, odd project states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.command import Cli
 from tests.cli.crew import Crew, git, registered
 
 LATIN = "caf\udce9 est ferm\udce9"
-"""Text that is not UTF-8, as Python has it."""
+"""Text that is not UTF-8, as Python decodes it."""
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
@@ -34,7 +34,7 @@ def test_without_a_message_on_a_closed_stdin_nothing_is_begun(cli: Cli) -> None:
         ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stderr) == snapshot(
-        (2, '! There is no message.\n  coterie do "what should be done"\n')
+        (2, '! No message given.\n  coterie do "what should be done"\n')
     )
 
 
@@ -67,7 +67,7 @@ def test_a_prompt_file_that_cannot_be_read_is_named(bare: Cli, make: object, pro
         ({"id": "you", "agent": "ada"}, 'id is "you", which is the person at the terminal'),
         ({"id": "You", "agent": "ada"}, 'id is "You", which is the person at the terminal'),
         ({"id": "a", "agent": "ada", "displayName": "you"}, 'displayName is "you", which is the'),
-        ({"id": "coterie"}, 'id is "coterie", which is Coterie itself'),
+        ({"id": "coterie"}, 'id is "coterie", which is reserved for Coterie'),
     ],
 )
 def test_a_name_that_means_somebody_else_is_refused(
@@ -154,7 +154,7 @@ def test_work_in_a_submodule_is_refused_by_name(bare: Cli) -> None:
     )
     git(crew.root, "commit", "-qm", "a library")
     ran = crew("run", "--yes", "Add coupons in-submodule")
-    assert (ran.code, "lib is a submodule, and a commit holds none of its files" in ran.out) == (
+    assert (ran.code, "lib is a submodule, whose files a commit does not contain" in ran.out) == (
         3,
         True,
     )
@@ -168,7 +168,7 @@ def test_a_session_that_the_database_does_not_know_is_told(cli: Cli) -> None:
     left.parent.mkdir()
     left.write_text("{}")
     checked = cli("audit", "--verify")
-    assert (checked.code, "logs/k3f9 is of a session that" in checked.err) == (1, True)
+    assert (checked.code, "logs/k3f9 belongs to a session that" in checked.err) == (1, True)
 
 
 def test_a_database_that_is_gone_is_not_an_empty_project(cli: Cli) -> None:
@@ -225,7 +225,7 @@ def test_the_result_of_a_session_says_what_it_changed(bare: Cli) -> None:
 def test_a_session_that_nobody_runs_is_not_called_running(bare: Cli) -> None:
     crew = Crew(registered(bare)).furnish()
     with crew.cli.start("run", "--yes", "Add coupons hangs") as started:
-        started.until("T3  wren begins")
+        started.until("T3  wren starts")
         started.kill()
     assert crew.calm(crew("accept", "last")) == snapshot("""\
 ! Not accepted: k3f9 is parked, not completed.

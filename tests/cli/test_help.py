@@ -1,4 +1,4 @@
-"""What the command line says of itself, and what that costs."""
+"""What the command line says about itself, and what that costs."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def test_help_of_a_verb(bare: Cli) -> None:
     assert bare("help", "logs").out == snapshot("""\
 Usage: coterie log [OPTIONS] [ID]
 
-  What happened in a task or a ticket (k3f9/T2), in order; each line names
-  who.
+  What happened in a task or a ticket (k3f9/T2), in order; every line names
+  the member.
 
-  Without ID: in the last task that you started.
+  Without ID: the last task that you started.
 
 Options:
   --store URL   The database that machines share (COTERIE_STORE).
   -C DIR        The project's folder.
-  --json        One JSON object a line.
-  --debug       Show stack traces.
-  -f, --follow  Go on until the task ends.
+  --json        Print one JSON object per line.
+  --debug       Show a stack trace.
+  -f, --follow  Keep printing until the task ends.
   -h, --help    Show this message and exit.
 
   Example:  coterie log last --follow

@@ -17,7 +17,7 @@ def edited(cli: Cli, prompt: str) -> Path:
 
 
 def prompt_of(cli: Cli, task: str) -> str:
-    """The prompt a task's first member was started with, as the database keeps it."""
+    """The prompt that a task's first member was started with, as stored in the database."""
     import sqlite3
 
     database = cli.house.project / ".coterie" / "coterie.db"

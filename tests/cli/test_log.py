@@ -1,4 +1,4 @@
-"""`coterie log`: who said, ran, changed, asked, and what it cost."""
+"""`coterie log`: who said, ran, changed and asked what, and what it cost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COST = json.dumps(
 
 
 def tell(cli: Cli) -> None:
-    """A turn with everything in it, after one that failed."""
+    """Record a turn with everything in it, after one that failed."""
     record(
         cli,
         OpenTurn("k3f9", "turn/1", 1, "ada", 1, at(2)),
@@ -131,7 +131,7 @@ def test_calls_without_an_end(inside: Cli) -> None:
     assert inside("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
         [
             "12:00:05  ada      ? ran make  outcome unknown",
-            "12:00:07  ada      ✗ not run: npm ci  (nobody said yes)",
+            "12:00:07  ada      ✗ not run: npm ci  (nobody approved it)",
             "12:00:08  ada      ▲ wants to run: npm ci · q1",
         ]
     )
@@ -159,7 +159,7 @@ def test_attach_without_a_terminal_is_the_log_as_it_grows(cli: Cli) -> None:
         assert (json.loads(last)["type"], json.loads(last)["reason"]) == ("result", "stopped")
         assert following.returncode == 130
     refused = cli("attach", "last")
-    assert (refused.code, "Nobody runs" in refused.err, "coterie resume" in refused.err) == (
+    assert (refused.code, "is not running" in refused.err, "coterie resume" in refused.err) == (
         2,
         True,
         True,

@@ -1,4 +1,4 @@
-"""Looking and steering from other processes, in this project and in others."""
+"""Inspecting and steering tasks from other processes, in this project and in others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ k3f9  chat  completed  2 turns
     rex  rex  .coterie/teams/pair/rex
   next     coterie log k3f9
 """)
-    # What happened within one millisecond may stand in either order.
+    # Entries of the same millisecond may appear in either order.
     log = sorted(calm(cli("log", "last").out, task).splitlines())
     assert log == snapshot(
         [
@@ -79,18 +79,18 @@ def test_a_running_task_is_seen_followed_and_stopped(cli: Cli) -> None:
         assert rex["state"] == "working"
         assert rex["label"] == "rex-rex"
         assert rex["folder"].endswith(".coterie/teams/pair/rex")
-        assert "What could run: coterie agents" in cli("ps").out
-        assert f"Runs     {task}" in cli().out
+        assert "Available agents: coterie agents" in cli("ps").out
+        assert f"Running  {task}" in cli().out
         with cli.start("log", task, "--follow") as follower, cli.start("resume", task) as second:
             assert "Following it" in second.err.readline()
             follower.until("ada heard")
-            assert cli("say", task, "be quick").out == "Heard after the turn that runs.\n"
+            assert cli("say", task, "be quick").out == "It will be read after the current turn.\n"
             stopped = cli("stop", task)
-            assert (stopped.out, stopped.code) == (f"Stopped, kept: coterie resume {task}\n", 0)
-            assert "Nobody runs it now." in follower.out.read()
+            assert (stopped.out, stopped.code) == (f"Parked: coterie resume {task}\n", 0)
+            assert "It is not running." in follower.out.read()
             assert (follower.wait(30), second.wait(30)) == (0, 130)
         assert child.wait(30) == 130
-    assert cli("stop", task).out == f"Nobody runs {task}.  coterie resume {task}\n"
+    assert cli("stop", task).out == f"{task} is not running.  coterie resume {task}\n"
 
 
 def test_cancel_is_final_and_asks(cli: Cli) -> None:
@@ -129,9 +129,9 @@ def test_resume_alone_takes_the_only_one_or_lists_them(cli: Cli) -> None:
     ran = cli("resume")
     assert ran.code == 2
     assert re.sub(rf"{first}|{second}", "k3f9", steady(ran.err)) == snapshot("""\
-! Which one? Unfinished are:
-    k3f9  waits q1  0.1s  one
-    k3f9  waits q2  0.1s  two
+! Which one? Unfinished tasks:
+    k3f9  waiting for q1  0.1s  one
+    k3f9  waiting for q2  0.1s  two
   coterie resume k3f9
 """)
     cli("cancel", first, "--yes")
@@ -147,13 +147,13 @@ def test_a_failing_member_is_asked_about(cli: Cli) -> None:
     assert re.sub(r"[a-z][a-z0-9]{3}(?= ada-fails)", "k3f9", steady(shown)) == snapshot("""\
  ▲ q1  ada (ada) asks · k3f9 ada-fails now · waiting 0.1s
      ada cannot speak (turn 1)
-     the agent ended with exit code 3 before it had finished its reply
+     the agent exited with code 3 before finishing its reply
 
          stream disconnected
      1 retry         try again
      2 skip          skip ada this time
-     3 replace-rex   rex takes the turns of ada
-     4 stop          stop and keep
+     3 replace-rex   let rex take ada's turns
+     4 stop          stop for now
      coterie answer q1 retry|skip|replace-rex|stop
 
 """)
@@ -165,14 +165,14 @@ def test_a_failing_member_is_asked_about(cli: Cli) -> None:
 """)
     assert cli("answer", "q1", "2").out.startswith("q1 answered: skip\n")
     assert cli("resume").code == 0
-    assert cli("inbox").out == "Nothing waits for you.\n"
+    assert cli("inbox").out == "Nothing is waiting for you.\n"
     shown = cli("show", "q1").out
     assert steady(shown.splitlines()[-1]) == snapshot('answered at 12:00 by you: "skip"')
 
 
 @pytest.fixture
 def elsewhere(cli: Cli) -> Path:
-    """Another project, in which a question waits."""
+    """Another project, with a question waiting."""
     folder = cli.house.project.parent / "elsewhere"
     folder.mkdir()
     cli.team("ada", "you", project=folder)
@@ -185,13 +185,13 @@ def test_the_inbox_covers_every_project(cli: Cli, elsewhere: Path) -> None:
     assert (line["id"], line["project"]) == ("q1", str(elsewhere))
     assert f"coterie answer -C {elsewhere} q1 --say" in cli("inbox").out
     assert cli("answer", "q1", "/end").code == 0  # there is no other q1
-    assert cli("inbox").out == "Nothing waits for you.\n"
+    assert cli("inbox").out == "Nothing is waiting for you.\n"
 
 
 def test_the_inbox_opens_anywhere(cli: Cli, elsewhere: Path) -> None:
     home = cli.house.home
     assert f"answer -C {elsewhere} q1" in cli("inbox", cwd=home).out
-    assert "Waits    q1  you" in cli(cwd=home).out
+    assert "Waiting  q1  your turn\n" in cli(cwd=home).out
     assert cli("answer", "q1", "--say", "/end", cwd=home).code == 0
 
 
@@ -201,7 +201,7 @@ def test_an_answer_never_slips_into_another_project(cli: Cli, elsewhere: Path) -
     assert cli("answer", "q1", "--say", "/end").code == 0
     late = cli("answer", "q1", "--say", "me too")
     assert late.code == 2
-    assert "Yours was not used." in late.err
+    assert "Your answer was not used." in late.err
     assert [line["project"] for line in cli("inbox", "--json").lines] == [str(elsewhere)]
 
 
@@ -222,7 +222,7 @@ def test_several_questions_at_once(cli: Cli) -> None:
     ran = cli("answer", "q1", "q2", "q7", "skip", "--json")
     assert ran.code == 2
     assert [line["type"] for line in ran.lines] == ["interaction", "interaction", "error"]
-    assert cli("inbox").out == "Nothing waits for you.\n"
+    assert cli("inbox").out == "Nothing is waiting for you.\n"
 
 
 def test_one_broken_project_does_not_hide_the_others(cli: Cli, elsewhere: Path) -> None:

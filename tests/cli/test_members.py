@@ -1,4 +1,4 @@
-"""Members: their instruction files, their CLI opened as themselves, who they are once edited."""
+"""Members: their instruction files, opening their CLI as them, and their identity after an edit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIS = ("claude", "codex", "gemini", "qwen", "opencode")
 
 @pytest.fixture
 def clis(bare: Cli) -> Cli:
-    """Programs that go by the names of the real ones, and say how they were started."""
+    """Programs named like the real CLIs that print how they were started."""
     folder = bare.house.home / "bin"
     folder.mkdir()
     for name in (*CLIS, "mine", "mute"):
@@ -97,7 +97,7 @@ ROLE = "You are Ada.\nYou write."
 OPENED: dict[str, list[str]] = {
     "claude": [
         *(f"--append-system-prompt={ROLE}", "--model=best", "--setting-sources=user"),
-        "--permission-mode=default",  # else it allows itself what it takes for harmless
+        "--permission-mode=default",  # else it allows itself what it considers harmless
     ],
     "codex": ["-c", f"developer_instructions={json.dumps(ROLE)}"],
     "gemini": ["--model", "best"],
@@ -106,14 +106,14 @@ OPENED: dict[str, list[str]] = {
     "mine": ["--ask", "-m", "best", "--role", ROLE],
     "mute": [],
 }
-"""By agent: words that its program is started with, among others."""
+"""By agent: some of the arguments that its program is started with."""
 MEMORY = {
     "codex": ".codex/config.toml",
     "gemini": ".gemini/GEMINI.md",
     "qwen": ".qwen/QWEN.md",
     "opencode": ".config/opencode/AGENTS.md",
 }
-"""By agent: the file of its home that holds the role, or what its words do not say."""
+"""By agent: the file in its home that holds the role, or what its arguments do not pass."""
 
 
 @pytest.mark.parametrize("agent", OPENED)
@@ -121,7 +121,7 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
     elsewhere = clis.house.project / "elsewhere"
     elsewhere.mkdir()
     ada = {"id": "ada", "agent": agent, "prompt": ROLE, "workDir": str(elsewhere)}
-    ada |= {} if agent == "mute" else {"model": "best"}  # it takes none
+    ada |= {} if agent == "mute" else {"model": "best"}  # it accepts no model
     write_team(clis, {**ada, "additionalArgs": ["--more"], "env": {"MINE": "1"}})
     ran = clis("team", "open", "ada")
     started = opened(ran.out)
@@ -135,7 +135,7 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
     if agent in MEMORY:
         kept = (home / MEMORY[agent]).read_text()
         assert ("best" if agent == "codex" else ROLE) in kept
-    assert ("no way to be told its role" in ran.err) == (agent == "mute")
+    assert ("cannot be given its role" in ran.err) == (agent == "mute")
 
 
 def test_who_has_been_welcomed_by_claude_is_not_by_every_member(clis: Cli) -> None:
@@ -151,7 +151,7 @@ def test_who_has_been_welcomed_by_claude_is_not_by_every_member(clis: Cli) -> No
     assert json.loads(state.read_text()) == kept
 
 
-# -- who a member is -----------------------------------------------------------------------------
+# -- identity ------------------------------------------------------------------------------------
 
 
 def edited(path: Path, **changes: object) -> None:
@@ -201,7 +201,7 @@ def test_each_answer_about_a_folder_that_was_changed(clis: Cli) -> None:
 
 @pytest.fixture
 def moved(clis: Cli, inside: Inside) -> tuple[Inside, Path]:
-    """A member who remembers something, and the file of its team."""
+    """A member that remembers something, and the file of its team."""
     path = write_team(inside, ADA)
     inside("team", "update", "ada")
     (path.parent / "ada" / "home" / "memory").write_text("of old")
@@ -246,7 +246,7 @@ def test_a_folder_that_somebody_works_from_is_not_moved(moved: tuple[Inside, Pat
     with run_by_us(cli, [TURN], Team(name="crew", members=(ada,))):
         refused = cli("team", "update", "ada")
     assert refused.code == 2
-    assert "ada works in k3f9 just now, from the folder that it would leave." in refused.err
+    assert "ada is working on k3f9 right now, in the folder that it would leave." in refused.err
     assert "coterie stop k3f9, then coterie team update ada -t crew" in refused.err
     assert (path.parent / "ada" / "home" / "memory").exists()
     assert cli("team", "update", "ada").code == 0
@@ -294,9 +294,9 @@ def test_a_no_to_the_folders_instructions_is_remembered(
     write_team(clis, ADA)
     clis("team", "update", "ada")
     told = clis("team", "open", "ada").err
-    assert f"Allow them: coterie team trust {clis.house.project}" in told
+    assert f"To allow them: coterie team trust {clis.house.project}" in told
     window = terminal("team", "open", "ada")
-    window.until("May they reach the models")
+    window.until("Pass them to the models")
     window.type("n\r")
     window.until("OPENED")
     assert "brings CLAUDE.md" not in clis("team", "open", "ada").err, "they said no"
@@ -316,7 +316,7 @@ WINS = {
     "opencode": {"OPENCODE_DISABLE_AUTOUPDATE": "0"},
     "mine": {"LANG": "de_DE.UTF-8", "TERM": "dumb"},
 }
-"""By agent: variables that Coterie or the user's environment sets too."""
+"""By agent: variables that Coterie or the user's environment also sets."""
 REFUSED = (
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS CLAUDE_CONFIG_DIR CODEX_HOME COTERIE_MARK "
     "GEMINI_CLI_TRUST_WORKSPACE HOME OPENCODE_PERMISSION OPENCODE_DISABLE_PROJECT_CONFIG TMPDIR"

@@ -1,5 +1,6 @@
-"""The `notify` setting: a command or an address is told, once, that a question waits or a task
-ended; nothing of that holds up a run."""
+"""The `notify` setting: a command or an address is notified, once, when a question waits or a task
+ends; none of this holds up a run.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from coterie.app.project import App
 from coterie.model import instant
 from coterie.model.record import Record
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from tests.cli.command import Inside
 from tests.cli.in_process import Playing, in_turn, installed
 from tests.conftest import ours
@@ -33,7 +34,7 @@ KEY = "sk-ant-api03-" + "x" * 40
 
 @dataclass
 class Told:
-    """A project with a member and you, and a command that keeps what it is told."""
+    """A project with one member and a human, and a command that stores its notifications."""
 
     cli: Inside
     patch: pytest.MonkeyPatch
@@ -47,12 +48,12 @@ class Told:
 
     @property
     def all(self) -> list[dict[str, Any]]:
-        """What was told, in order."""
+        """All notifications, in order."""
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         return [json.loads(line) for line in lines]
 
     def by(self, setting: str) -> Told:
-        """Have it told so."""
+        """Set `notify` to this."""
         assert self.cli("config", "set", "notify", setting, "--user").code == 0
         return self
 
@@ -127,12 +128,12 @@ def test_a_question_and_the_end_are_told_once(told: Told) -> None:
         jsonschema.validate(one, schema)
     check = told("doctor", "--json").of("check")[-1]
     assert (check["name"], check["ok"], check["detail"]) == snapshot(
-        ("notify", True, "sh is told when a question waits or a task ends")
+        ("notify", True, "sh is notified when a question waits or a task ends")
     )
 
 
 class Web(ThreadingHTTPServer):
-    """An address of this machine that answers with a status."""
+    """A local HTTP server that answers with a given status."""
 
     status = 204
 
@@ -189,12 +190,13 @@ def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
     (error,) = ran.of("error")
     assert (ran.code, error["code"]) == (3, "not_notified")
     assert (
-        f"127.0.0.1:{web.server_port} was not told of q1: it answered {status}" in error["message"]
+        f"127.0.0.1:{web.server_port} could not be notified of q1: the server answered {status}"
+        in error["message"]
     )
     assert [path for path, _, _ in web.requests] == ["/hook/secret-path"]
     check = told("doctor", "--json").of("check")[-1]
     assert (check["name"], check["ok"]) == ("notify", False)
-    assert f"it answered {status}" in check["detail"]
+    assert f"the server answered {status}" in check["detail"]
     assert "secret-path" not in ran.out + ran.err + json.dumps(check)
 
 
@@ -203,11 +205,11 @@ def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
     [
         (
             f"sh -c 'echo {KEY} >&2; exit 4'",
-            "sh was not told of q1: it exited with 4: [redacted 53].",
+            "sh could not be notified of q1: it exited with 4: [redacted 53].",
         ),
-        ("sh -c 'sleep 600'", "sh was not told of q1: it took over 0.2 s."),
-        ("no-such-program", "no-such-program was not told of q1: it cannot be started"),
-        ("http://127.0.0.1:1/x", "http://127.0.0.1:1 was not told of q1: "),
+        ("sh -c 'sleep 600'", "sh could not be notified of q1: it took longer than 0.2 s."),
+        ("no-such-program", "no-such-program could not be notified of q1: it cannot be started"),
+        ("http://127.0.0.1:1/x", "http://127.0.0.1:1 could not be notified of q1: "),
     ],
 )
 def test_what_cannot_be_told_changes_nothing_else(told: Told, setting: str, problem: str) -> None:
@@ -227,12 +229,12 @@ def test_a_project_has_no_say(told: Told, key: str) -> None:
     ran = told("config", "set", key, "1m")
     assert (ran.code, ran.err) == (
         2,
-        f"! {key} is a setting of your own, never a project's.\n"
+        f"! {key} is a user setting; a project cannot set it.\n"
         f"  coterie config set {key} 1m --user\n",
     )
     path = told.cli.house.project / ".coterie" / "settings.json"
     path.write_text(json.dumps({"quietAfter": "1m", key: "1m"}, indent=1))
-    said = f"settings.json:3 {key} is a setting of your own, never a project's"
+    said = f"settings.json:3 {key} is a user setting; a project cannot set it"
     for words, code in ((["chat", "hello"], 2), (["config", "list"], 2), (["doctor", "--json"], 0)):
         ran = told(*words)
         assert (ran.code, said in ran.out + ran.err) == (code, True)
@@ -251,7 +253,7 @@ def test_what_is_neither_a_command_nor_an_address(told: Told, value: str) -> Non
 
 @dataclass
 class Desk:
-    """A terminal at which somebody typed so many seconds ago."""
+    """A terminal at which somebody last typed `idle` seconds ago."""
 
     idle: float | None
     seen: list[Record] = field(default_factory=list[Record])
@@ -264,7 +266,7 @@ class Desk:
 
 
 async def _work(root: Path) -> str:
-    """A task that ends when its member has done it."""
+    """Start a task that ends when its member has done it; return its id."""
     async with coterie.open_project(root) as project:
         return await project.start("pair", "Mend it", workflow="solo")
 
@@ -278,7 +280,7 @@ async def _run(root: Path, desk: Desk, task: str | None = None, wait: float = 0)
 
 
 def test_who_sits_where_it_is_shown_is_not_told(told: Told) -> None:
-    """Somebody typed a moment ago: not told while they do; later, or by another run, they are."""
+    """Somebody who typed a moment ago is not notified; once idle, in a later run, they are."""
     root = told.by(KEEPS).cli.house.project
     told("config", "set", "notifyAfter", "1h", "--user")
     task = anyio.run(_run, root, Desk(3.0))
@@ -291,8 +293,8 @@ def test_who_sits_where_it_is_shown_is_not_told(told: Told) -> None:
 
 
 def test_what_a_person_did_themselves_is_not_told(told: Told) -> None:
-    """Their word that ends a conversation, and a task that they cancel while another process,
-    without anybody at it, works on it."""
+    """Their message that ends a conversation, and a task that they cancel while another, unattended
+    process works on it."""
     root = told.by(KEEPS).cli.house.project
     assert told("chat", "Mend it").code == 3
     assert told("answer", "q1", "--say", "/end").code == 0
@@ -361,27 +363,29 @@ def test_it_is_told_when_nobody_has_typed_for_a_while(told: Told) -> None:
     assert [one["id"] for one in told.all] == ["q1"]
 
 
-async def _lives(project: Path, task: str, death: Death | None = None) -> tuple[str, int, bool]:
-    """One process that runs the task; how often it used the store, and whether it lived."""
-    storage = MortalStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
+async def _lives(
+    project: Path, task: str, death: CrashPoint | None = None
+) -> tuple[str, int, bool]:
+    """Run the task in one process; return it, the number of store calls and whether it survived."""
+    storage = CrashingStorage(await SqliteStorage.open(project / ".coterie" / "coterie.db"), death)
     try:
         async with coterie.open_project(project, storage=storage) as opened:
             task = task or await opened.start("pair", "hello", workflow="solo")
             async for _ in opened.stream(task, wait=0):
                 pass
-    except* Died:
+    except* Crashed:
         pass
     return task, storage.calls, not storage.dead
 
 
 def test_whenever_it_dies_it_is_told_at_most_once(told: Told) -> None:
-    """At the last uses of the store, before and after they took effect; lost is only what was
-    being told when the process died."""
+    """Crash at the last uses of the store, before and after they take effect: only the notification
+    being sent may be lost."""
     project = told.by(KEEPS).cli.house.project
     _, uses, _ = anyio.run(_lives, project, "")
     for before_the_end in range(5):
         told.file.unlink(missing_ok=True)
-        death = Death(uses - before_the_end, before_the_end % 2 == 0, True)
+        death = CrashPoint(uses - before_the_end, before_the_end % 2 == 0, True)
         task, _, lived = anyio.run(_lives, project, "", death)
         if not lived:
             anyio.run(_lives, project, task)

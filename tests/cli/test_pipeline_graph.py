@@ -1,4 +1,4 @@
-"""`coterie graph --pipeline`: the phases as they are, before anything is run."""
+"""`coterie graph --pipeline`: the phases as defined, before anything is run."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def test_a_broken_graph_is_an_error_with_every_mistake(inside: Inside, house: Ho
     ran = inside("graph", "--pipeline", "broken.json")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == snapshot("""\
-! broken.json:1 phases has no "done", in which every graph ends.
-  broken.json:1 phases.a.gate waits for "plan", which no step of a decides; plan_review would.
+! broken.json:1 phases has no "done", the final phase of every graph.
+  broken.json:1 phases.a.gate waits for "plan", which no step of a decides; add plan_review.
 """)

@@ -1,4 +1,4 @@
-"""The live screen of a build: commands answer what is asked, or show where it is."""
+"""The live screen of a build: commands that answer its question or show where it is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATE = (
 
 @dataclass
 class Build(Listening):
-    """Takes the place of an App with one build."""
+    """A stand-in for an App with one build."""
 
     @property
     def pipelines(self) -> object:
@@ -96,11 +96,13 @@ async def test_a_command_answers_what_is_asked(typed: str, answer: tuple[str, st
 async def test_a_command_that_is_not_offered_says_what_is() -> None:
     async with scene() as it:
         await it.press("/plan\r")
-        await it.until(lambda: "not now: it is at work" in it.output.written)
+        await it.until(lambda: "not now: it is working" in it.output.written)
         it.screen.saw(question("next", "codegen", "stop"))
         assert "/next /codegen" in it.screen.hint(99)
         await it.press("/plan\r")
-        await it.until(lambda: "not now; there is /next /codegen" in it.output.written)
+        await it.until(
+            lambda: "not available now; choose one of: /next /codegen" in it.output.written
+        )
         assert it.app.told == []
         await it.press("mind the cents\r")
         await it.until(lambda: it.app.told)

@@ -1,4 +1,4 @@
-"""The three CLIs as recordings of them, through the command line: only their protocol counts."""
+"""Recordings of the three CLIs, through the command line: only their protocol counts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.contract.test_codex import PLAYER as CODEX_PLAYER
 from tests.contract.test_codex import tells, turn
 
 SCREEN = {"raw": "\x1b[2J> All done! [DONE]\n$ \n"}
-"""What a person would take for the end, or for a prompt."""
+"""Output that a person would mistake for the end of a reply, or for a prompt."""
 HELLO = tells("item/completed", item={"type": "agentMessage", "id": "a", "text": "Hello."})
 REPLIES = {"claude": "one two three four five", "codex": "Hello.", "gemini": "one two three four"}
 
 
 def first_turn(name: str, prompt: dict[str, Any]) -> list[dict[str, Any]]:
-    """The steps of a recording up to the second prompt, with a screen's noise before each."""
+    """The steps of a recording up to the second prompt, with screen output as noise before each."""
     steps = fixture(name)
     prompts = [number for number, step in enumerate(steps) if step.get("in") == prompt]
     return [part for step in steps[: prompts[1]] for part in (SCREEN, step)]
@@ -30,7 +30,7 @@ def first_turn(name: str, prompt: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def clis(inside: Inside, tmp_path: Path) -> Inside:
-    """Programs that say what Claude Code, Codex and Gemini CLI said, and much besides."""
+    """Programs that replay Claude Code, Codex and Gemini CLI, with noise in between."""
     heard = tmp_path / "heard"
     heard.mkdir()
     timelines = {
@@ -49,7 +49,7 @@ def clis(inside: Inside, tmp_path: Path) -> Inside:
             (heard / name).mkdir()
             words += [str(PLAYER), str(heard / name), played, "--"]
         program = tmp_path / name
-        # Codex makes such folders to shield them from commands, and leaves them there.
+        # Codex creates such folders to shield them from commands, and leaves them behind.
         made = "mkdir -p .git .aws .agents; touch .agents/mine\n" if name == "codex" else ""
         status = 'case "$*" in *"auth status") exit 0 ;; esac\n'
         program.write_text(f'#!/bin/sh\n{status}{made}exec {shlex.join(words)} "$@"\n')
@@ -78,7 +78,7 @@ def test_a_message_is_acknowledged_by_the_protocol_and_nothing_is_read_off_a_scr
 
 
 def test_words_without_the_event_that_ends_them_are_no_reply(clis: Inside) -> None:
-    """F3b: it said all of it, and "All done!", and ended."""
+    """F3b: the agent printed its whole reply, and "All done!", and exited."""
     played = clis.house.home.parent / "claude.jsonl"
     steps = [json.loads(line) for line in played.read_text().splitlines()]
     end = next(n for n, one in enumerate(steps) if one.get("out", {}).get("type") == "result")

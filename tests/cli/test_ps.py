@@ -1,4 +1,4 @@
-"""Who does what now, told from any terminal; and having one member, or everything, stop."""
+"""Who is doing what now, from any terminal; and stopping one member, or everything."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STUCK = Interaction(
 
 @dataclass(frozen=True)
 class Case:
-    """What is recorded of a member without a process, and what is told of it."""
+    """What is recorded about a member without a process, and what `ps` reports about it."""
 
     writes: Sequence[Write]
     words: str
@@ -85,7 +85,7 @@ CASES = {
     ),
     "a command": Case(
         [TURN, call("ToolCallRequested", 3, command="npm test")],
-        "waits for a command: npm test",
+        "waiting for a command: npm test",
         {"state": "waiting", "waits_for": "command", "reason": "npm test", "since": at(3)},
     ),
     "a command that has ended": Case(
@@ -95,7 +95,7 @@ CASES = {
     ),
     "you": Case(
         [TURN, call("ToolCallRequested", 3, command="rm x"), asks(wants_to_run("q1", "rm x"))],
-        "waits for you: q1",
+        "waiting for you: q1",
         {"state": "waiting", "waits_for": "you", "question": "q1"},
     ),
     "a limit": Case(
@@ -104,12 +104,12 @@ CASES = {
             CloseTurn(TASK, "turn/1", 1, at(3), "limited", "any words", None),
             state("waiting", 3, "limit", "2026-01-31T14:05:00.000Z"),
         ],
-        "waits for a limit until 2026-01-31 14:05",
+        "waiting for a rate limit until 2026-01-31 14:05",
         {"state": "waiting", "waits_for": "limit", "until": "2026-01-31T14:05:00.000Z"},
     ),
     "the model": Case(
         [TURN, state("waiting", 4, "model", reason="429, retry 2 of 10")],
-        "waits for the model: 429, retry 2 of 10",
+        "waiting for the model: 429, retry 2 of 10",
         {"state": "waiting", "waits_for": "model"},
     ),
     "quiet": Case(
@@ -119,7 +119,7 @@ CASES = {
     ),
     "quiet in a command": Case(
         [TURN, call("ToolCallRequested", 3, command="npm test"), state("quiet", 4, "command")],
-        "quiet: a command has not ended, npm test",
+        "quiet: a command is still running, npm test",
         {"state": "quiet", "waits_for": "command", "reason": "npm test"},
     ),
     "quiet in an earlier turn": Case(
@@ -135,7 +135,7 @@ CASES = {
 
 @contextmanager
 def run_by_us(cli: Cli, writes: Sequence[Write], team: Team = TEAM) -> Iterator[None]:
-    """A task that a living process runs, which is this one."""
+    """A task run by a live process, which is this one."""
     project = Project(cli.house.project)
     make_project(project)
     owner = Owner(project.folder / "owners", "here")
@@ -176,7 +176,7 @@ def test_what_a_member_does_is_data_and_words(inside: Inside, case: Case) -> Non
 
 @pytest.mark.parametrize(
     ("waits_for", "said"),
-    [("limit", "parked, waits for a limit"), ("budget", "parked, waits for a budget")],
+    [("limit", "parked, waiting for a rate limit"), ("budget", "parked, waiting for a budget")],
 )
 def test_a_parked_task_that_waits_for_a_limit_is_shown_with_its_end(
     inside: Inside, waits_for: str, said: str
@@ -196,7 +196,7 @@ def test_a_parked_task_that_waits_for_a_limit_is_shown_with_its_end(
 
 
 def states(cli: Cli, **where: object) -> dict[str, dict[str, object]]:
-    """What the members of all projects do, by id."""
+    """The state of every member in all projects, by id."""
     return {str(one["member"]): one for one in cli("ps", "--json", **where).of("member")}  # pyright: ignore[reportArgumentType]
 
 
@@ -259,14 +259,14 @@ def leave_request(cli: Cli, task: str, member: str) -> None:
 
 
 def test_everything_is_stopped_from_anywhere(cli: Cli) -> None:
-    assert cli("stop", "--all").out == "Nothing runs.\n"
+    assert cli("stop", "--all").out == "Nothing is running.\n"
     cli.team("ada", "rex")
     elsewhere = cli.house.home / "elsewhere"
     elsewhere.mkdir()
     with at_work(cli) as (child, task):
         done = cli("stop", "--all", cwd=elsewhere)
         assert steady(done.out).replace(task, TASK) == (
-            f"Stopped, kept: coterie -C /project resume {TASK}\n"
+            f"Parked: coterie -C /project resume {TASK}\n"
         )
         assert child.wait(30) == 130
     assert cli("stop").code == 2

@@ -1,4 +1,4 @@
-"""`--rehearse`: any team does the whole job, on nobody's model, with nobody's key."""
+"""`--rehearse`: any team does the whole job, without a real model and without an API key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def team(cli: Cli, *members: dict[str, Any], name: str = "crew", **more: Any) ->
 
 
 def real_agent(cli: Cli, **more: Any) -> Path:
-    """Register a generic agent that must never run; what it would leave behind."""
+    """Register a generic agent that must never run; return the file that it would create."""
     mark = cli.house.home / "it-ran"
     program = cli.house.home / "real.py"
     program.write_text(SPY.format(mark=str(mark)))
@@ -151,7 +151,7 @@ def test_a_generic_agent_is_never_run(cli: Cli, words: tuple[str, ...], end: str
     mark = real_agent(cli)
     ran = cli(*words, "--rehearse", "Write hello")
     assert ran.code == 0, ran.err
-    assert "mine  there is no stand-in for its model, so it is not run: a stand-in" in ran.err
+    assert "mine  there is no stand-in for its model: a stand-in agent replaces it" in ran.err
     assert end in ran.out
     assert not mark.exists()
 
@@ -233,7 +233,7 @@ def test_a_reply_that_reached_nobody_is_given_again(cli: Cli) -> None:
     slow = cli.house.project / "slow"
     os.mkfifo(slow)
     running = cli.start("chat", "--script", play, "--max-turns", "3", "hello")
-    while True:  # until the reply with the tool call is given, and its tool waits
+    while True:  # until the reply with the tool call was sent, and its tool waits
         try:
             writing = os.open(slow, os.O_WRONLY | os.O_NONBLOCK)
             break

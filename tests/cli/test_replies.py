@@ -1,4 +1,4 @@
-"""A program that only its registry entry describes: what it is told, and when its reply ends."""
+"""A program described only by its registry entry: what it is sent, and when its reply ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLE = "You are Ann."
 
 
 def agent(told: dict[str, Any], *words: str, **more: Any) -> dict[str, Any]:
-    """The scripted agent of `coterie.testing`, which does what its last words say."""
+    """The scripted agent of `coterie.testing`, which does what its last arguments say."""
     words = ("-I", "-S", AGENT, *words)
     return {"command": sys.executable, "baseArgs": words, "capabilities": told, **more}
 
@@ -28,7 +28,7 @@ def shell(told: dict[str, Any], script: str) -> dict[str, Any]:
 
 
 def said(ran: Ran) -> dict[str, list[str]]:
-    """By member, all that it said."""
+    """All messages of each member."""
     found: dict[str, list[str]] = {}
     for message in ran.of("message"):
         found.setdefault(message["member"], []).append(message["text"])
@@ -44,7 +44,7 @@ while read prompt; do
     printf '{"type": "result", "text": "left over %s"}\n{"type": "result", "tex' $n
 done
 """
-"""It prints a second reply after each, and half of a third, which it ends in the next turn."""
+"""Prints a second reply after each, and half of a third, which it completes in the next turn."""
 
 AGENTS: dict[str, dict[str, Any]] = {
     "mute": agent(SILENCE, "--plain", "hang"),
@@ -61,13 +61,13 @@ AGENTS: dict[str, dict[str, Any]] = {
 }
 PROMPTED = "heard: [SYSTEM]\nYou are Ann.\n\n"
 SAID: dict[str, list[str]] = {
-    # Silence counts from the sending, whether anything was printed or not.
+    # Silence is measured from when the prompt was sent, whether or not anything was printed.
     "mute": ["", ""],
-    # What was printed before the prompt may be the reply of one that is started for each turn.
+    # An agent that is started for each turn may print its reply before the prompt.
     "early": ["ready-made", "ready-made"],
-    # What is left over of a turn neither ends the next one nor stands in it.
+    # Leftover output of a turn neither ends the next turn nor appears in its reply.
     "leaves": ["reply 1", "reply 2"],
-    # A detector that another package brings: it keeps what stands before its sign.
+    # A detector from another package: it keeps the text before its end mark.
     "loud": ["turn 1\nOVER", "turn 1\nOVER"],
     "tty": ["[true, true, true, true]"] * 2,
 }
@@ -75,7 +75,7 @@ SAID: dict[str, list[str]] = {
 
 @pytest.fixture
 def detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package is installed that knows the end of a reply by an exclamation mark."""
+    """Install a package whose detector recognizes the end of a reply by an exclamation mark."""
     info = tmp_path / "site" / "loud-1.0.dist-info"
     info.mkdir(parents=True)
     code = "def detect(line):\n    return line.endswith('!') and line[:-1]\n"
@@ -97,7 +97,7 @@ def test_two_rounds_of_every_kind(inside: Inside) -> None:
     assert {name: heard[name] for name in SAID} == SAID
     (silent, _) = [one for one in ran.of("message") if one["member"] == "mute"]
     assert silent["duration_ms"] >= SILENCE["idleTimeoutMs"]
-    # Who it is: by its flag, or in front of the message, once for each process that is told.
+    # The role: in its flag, or in front of the message, once per process.
     first, second = heard["stays"]
     assert first.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\nmute: \nearly: ready-made\n")
     assert second.startswith("heard: [CONTEXT]\nanew: "), "what it knows is not told again"
@@ -112,7 +112,7 @@ def test_two_rounds_of_every_kind(inside: Inside) -> None:
     [
         ("fails", "its detector failed: KeyError('turn 1')"),
         ("gone", "The detector gone (loud_detector:gone) cannot be loaded: "),
-        ("nobody", 'there is no detector "nobody" in the entry points coterie.detectors'),
+        ("nobody", 'no detector "nobody" among the entry points of coterie.detectors'),
     ],
 )
 def test_a_detector_that_is_broken_fails_its_members_turn(
@@ -160,7 +160,7 @@ def test_a_turn_without_an_end_fails_at_its_limit(
     ran = inside("chat", "--json", "hello")
     assert (ran.code, said(ran)) == (3, {})
     assert {one["code"] for one in ran.of("error")} == {"turn_timeout"}
-    assert "there was no reply within 0.2 s" in ran.of("error")[0]["message"]
+    assert "no reply within 0.2 s" in ran.of("error")[0]["message"]
     assert ran.of("interaction")[0]["about"]["failure"] == "timeout"
 
 

@@ -1,4 +1,4 @@
-"""`coterie team roles` and `coterie team prompts`: who fills a role, and what it is told."""
+"""`coterie team roles` and `coterie team prompts`: who fills a role, and the prompt for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import House, ours
 
 @pytest.fixture
 def team(house: House) -> Path:
-    """A team of two in the project, by its file."""
+    """The file of a team of two in the project."""
     folder = ours(house.project) / "teams" / "pair"
     folder.mkdir(parents=True)
     path = folder / "team.json"
@@ -47,8 +47,8 @@ def test_a_role_that_cannot_be_filled_is_named_by_its_place(inside: Inside, team
     write(team, roles={"second_opinon": "rex", "review": "bob"})
     ran = inside("team", "validate")
     assert ran.code == 2
-    assert "team.json:1 roles.second_opinon is no role; there are product" in ran.err
-    assert "roles.review names no member: bob; there are ada, rex." in ran.err
+    assert "team.json:1 roles.second_opinon is not a role; known roles: product" in ran.err
+    assert "roles.review names no known member: bob; there are ada, rex." in ran.err
 
 
 def test_a_renamed_member_keeps_its_roles(inside: Inside, team: Path) -> None:
@@ -80,7 +80,7 @@ def test_prompts_are_copied_once_and_then_the_users(inside: Inside, team: Path) 
         ("review.system.md", b"", "review.system.md is empty."),
         ("review.system.md", b"\xff", "review.system.md:1 is not UTF-8 text."),
         ("review.system.md", b"x" * 100_001, "is longer than 100,000 bytes."),
-        ("revew.system.md", b"x", "is called like no role. Did you mean review?"),
+        ("revew.system.md", b"x", "is not named after a role. Did you mean review?"),
     ],
 )
 def test_a_broken_prompt_is_an_error_with_a_way_out(

@@ -1,4 +1,4 @@
-"""`coterie run`: a goal becomes tickets, tickets become merged work; in lines and as objects."""
+"""`coterie run`: a goal becomes tickets, tickets become merged work; as lines and as objects."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def test_a_goal_becomes_merged_work(bare: Cli) -> None:
 12:00:00  T1  Coupon model
 12:00:00  T2  Price rules
 12:00:00  T3  Form sent-back looked-at, after T1 T2
-12:00:00  T1  wren begins
+12:00:00  T1  wren starts
 12:00:00  T1  wren reported
 12:00:00  T1  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
-12:00:00  T1  done: approved, merged and green
-12:00:00  T2  mira and finn talk it over
+12:00:00  T1  done: approved and merged; all checks passed
+12:00:00  T2  mira and finn are discussing it
 12:00:00  T2  finn answered
-12:00:00  T2  finn begins
+12:00:00  T2  finn starts
 12:00:00  T2  finn reported
 12:00:00  T2  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
-12:00:00  T2  done: approved, merged and green
-12:00:00  T3  wren begins
+12:00:00  T2  done: approved and merged; all checks passed
+12:00:00  T3  wren starts
 12:00:00  T3  wren: "form.py is written."
 12:00:00  T3  wren reported
 12:00:00  T3  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
@@ -48,7 +48,7 @@ def test_a_goal_becomes_merged_work(bare: Cli) -> None:
 12:00:00  T3  wren: "form.py is written."
 12:00:00  T3  wren reported
 12:00:00  T3  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
-12:00:00  T3  done: approved, merged and green
+12:00:00  T3  done: approved and merged; all checks passed
 
  DONE  k3f9  Add coupons sent-back looked-at                               0.1s
  3 done
@@ -78,13 +78,13 @@ def test_the_plan_waits_for_a_yes(crew: Crew) -> None:
          … 3 more lines, 94 characters in all: coterie show q1
          form  after model, rules
              Form
-     1 approve   go (what you say with it reaches everybody)
-     2 change    plan anew with what you say
-     3 stop      stop and keep
-     coterie answer q1 go|change|stop [--say "…"]
+     1 approve   (your comment goes to everybody)
+     2 change    change the plan with your comment
+     3 stop      stop for now
+     coterie answer q1 approve|change|stop [--say "…"]
 
-Waits  k3f9 · 2 turns · 0.1s
-  why      a question waits for your answer
+Waiting  k3f9 · 2 turns · 0.1s
+  why      a question is waiting for your answer
   next     coterie inbox · coterie resume k3f9
 """)
     assert crew("answer", "q1", "approve").code == 0
@@ -117,7 +117,7 @@ def test_as_objects(crew: Crew) -> None:
             ("T1", "awaiting_review", "wren", "wren reported"),
             ("T1", "awaiting_review", "wren", "mira (manager) reviews"),
             ("T1", "done", "wren", "approved and merged; no check was run"),
-            ("T2", "discussing", "finn", "talked over"),
+            ("T2", "discussing", "finn", "asking the worker first"),
             ("T2", "discussing", "finn", "finn answered"),
             ("T2", "in_progress", "finn", "instructed"),
             ("T2", "awaiting_review", "finn", "finn reported"),
@@ -132,7 +132,8 @@ def test_as_objects(crew: Crew) -> None:
     assert (asked["member"], asked["command"]) == ("mira", "mkdir -p built")
     assert crew("answer", asked["id"], "once").code == 0
     last = crew("resume", task, "--json").lines[-1]
-    assert "green; Coterie ran mkdir -p built: exit 0\n" in crew("log", f"{task}/T3").out
+    passed = "all checks passed; Coterie ran mkdir -p built: exit 0\n"
+    assert passed in crew("log", f"{task}/T3").out
     assert {
         key: last[key] for key in ("type", "status", "reason", "summary", "checks")
     } == snapshot(
@@ -154,7 +155,7 @@ def test_a_dry_run_starts_and_writes_nothing(bare: Cli) -> None:
     python = json.loads((bare.house.coterie_home / "agents" / "config.json").read_text())
     command = python["agents"]["codex"]["command"]
     shown = ran.shown.replace(command, "python").replace(str(Path(__file__).parent), "tests")
-    # Which variables there are depends on the machine: tests/cli/test_dry_run.py.
+    # The variables depend on the machine; tests/cli/test_dry_run.py covers them.
     shown = re.sub(r"(?<=with     )[A-Z].*?(?=\n +folder)", "VARIABLES", shown, flags=re.S)
     assert shown == snapshot("""\
 Would run tickets with team adhoc. Nothing was started or written.
@@ -176,11 +177,11 @@ Would run tickets with team adhoc. Nothing was started or written.
   budget     none: nothing is limited
   limits     3 tickets at once · 2 retries · sent back at most 3 times · 2 new
              plans · 3 rounds of questions · minutes: 60 for work, 30 for the
-             manager, 10 for a check · told after 15 of standing still
-  checks     none of yours; those of the plan as far as you allow them
-  branches   none: this is no git repository, all work in one folder
-  then       mira asks what is unclear and plans (the plan is shown to you, for
-             your yes); workers do their tickets, Coterie runs the checks, mira
+             manager, 10 for a check · alert after 15 without progress
+  checks     none of yours; plus those of the plan that you allow
+  branches   none: not a git repository, all work in one folder
+  then       mira asks what is unclear and plans (the plan is shown to you for
+             approval); workers do their tickets, Coterie runs the checks, mira
              reviews, approved work is merged, and the final report is
              confirmed by you. Your own branch and files are touched only by:
              coterie accept
@@ -252,17 +253,17 @@ def test_the_team_says_how(cli: Cli, workflow: str) -> None:
 
 def test_what_cannot_be_run(crew: Crew) -> None:
     assert crew("run", "-t", "crew", "--agents", "claude", "x").shown == snapshot("""\
-! --team and --agents at once.
+! --team and --agents cannot be combined.
   Give one of them.
 """)
     assert crew("run").shown == snapshot("""\
-! There is no message.
-  coterie run "what should be reached"
+! No message given.
+  coterie run "what should be achieved"
 """)
     alone = crew("run", "--agents", "claude", "Add coupons")
     assert alone.code == 2
     assert alone.shown == snapshot("""\
-! Team adhoc has 1 AI member; tickets need a manager and at least one worker.
+! Team adhoc has too few AI members (1): tickets need a manager and at least one worker.
   coterie team add NAME --agent claude
 """)
     assert crew("tasks", "--json").out == ""
@@ -270,10 +271,10 @@ def test_what_cannot_be_run(crew: Crew) -> None:
 
 def test_an_interrupt_parks_and_resume_goes_on(crew: Crew) -> None:
     with crew.cli.start("run", "--yes", "Add coupons hangs") as child:
-        child.until("T3  wren begins")
+        child.until("T3  wren starts")
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == 130
-        assert "Stopped, kept: coterie resume" in child.err.read()
+        assert "Parked: coterie resume" in child.err.read()
     parked = crew("tickets")
     assert "2 of 3 done · 1 working" in parked.out
 

@@ -1,4 +1,4 @@
-"""Running a task under a surface: what is said when it parks."""
+"""Running a task for a user interface: what is shown when it parks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chat's live lines and keys, with keys from a pipe and a task that only listens."""
+"""The chat's live lines and keys, with keys from a pipe and a stand-in for the App."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def risky(name: str = "q1", command: str = "npm install a", rule: str = RULE) ->
 
 @dataclass
 class Listening:
-    """Takes the place of an App: keeps what it was told."""
+    """A stand-in for an App that records its calls."""
 
     told: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     became: str = "queued"
@@ -96,7 +96,7 @@ class Listening:
 
 
 class Sized(DummyOutput):
-    """An output of a given size that keeps what is written."""
+    """An output of a given size that records what is written."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.size = Size(rows=rows, columns=columns)
@@ -111,7 +111,7 @@ class Sized(DummyOutput):
 
 @dataclass
 class Scene:
-    """A screen that is shown, and what happens around it."""
+    """A screen on display, with its keys, App and output."""
 
     screen: Screen
     keys: PipeInput
@@ -120,11 +120,11 @@ class Scene:
     stopped: list[str] = field(default_factory=list[str])
 
     async def press(self, keys: str) -> None:
-        """Send keys, and wait until they have been read."""
+        """Send keys."""
         self.keys.send_text(keys)
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Let others go on until something holds."""
+        """Let other tasks run until the condition holds."""
         with anyio.fail_after(10):
             while not holds():
                 await anyio.lowlevel.checkpoint()
@@ -155,7 +155,7 @@ async def test_what_is_typed_is_said() -> None:
         await it.press("be quick\r")
         await it.until(lambda: it.app.told)
         assert it.app.told == [("say", "k3f9", "be quick")]
-        await it.until(lambda: "heard after this turn" in it.output.written)
+        await it.until(lambda: "read after this turn" in it.output.written)
 
 
 async def test_whoever_presses_a_key_is_there() -> None:
@@ -330,7 +330,7 @@ async def test_tab_completes_names_and_commands() -> None:
         await it.until(lambda: it.app.told)
         assert it.app.told == [("say", "k3f9", "ask @rex now")]
         await it.press("/he\t\r")
-        await it.until(lambda: "breaks off the turn" in it.output.written)
+        await it.until(lambda: "interrupts the current turn" in it.output.written)
 
 
 async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
@@ -339,7 +339,7 @@ async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
         await it.until(lambda: "No command /hel" in it.output.written)
         await it.until(lambda: it.screen._prompt.buffer.text == "/hel")
         await it.press("p\r")
-        await it.until(lambda: "breaks off the turn" in it.output.written)
+        await it.until(lambda: "interrupts the current turn" in it.output.written)
         assert it.app.told == []
 
 

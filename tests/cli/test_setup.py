@@ -1,4 +1,4 @@
-"""`init`, `doctor`, `agents`, `team`, `config`: what is set up, what is said, what is written."""
+"""`init`, `doctor`, `agents`, `team`, `config`: what they set up, what they say and write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.command import Cli, steady
 
 @pytest.fixture
 def claude(bare: Cli) -> Cli:
-    """A machine on which one agent is installed that Coterie knows by name."""
+    """A machine with one installed agent, which Coterie knows by name."""
     folder = bare.house.home / "bin"
     folder.mkdir()
     program = folder / "claude"
@@ -104,7 +104,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
 def test_doctor_where_nothing_is_ready(empty: Cli) -> None:
     ran = empty("doctor")
     assert ran.code == 1
-    assert ran.out.endswith("0 of 6 ready: one is needed to start.\n")
+    assert ran.out.endswith("0 of 6 ready: you need at least one to start.\n")
 
 
 def test_doctor_names_a_damaged_database_and_a_bad_registry(cli: Cli) -> None:
@@ -126,7 +126,7 @@ def test_agents_scan_add_and_list(claude: Cli) -> None:
     assert again.code == 2
     assert claude("agents", "add", "mine", "--replace", *words).code == 0
     rows = steady(claude("agents").out).splitlines()
-    assert rows[-1] == "Which of them run now: coterie ps"
+    assert rows[-1] == "Running now: coterie ps"
 
 
 def test_agents_migrate_shows_what_it_dropped(bare: Cli) -> None:

@@ -1,4 +1,4 @@
-"""Envelopes that somebody changed: found, told, and written anew; signed ones checked alone."""
+"""Envelopes that somebody changed: found, reported and rewritten; signed ones verified alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def files(crew: Crew) -> list[Path]:
 
 
 def edited(path: Path, old: str, new: str) -> str:
-    """Change a file; returns what it said before."""
+    """Change a file and return its previous text."""
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
@@ -52,9 +52,9 @@ def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> N
     whole = crew("audit", "--verify", "--json")
     (found,) = whole.lines
     assert (whole.code, found["envelopes"], found["signed"]) == (0, len(told), len(told))
-    assert "every signature right" in crew("audit", "last", "--verify").out
+    assert "all signatures valid" in crew("audit", "last", "--verify").out
 
-    # Anybody with the key checks a file alone, with what the docs say.
+    # Anybody with the key can verify a single file, with the program from the docs.
     program = re.search(r"file=check_envelope.py\n(.*?)^```", DOCS.read_text(), re.M | re.S)
     assert program is not None
     key = crew.root / ".coterie" / "sessions" / task / "key"
@@ -69,11 +69,11 @@ def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> N
     before = edited(plan, "Form", "Backdoor")
     assert alone(plan) == 1
     shown = crew("show", "last")
-    assert f"! logs/{task}/{plan.name} does not say what Coterie wrote" in shown.out
+    assert f"! logs/{task}/{plan.name} was changed after Coterie wrote it" in shown.out
     assert plan.read_text() == before
     assert "Backdoor" in plan.with_name(f"{plan.name}.changed").read_text()
     again = crew("audit", "--verify")
-    assert (again.code, f"{plan.name} was put right earlier" in again.err) == (0, True)
+    assert (again.code, f"{plan.name} was restored earlier" in again.err) == (0, True)
 
     edited(told[0], "Coupons.", "Cupcakes.")
     told[1].unlink()
@@ -83,19 +83,19 @@ def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> N
     assert (verified.code, [p.partition(";")[0] for p in verified.lines[0]["problems"]]) == (
         1,
         [
-            f"logs/{task}/{told[0].name} does not say what Coterie wrote",
+            f"logs/{task}/{told[0].name} was changed after Coterie wrote it",
             f"logs/{task}/{told[1].name} is gone",
             f"logs/{task}/000900-review.json was not written by Coterie",
         ],
     )
     assert (alone(told[0]), alone(told[1]), made.exists()) == (0, 0, False)
 
-    # The database: nothing is written over the file, which is the one that can be believed.
+    # The database was changed: the file is not overwritten, since it is the trustworthy copy.
     forged(crew, 1, "Coupons.", "Cupcakes.")
     said = told[0].read_text()
     wrong = crew("audit", "--verify")
     assert wrong.code == 1
-    assert "its signature is wrong in the database; the file bears the right" in wrong.err
+    assert "its signature is wrong in the database; the signature in the file is valid" in wrong.err
     faults = crew("show", "last", "--json").of("envelope_fault")
     assert ("forged", told[0].name) in {(one["kind"], one["file"]) for one in faults}
     assert told[0].read_text() == said
@@ -112,7 +112,7 @@ def test_a_session_that_goes_on_says_what_was_changed(crew: Crew) -> None:
     (told,) = resumed.of("error")
     assert (told["code"], resumed.code) == ("envelope_changed", 3)
     assert told["message"].endswith(
-        f"it was written anew from the database; what was there is now {first.name}.changed."
+        f"it was restored from the database; the faulty file is now {first.name}.changed."
     )
     assert first.read_text() == before
     forged(crew, 1, "Coupons.", "Cupcakes.")
@@ -125,9 +125,9 @@ def test_a_session_that_goes_on_says_what_was_changed(crew: Crew) -> None:
 def test_a_session_that_is_not_signed_is_compared_with_the_database(bare: Cli) -> None:
     crew = Crew(registered(bare)).furnish()
     assert crew("run", "Add coupons only-one").code == 3
-    assert "1, every file as it was written; not signed" in crew("audit", "--verify").out
+    assert "1, every file unchanged; not signed" in crew("audit", "--verify").out
     (first,) = files(crew)
-    # Laid out otherwise it still says the same; what says the same is no change.
+    # Reformatted, it still says the same, which is not a change.
     first.write_text(json.dumps(json.loads(first.read_text())))
     assert crew("audit", "--verify").code == 0
     before = edited(first, "Coupons.", "Cupcakes.")

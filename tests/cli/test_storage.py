@@ -1,4 +1,4 @@
-"""When the disk or the files are not as they should be: a clear error, nothing half-written."""
+"""Faulty disks and files: a clear error, nothing half-written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.command import Cli, Inside, Ran
 
 @pytest.fixture
 def here(cli: Cli, inside: Inside) -> Inside:
-    """The same, where the process is not the point."""
+    """The same in this process, for tests that are not about the process."""
     return inside
 
 
@@ -35,7 +35,7 @@ def refused(ran: Ran, *words: str) -> None:
 
 
 def opens_again(cli: Cli) -> None:
-    """The database is whole, and a new chat works in it."""
+    """Check that the database is intact and a new chat works in it."""
     with sqlite3.connect(database(cli)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
@@ -88,7 +88,7 @@ def test_a_database_that_another_process_holds(cli: Cli, here: Inside) -> None:
     holder = sqlite3.connect(database(cli), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
-        refused(cli("chat", "hello there"), "coterie.db", "Another process holds")
+        refused(cli("chat", "hello there"), "coterie.db", "Another process has locked")
     finally:
         holder.execute("ROLLBACK")
         holder.close()
@@ -123,7 +123,7 @@ def test_an_emptied_database_is_no_fresh_start(here: Inside) -> None:
 def test_what_belongs_together_is_kept_together_or_not_at_all(
     here: Inside, row: str, tasks: int
 ) -> None:
-    """A task comes with its first message; a turn ends with its reply."""
+    """A task is stored with its first message, and the end of a turn with its reply."""
     here.team("ada", "rex")
     here.task("hello there")
     connection = sqlite3.connect(database(here), isolation_level=None)
@@ -134,7 +134,7 @@ def test_what_belongs_together_is_kept_together_or_not_at_all(
     assert [one["status"] for one in left] == ["completed", "running"][:tasks]
     connection.execute("DROP TRIGGER fails")
     connection.close()
-    for one in left[1:]:  # the reply that was not kept is no end of its turn
+    for one in left[1:]:  # without its reply stored, the turn has not ended
         assert here("resume", one["id"]).code == 0
         said = here("log", one["id"], "--json").of("message")
         assert [line["member"] for line in said] == ["you", "ada", "rex"]
@@ -142,7 +142,7 @@ def test_what_belongs_together_is_kept_together_or_not_at_all(
 
 
 def limited(cli: Cli, size: int, *arguments: str) -> Ran:
-    """A command that can write no file beyond a size: a full disk for whoever writes."""
+    """Run a command that can write no file beyond a size: to that command, the disk is full."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -162,7 +162,7 @@ def limited(cli: Cli, size: int, *arguments: str) -> Ran:
 
 
 LINES = 500
-"""What an agent says in a turn, so that a few of them fill the disk."""
+"""How many lines an agent says in a turn, so that a few turns fill the disk."""
 
 
 def test_a_disk_that_fills_up_while_we_write(here: Inside) -> None:
@@ -179,7 +179,7 @@ def test_a_disk_that_fills_up_while_we_write(here: Inside) -> None:
         refused(ran, "coterie.db")
         assert ran.code == 1
         opens_again(here)
-        # What was said before the disk was full is there, and the task can go on.
+        # What was said before the disk was full is stored, and the task can be resumed.
         tasks = here("tasks", "--json").of("task")
         for one in [task for task in tasks if task["status"] == "running"]:
             assert here("resume", one["id"]).code == 0

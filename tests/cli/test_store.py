@@ -1,5 +1,6 @@
-"""`coterie store` and `doctor --store`: a store is made, upgraded and shown; what is wrong with a
-database is said in a sentence, with what to type, and without its password."""
+"""`coterie store` and `doctor --store`: a store is created, upgraded and shown; a problem with a
+database is reported in one sentence, with what to type, and without its password.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def execute(url: str, *statements: str) -> None:
 
 
 def refused(ran: Ran, url: str) -> tuple[int, str, str]:
-    """How it ended, what it said and what to type, with the URL as `URL`."""
+    """The exit code, the error and what to type, with the URL as `URL`."""
     assert ran.out == ""
     said, _, way = ran.err.replace(f"'{url}'", "URL").replace(url, "URL").partition("\n  ")
     return ran.code, said.removeprefix("! "), way.strip()
@@ -42,7 +43,7 @@ def test_a_store_is_made_shown_and_made_only_once(inside: Inside, database: str)
     made = inside("store", "init", database)
     assert (made.err, made.code) == ("", 0)
     assert made.out.splitlines()[:3] == [
-        f"Made the store in {database}",
+        f"Created the store in {database}",
         "  project   project (not in git)",
         f"  schema    {LATEST}",
     ]
@@ -53,13 +54,13 @@ def test_a_store_is_made_shown_and_made_only_once(inside: Inside, database: str)
     assert (
         inside("store", "upgrade", database).out == f"The store is up to date: schema {LATEST}.\n"
     )
-    assert list(inside.house.project.iterdir()) == []  # nothing is kept here of it
+    assert list(inside.house.project.iterdir()) == []  # nothing of it is stored here
 
 
 def test_two_who_make_it_at_once_make_it_once(bare: Cli, database: str) -> None:
     both = [bare.start("store", "init", database) for _ in range(2)]
     said = sorted(one.communicate()[0].partition(" ")[0] for one in both)
-    assert ([one.returncode for one in both], said) == ([0, 0], ["Made", "The"])
+    assert ([one.returncode for one in both], said) == ([0, 0], ["Created", "The"])
 
 
 def test_its_verbs_are_completed(bare: Cli) -> None:
@@ -74,7 +75,7 @@ def test_its_verbs_are_completed(bare: Cli) -> None:
 def test_an_older_store_is_upgraded_by_a_command_alone(inside: Inside, database: str) -> None:
     table = "CREATE TABLE coterie.schema_version (number INTEGER PRIMARY KEY, at TIMESTAMPTZ"
     execute(database, "CREATE SCHEMA coterie", f"{table} NOT NULL DEFAULT now())")
-    said = f"The store is of an older Coterie (0, this one needs {LATEST}) (URL)."
+    said = f"The store was made by an older Coterie (0, this one needs {LATEST}) (URL)."
     for verb in ("show", "init"):
         ran = inside("store", verb, database)
         assert refused(ran, database) == (1, said, "coterie store upgrade URL")
@@ -92,8 +93,8 @@ def test_the_store_may_stand_in_the_environment_or_the_user_s_settings(
     assert inside("config", "set", "store", database, "--user").code == 0
     assert inside("store", "init").code == 0
     assert inside("store").out.startswith(database)
-    monkeypatch.setenv("COTERIE_STORE", "postgresql://localhost:1/none")  # counts for more
-    assert inside("store").err.startswith("! No PostgreSQL answers: ")
+    monkeypatch.setenv("COTERIE_STORE", "postgresql://localhost:1/none")  # takes precedence
+    assert inside("store").err.startswith("! PostgreSQL does not answer: ")
 
 
 def test_without_a_store_it_says_how_to_name_one(inside: Inside) -> None:
@@ -108,13 +109,13 @@ def test_without_a_store_it_says_how_to_name_one(inside: Inside) -> None:
 
 
 def test_a_store_never_stands_in_a_project_s_files_nor_a_password_in_any(inside: Inside) -> None:
-    own = "store is a setting of your own, never a project's"
+    own = "store is a user setting; a project cannot set it"
     url = f"postgresql://ada:{IN_URL}@db/shop"
     ran = inside("config", "set", "store", url)
     assert refused(ran, url)[0] == 2
     assert f"! {own}.\n  coterie config set store URL --user\n" in ran.err
     ran = inside("config", "set", "store", url, "--user")
-    way = "it holds a password, which belongs into ~/.pgpass"
+    way = "it contains a password, which belongs in ~/.pgpass"
     assert refused(ran, url)[:2] == (2, f"store cannot be used: {way}.\n")
     settings = ours(inside.house.project) / "settings.json"
     settings.write_text('{"store": "postgresql://db/shop"}')
@@ -124,11 +125,14 @@ def test_a_store_never_stands_in_a_project_s_files_nor_a_password_in_any(inside:
 
 NO_URL = "Write it like postgresql://user@host/database, with %2F for / in a name or password."
 BAD_URLS = {
-    "no URL": (f"host=db password={PASSWORD}", "This is no URL of a PostgreSQL database."),
-    "another's": (f"mysql://ada:{PASSWORD}@db/shop", "This is no URL of a PostgreSQL database."),
-    "a slash": (f"postgresql://ada:{PASSWORD}@db/shop", "postgresql://ada@db/shop is no URL of"),
-    "a port": ("postgresql://ada:x@db:port/shop", "postgresql://ada@db:port/shop is no URL of"),
-    "an option": ("postgresql://db/shop?what=1", "postgresql://db/shop?what=1 is no URL of"),
+    "no URL": (f"host=db password={PASSWORD}", "This is not the URL of a PostgreSQL database."),
+    "another's": (
+        f"mysql://ada:{PASSWORD}@db/shop",
+        "This is not the URL of a PostgreSQL database.",
+    ),
+    "a slash": (f"postgresql://ada:{PASSWORD}@db/shop", "postgresql://ada@db/shop is not a valid"),
+    "a port": ("postgresql://ada:x@db:port/shop", "postgresql://ada@db:port/shop is not a valid"),
+    "an option": ("postgresql://db/shop?what=1", "postgresql://db/shop?what=1 is not a valid"),
 }
 
 
@@ -145,15 +149,15 @@ def test_a_wrong_url_is_refused_and_its_password_never_shown(
 def test_nothing_goes_unencrypted_to_another_host(inside: Inside) -> None:
     url = "postgresql://ada@db.example.org/shop?sslmode=prefer"
     code, said, way = refused(inside("store", "show", url), url)
-    assert (code, said) == (2, "URL may go unencrypted to another host.")
-    assert way.startswith("Write 'postgresql://ada@db.example.org/shop?sslmode=require', or ")
+    assert (code, said) == (2, "URL may connect to another host without encryption.")
+    assert way.startswith("Use 'postgresql://ada@db.example.org/shop?sslmode=require', or ")
     with serving(without_tls) as port:
         url = f"postgresql://ada:{IN_URL}@db.example.org:{port}/shop?hostaddr=127.0.0.1"
         ran = inside("store", "show", url)
     shown = url.replace(f":{IN_URL}", "")
     assert refused(ran, shown) == (
         1,
-        "The server offers no TLS, and to another host nothing is sent without (URL).",
+        "The server does not offer TLS, which connections to another host require (URL).",
         "Set ssl = on there; on a network that you trust:  "
         "coterie doctor --store 'URL&sslmode=disable'",
     )
@@ -162,16 +166,16 @@ def test_nothing_goes_unencrypted_to_another_host(inside: Inside) -> None:
 def test_a_server_that_does_not_answer(inside: Inside) -> None:
     url = "postgresql://ada@localhost:1/shop"
     code, said, way = refused(inside("store", "init", url), url)
-    assert (code, way) == (1, "Look at the host and the port, or start the server.")
-    assert said.startswith("No PostgreSQL answers: connection to server at ")
+    assert (code, way) == (1, "Check the host and the port, or start the server.")
+    assert said.startswith("PostgreSQL does not answer: connection to server at ")
 
 
-# -- a server that has reasons --------------------------------------------------------------------
+# -- a server that refuses ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ada:
-    """A user of the server with a password and no rights, and a database of somebody else's."""
+    """A user of the server with a password and no rights, and a database owned by somebody else."""
 
     name: str
     database: str
@@ -198,7 +202,7 @@ def ada(database: str, postgres: Databases) -> Iterator[Ada]:
 
 def test_a_login_that_the_server_refuses(inside: Inside, ada: Ada) -> None:
     line = f"localhost:5432:{ada.database}:{ada.name}:PASSWORD   (chmod 600)"
-    put = f"Put it into ~/.pgpass:  {line}"
+    put = f"Add it to ~/.pgpass:  {line}"
     plain = ada.url()
     assert refused(inside("store", "init", plain), plain) == (
         1,
@@ -230,15 +234,14 @@ def test_a_right_to_connect_is_not_asked_for_where_it_is_there(inside: Inside, a
     execute(ada.admin, f"ALTER DATABASE {ada.database} CONNECTION LIMIT 0")
     code, said, way = refused(inside("store", "init", ada.url(IN_URL)), ada.url())
     assert (code, way) == (1, "Try again.")
-    assert said.startswith("The server gave no connection: ")
+    assert said.startswith("The server closed the connection: ")
 
 
 def test_rights_are_asked_for_and_a_password_is_never_kept(inside: Inside, ada: Ada) -> None:
     given = ada.url(IN_URL)
     assert refused(inside("store", "init", given), ada.url()) == (
         1,
-        f"User {ada.name} has no right to do that: "
-        f"permission denied for database {ada.database} (URL).",
+        f"User {ada.name} lacks a privilege: permission denied for database {ada.database} (URL).",
         f"As its owner:  ALTER DATABASE {ada.database} OWNER TO {ada.name};",
     )
     execute(ada.admin, f"ALTER DATABASE {ada.database} OWNER TO {ada.name}")
@@ -295,10 +298,12 @@ def test_another_project_s_store_is_refused_whatever_the_folders_are_called(
         code, said, way = refused(inside("store", verb, database, "-C", str(other)), database)
         assert (code, said) == (
             1,
-            f"The store is another project's, project (first commit {first[:10]}); "
-            "this one is project (not in git) (URL).",
+            f"The store belongs to another project, project (first commit {first[:10]}); "
+            "this project is project (not in git) (URL).",
         )
-        assert way.startswith("Make one for this: createdb NAME, then coterie store init ")
+        assert way.startswith(
+            "Create one for this project: createdb NAME, then coterie store init "
+        )
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{clone}", str(shallow))
     ran = inside("store", "show", database, "-C", str(shallow))
@@ -319,9 +324,9 @@ def test_a_pooler_in_transaction_mode_is_refused(inside: Inside, database: str) 
             for verb in ("init", "upgrade", "show"):
                 assert refused(inside("store", verb, url), url) == (
                     1,
-                    "A connection pooler such as PgBouncer is between, "
+                    "A connection pooler such as PgBouncer is in between, "
                     "which may share connections (URL).",
-                    "Give the URL of PostgreSQL itself, most often port 5432.",
+                    "Use the URL of PostgreSQL itself, usually on port 5432.",
                 )
     finally:
         pooler.close()

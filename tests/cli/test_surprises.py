@@ -1,4 +1,4 @@
-"""What used to surprise: long lists, `last`, words that are not used, why a talk ended."""
+"""What used to surprise users: long lists, `last`, unused arguments, why a chat ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 45
 
 
 async def _fill(cli: Cli, children: Sequence[str]) -> None:
-    """Many tasks of a turn and a call each; the last has child tasks."""
+    """Record many tasks with one turn and one call each; the last has child tasks."""
     project = Project(cli.house.project)
     make_project(project)
     storage = await SqliteStorage.open(project.database)
@@ -63,11 +63,11 @@ def test_a_long_list_shows_the_newest_twenty_and_says_how_to_see_the_rest(
 ) -> None:
     def rows(*more: str) -> int:
         lines = full(verb, *more).out.splitlines()
-        return sum("t0" in line for line in lines if "Go on" not in line)
+        return sum("t0" in line for line in lines if "Resume: " not in line)
 
     shown = full(verb).out
     assert rows() == 20
-    assert f"{MANY - 20} older: the same with --all" in shown
+    assert f"{MANY - 20} older ones: add --all" in shown
     assert "t044" in shown
     assert "t001" not in shown
     assert rows("--all") == MANY
@@ -84,7 +84,7 @@ def test_the_sum_is_of_all(full: Inside) -> None:
 
 
 def test_the_last_task_is_the_last_that_you_started(inside: Inside) -> None:
-    """Not a child task that a member or a ticket began after it."""
+    """Not a child task that a member or a ticket started after it."""
     anyio.run(_fill, inside, ["t044.1", "t044.2"])
     assert inside("show", "last").out.split()[0] == "t044"
 
@@ -92,10 +92,10 @@ def test_the_last_task_is_the_last_that_you_started(inside: Inside) -> None:
 def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: Inside) -> None:
     ran = full("resume")
     assert (ran.code, ran.err.count("goal of")) == (2, 20)
-    assert "older: coterie tasks --all" in ran.err
+    assert "older ones: coterie tasks --all" in ran.err
 
 
-# -- words that are not used -------------------------------------------------------------------
+# -- unused arguments --------------------------------------------------------------------------
 
 
 def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
@@ -104,7 +104,7 @@ def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
     entries = {
         "codex": ["exec", "--json", "--sandbox", "read-only", "--search"],
         "gemini": ["--output-format", "stream-json"],  # as a scan writes it, but by hand
-        "mine": ["exec", "--json"],  # nobody else chooses how this one is called
+        "mine": ["exec", "--json"],  # no adapter decides how this one is started
     }
     agents = {
         name: {"command": "/bin/true", "baseArgs": words, "capabilities": {}}
@@ -117,35 +117,35 @@ def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
     member = {"id": "ada", "agent": "codex", "additionalArgs": ["--json", "--search"]}
     path.write_text(json.dumps({"members": [member]}))
     told = {
-        "note: codex: exec --json --sandbox read-only in baseArgs is not used; "
-        "the codex adapter chooses how it is called.",
-        "note: gemini: --output-format stream-json in baseArgs is not used; "
-        "the gemini adapter chooses how it is called.",
+        "note: codex: exec --json --sandbox read-only in baseArgs is ignored; "
+        "the codex adapter decides how the agent is started.",
+        "note: gemini: --output-format stream-json in baseArgs is ignored; "
+        "the gemini adapter decides how the agent is started.",
     }
     of_member = (
-        "note: ada: --json in additionalArgs is not used; "
-        "the codex adapter chooses how it is called."
+        "note: ada: --json in additionalArgs is ignored; "
+        "the codex adapter decides how the agent is started."
     )
     assert set(bare("agents", "list").err.splitlines()) == told
     assert told <= set(bare("doctor").err.splitlines())
-    assert set(bare("run", "--dry-run", "x").err.splitlines()) == {*told, of_member}
+    assert set(bare("do", "--dry-run", "x").err.splitlines()) == {*told, of_member}
     assert of_member in bare("team", "validate").err
 
 
 def test_adding_an_agent_tells_which_words_will_not_be_used(bare: Cli) -> None:
     words = ("/bin/true", "exec", "--json", "--skip-git-repo-check")
     ran = bare("agents", "add", "codex", "--", *words)
-    assert "note: codex: exec --json --skip-git-repo-check in baseArgs is not used" in ran.err
+    assert "note: codex: exec --json --skip-git-repo-check in baseArgs is ignored" in ran.err
 
 
-# -- why a talk ended --------------------------------------------------------------------------
+# -- why a chat ended --------------------------------------------------------------------------
 
 
 def test_a_talk_that_was_handed_on_and_on_says_so(inside: Inside) -> None:
-    """That it ends so: tests/flow/test_chat.py."""
+    """That it ends this way is tested in tests/flow/test_chat.py."""
     record(inside, AppendEvent(TaskCompleted(task_id="k3f9", at=at(9), reason="runaway")))
     shown = inside("show", "k3f9").out
-    assert "20 turns without a word from you: the members kept handing over" in shown
+    assert "20 turns without a message from you: the members kept handing over" in shown
 
 
 def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> None:
@@ -160,7 +160,7 @@ def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> N
 
 
 def test_the_same_state_has_the_same_word_everywhere_and_init_picks_who_is_ready(bare: Cli) -> None:
-    """Claude says that nobody signed in; codex says that somebody did; Gemini has no login file."""
+    """Claude reports no login, Codex reports one, and Gemini has no login file."""
     folder = bare.house.home / "bin"
     folder.mkdir()
     for name, signed in (("claude", 1), ("codex", 0), ("gemini", 0)):
@@ -196,7 +196,7 @@ def test_where_nobody_is_signed_in_a_team_can_still_be_rehearsed(bare: Cli) -> N
 
 
 def test_a_team_chooses_how_it_is_routed(cli: Cli) -> None:
-    """Who speaks in each case: tests/flow/test_chat.py."""
+    """Who speaks in each case is tested in tests/flow/test_chat.py."""
     path = cli.team("ada", "rex", "cy")
     members = json.loads(path.read_text())
     ways = {"mention": ("chat",), "handoff": ("run", "--workflow", "chat")}

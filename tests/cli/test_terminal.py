@@ -1,4 +1,4 @@
-"""`coterie chat` on a real pseudo-terminal: it draws, it listens, it puts everything back."""
+"""`coterie chat` on a real pseudo-terminal: it draws, reads keys and restores everything."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from inline_snapshot import snapshot
 from tests.cli.command import Cli, steady
 from tests.cli.glass import Glass
 
-# A Ctrl-C that comes while the screen is drawn is the terminal's own to turn into a signal, and
-# that needs a terminal that controls the program.
+# While the screen is drawn, it is the terminal that turns a Ctrl-C into a signal, which requires it
+# to be the program's controlling terminal.
 ON_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -57,7 +57,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 class Terminal:
-    """A program on a pseudo-terminal, read as text."""
+    """A program on a pseudo-terminal, with its output as text."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Terminal:
         )
 
     def resize(self, columns: int, rows: int = 24) -> None:
-        """Another size, as when a window is dragged."""
+        """Resize the terminal, as when a window is dragged."""
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: str) -> None:
@@ -91,7 +91,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def until(self, text: str, patience: float = 30) -> None:
-        """Read until the text is to be seen."""
+        """Read until the text is visible."""
         end = time.monotonic() + patience
         while text not in self.glass.shown:
             ready = self._ready(patience=max(end - time.monotonic(), 0))
@@ -99,7 +99,7 @@ class Terminal:
             self._read()
 
     def ended(self) -> int:
-        """Wait for the end; the terminal is as it was before."""
+        """Wait for the exit code, and check that the terminal is restored."""
         gone = os.pidfd_open(self.child.pid)
         with os.fdopen(gone):
             while gone not in (ready := self._ready(gone, patience=30)):
@@ -117,7 +117,7 @@ class Terminal:
         self.glass.write(self.decode(os.read(self.master, 65536)))
 
     def close(self) -> None:
-        """Hang up."""
+        """Kill the program and close the terminal."""
         if self.child.poll() is None:
             self.child.kill()
             self.child.wait()
@@ -139,7 +139,7 @@ def open_terminal(cli: Cli) -> Iterator[Any]:
 
 
 def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
-    """Whoever types is not told elsewhere what they see."""
+    """A user who is typing is not notified of what they see."""
     cli.team("ada", "rex")
     told = cli.house.home / "told"
     settings = {"notify": f"sh -c 'cat >> {told}'"}
@@ -200,7 +200,7 @@ def test_a_question_is_opened_by_tab_and_answered(
     terminal.until("q1 answered by you: skip")
     terminal.until("rex heard")
     terminal.type("\x03")
-    terminal.until("Stopped, kept: coterie resume")
+    terminal.until("Parked: coterie resume")
     assert terminal.ended() == 130
 
 
@@ -236,8 +236,8 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     script.write_text(json.dumps(REPLIES))
     terminal = open_terminal("do", "--agent", "builtin", "--script", str(script), "add coupons")
     terminal.until("builtin asks q1")
-    terminal.type("1\r")  # typed, but not into the card: a word to the agent
-    terminal.until("heard after this turn")
+    terminal.type("1\r")  # typed, but not into the card: a message to the agent
+    terminal.until("read after this turn")
     terminal.type("\t")
     terminal.until("No answer is never a yes.")
     shown = terminal.glass.shown
@@ -269,7 +269,7 @@ def test_ctrl_c_twice_while_an_agent_hangs(cli: Cli, open_terminal: Any) -> None
     terminal = open_terminal("rex-hangs on it")
     terminal.until("rex working")
     terminal.type("\x03\x03")
-    terminal.until("Stopped, kept: coterie resume")
+    terminal.until("Parked: coterie resume")
     assert terminal.ended() == 130
 
 
@@ -281,7 +281,7 @@ def test_a_signal_restores_the_terminal(
     terminal = open_terminal("rex-hangs on it")
     terminal.until("rex working")
     terminal.child.send_signal(number)
-    terminal.until("Stopped, kept: coterie resume")
+    terminal.until("Parked: coterie resume")
     assert terminal.ended() == 130
 
 
@@ -314,7 +314,7 @@ def test_a_conversation_goes_on_after_kill_9(cli: Cli, open_terminal: Any) -> No
     terminal.child.kill()
     terminal.child.wait()
     again = open_terminal("resume")
-    again.until("rex heard")  # a look back
+    again.until("rex heard")  # shows what was said before
     again.until("speak next")
     again.type("/end\r")
     assert again.ended() == 0
@@ -331,11 +331,11 @@ def test_a_team_from_elsewhere_is_asked_about(cli: Cli, open_terminal: Any) -> N
     path = cli.house.project / "team.json"
     path.write_text('{"members": [{"id": "ada", "agent": "ada", "permissions": "full"}]}')
     terminal = open_terminal("chat", "-t", "./team.json", "hello")
-    terminal.until("Use it, as it is now? [y/N]")
+    terminal.until("Use it as it is now? [y/N]")
     terminal.type("\r")
     assert terminal.ended() == 2
     again = open_terminal("chat", "-t", "./team.json", "hello")
-    again.until("Use it, as it is now? [y/N]")
+    again.until("Use it as it is now? [y/N]")
     again.type("y\r")
     again.until("ada heard")
     again.type("/end\r")
@@ -363,7 +363,7 @@ def test_a_folder_that_came_along_is_asked_about(cli: Cli, open_terminal: Any) -
             assert "teams/pair/team.json" in terminal.glass.shown
             terminal.type(f"{answer}\r")
         assert terminal.ended() == code
-        assert ("is yours now" in terminal.glass.shown) == (answer == "t")
+        assert ("is now yours" in terminal.glass.shown) == (answer == "t")
 
 
 def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:
@@ -409,14 +409,14 @@ def test_attach_is_the_screen_of_a_task_that_runs_elsewhere(cli: Cli, open_termi
         started.until("ada-hangs please")
         watching = open_terminal("attach")
         watching.until("ada working")
-        watching.until("^C leave, it goes on")
+        watching.until("^C leave, it keeps running")
         watching.type("\x03")
-        watching.until("goes on.   coterie attach")
+        watching.until("keeps running.   coterie attach")
         assert watching.ended() == 0
         again = open_terminal("attach")
         again.until("ada working")
         again.type("hurry\r")
-        again.until("heard after this turn")
+        again.until("read after this turn")
         again.type("\x1b")
         again.until("rex heard")
         assert again.ended() == 0

@@ -1,4 +1,4 @@
-"""What is on record of a session: envelopes as files and lines, and the calls of each ticket."""
+"""The record of a session: envelopes as files and lines, and the calls of each ticket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.flow.ticket_stage import block, but, obedient, part, plan, ticket_in
 
 
 def looks(member: coterie.Member, text: str) -> object:
-    """A worker that tells of two calls of its own tools."""
+    """Report two calls of a worker's own tools."""
     ticket, given = ticket_in(text), {"command": f"make {ticket_in(text)}"}
     return [
         coterie.ToolCallStarted("c1", "Bash", given, effect="run"),
@@ -29,7 +29,7 @@ def looks(member: coterie.Member, text: str) -> object:
 
 
 def test_the_calls_of_a_ticket_are_its_own(session: Session) -> None:
-    """D5a, D5d, D5e, F11b: `audit k3f9/T1`, and the session's are all of them."""
+    """D5a, D5d, D5e, F11b: `audit k3f9/T1` lists its calls, the session's audit all of them."""
     session.furnish()
     assert (
         session.run(but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=looks)).code == 0
@@ -46,7 +46,7 @@ def test_the_calls_of_a_ticket_are_its_own(session: Session) -> None:
     second = [(f"{task}/T2", "finn", "make T2", "ok"), (f"{task}/T2", "finn", None, "failed")]
     assert calls == {"last/T1": first, f"{task}/t2": second, "last": [*first, *second]}
     assert "make T1" in session("audit", "last/T1", "--tool", "bash").out
-    assert "No tool call" in session("audit", "last/T1", "--member", "finn").out
+    assert "No matching tool calls" in session("audit", "last/T1", "--member", "finn").out
     lost = session("audit", "last/T9")
     assert (lost.code, "No ticket T9" in lost.err) == (2, True)
     rows = [
@@ -77,7 +77,7 @@ LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)\]\[(T\d|-)\]\[(\w
 
 
 def in_git(session: Session) -> dict[str, bytes]:
-    """The files in the project's `.git`."""
+    """The files in the project's `.git`, with their content."""
     folder = session.root / ".git"
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -114,7 +114,7 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
     assert asked["title"] == "Which currency?"
     assert session("answer", str(asked["id"]), "--say", "euro").code == 0
     assert session.run(say, "resume", "last").code == 0
-    # F7c: in `.git` there are new worktrees, branches and objects, and nothing else is another.
+    # F7c: `.git` has new worktrees, branches and objects; nothing else in it has changed.
     ours = ("worktrees/", "refs/heads/coterie/", "logs/refs/heads/coterie/", "objects/")
     after = in_git(session)
     assert [

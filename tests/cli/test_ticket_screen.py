@@ -1,4 +1,4 @@
-"""The live screen of a session: what is typed, what the lines say, with tickets of our own."""
+"""The live screen of a session: typed input and displayed lines, with made-up tickets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def question(name: str = "q7", member: str = "wren") -> InteractionRecord:
 
 @dataclass
 class Session(Listening):
-    """Takes the place of an App with three tickets."""
+    """A stand-in for an App with three tickets."""
 
     views: list[TicketView] = field(default_factory=lambda: list(VIEWS))
 
@@ -135,7 +135,7 @@ async def test_what_is_typed_goes_to_the_manager() -> None:
         await it.press("drop the test\r")
         await it.until(lambda: it.app.told)
         assert it.app.told == [("say", "k3f9", "drop the test")]
-        await it.until(lambda: "the manager hears it next" in it.output.written)
+        await it.until(lambda: "the manager reads it next" in it.output.written)
 
 
 async def test_tab_opens_the_question_which_names_its_ticket() -> None:
@@ -199,12 +199,12 @@ def test_looking_back_a_discussion_is_told_once() -> None:
     events = TicketEvents(TEAM, lambda: 80, NO_COLOUR, fold=True)
     told = [
         line
-        for said in ("talked over", "discussed: wren answered")
+        for said in ("asking the worker first", "discussed: wren answered")
         for line in events.past(
             Entry(AT, TicketRecord("k3f9", "T1", "discussing", "wren", message=said))
         )
     ]
     assert [line.partition("T1  ")[2] for line in told] == [
-        "mira and wren talk it over",
+        "mira and wren are discussing it",
         "discussed: wren answered",
     ]

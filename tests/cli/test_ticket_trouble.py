@@ -1,5 +1,6 @@
-"""Plans that are none, workers that fail, hang or claim too much: what becomes of a session, as its
-envelopes and `coterie` tell it."""
+"""Invalid plans, and workers that fail, hang or claim too much: what becomes of a session, as shown
+by its envelopes and `coterie`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ONE = plan(part("a"))
 
 
 def does(work: Callable[[coterie.Member, str], object]) -> Say:
-    """A worker's own work on the one ticket there is."""
+    """Plan a single ticket, and do this as its work."""
     return but(Split_the_goal=ONE, Do_the_work_now=work)
 
 
@@ -30,7 +31,7 @@ FAILS = coterie.TurnFailed("exit", "it broke", exit_code=3)
 
 
 def test_a_plan_is_refused_for_a_cycle_and_says_who_works(session: Session) -> None:
-    """E1c, E4j, E9a: finn is named, although wren comes first and can do it too."""
+    """E1c, E4j, E9a: finn is named, although wren comes first and could do it too."""
     session.furnish()
     cycle = plan(part("a", "c"), part("b", "a"), part("c", "b"))
     good = plan(
@@ -45,7 +46,7 @@ def test_a_plan_is_refused_for_a_cycle_and_says_who_works(session: Session) -> N
 
 
 def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> None:
-    """E4g, E9c: superseded, it keeps its state and says by what; what depended is re-pointed."""
+    """E4g, E9c: a superseded ticket keeps its state and names its successor; dependents follow."""
     session.furnish()
 
     def works(member: coterie.Member, text: str) -> object:
@@ -63,7 +64,7 @@ def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> 
     assert (first["status"], first["closed_by"], bool(first["reason"])) == ("error", "T3", True)
     assert (second["status"], second["dependencies"]) == ("done", ["T3"])
     assert [one["id"] for one in session("tickets", "--json").of("ticket")] == ["T1", "T2", "T3"]
-    # D1b: two plans and two merges, and no event of either.
+    # D1b: two plans and two merges, none of which is a domain event.
     exported = session("export", "last", "-")
     assert {one["name"] for one in exported.of("event")} <= DOMAIN_EVENTS
 
@@ -83,7 +84,7 @@ def test_a_ticket_that_is_dropped_takes_what_waits_for_it_along(session: Session
 
 
 def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
-    """E9d; and F9b: what a turn did is committed whatever it reports, or whether it fails."""
+    """E9d and F9b: a turn's work is committed whatever it reports, even if it fails."""
     session.furnish(retries=5)
     commits: list[int] = []
     reports = in_turn(
@@ -99,9 +100,9 @@ def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
         (folder_of(member) / f"{len(commits)}.txt").write_text("so far\n")
         return reports(member, text)
 
-    say = but(Split_the_goal=ONE, Do_the_work_now=works, cannot_go_on={"summary": "Go on."})
+    say = but(Split_the_goal=ONE, Do_the_work_now=works, cannot_continue={"summary": "Go on."})
     assert session.run(say).code == 0
-    assert "issues must say what is needed" in session.envelopes("error")[0]["payload"]["message"]
+    assert "issues must not be empty" in session.envelopes("error")[0]["payload"]["message"]
     blocked = [one["payload"]["issues"] for one in session.envelopes("report")[:1]]
     assert blocked == [["no database here"]], "what names nothing is no report"
     assert session.errors == ["validation_failed", "worker_exit"]
@@ -109,7 +110,7 @@ def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
 
 
 def test_a_limit_of_time_gives_the_ticket_to_another(session: Session) -> None:
-    """E9e, E11d, F4g: the limit is the file's, whatever the adapter says; no report is no pass."""
+    """E9e, E11d, F4g: the file's limit applies, whatever the adapter says; no report, no pass."""
     session.furnish(time_limits={"work": 0.02})
 
     def works(member: coterie.Member, text: str) -> object:
@@ -127,9 +128,9 @@ def test_a_manager_and_a_check_have_limits_of_their_own(session: Session) -> Non
     """E11d."""
     session.furnish(time_limits={"manager": 0.007, "check": 0.005}, checks=["sleep 60"])
     assert session.run(but(Split_the_goal=lambda member, text: None)).code == 3
-    assert session.answer("retry") == "mira (manager) gives no answer that can be used"
+    assert session.answer("retry") == "mira (manager) gave no usable answer"
     assert session.run(does(obedient), "resume", "last").code == 3
-    assert session.answer("override") == "T1 was approved, but sleep 60: no end in time"
+    assert session.answer("override") == "T1 was approved, but sleep 60: did not finish"
     assert session.run(does(obedient), "resume", "last").code == 0
 
 
@@ -147,7 +148,7 @@ def test_a_stalled_dependency_is_announced_and_a_late_report_counts(session: Ses
 
     ran = session.run(but(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=works))
     assert ran.code == 0
-    told = ran.of("error")[0]  # so short a patience may run out in review once more
+    told = ran.of("error")[0]  # a limit this short may expire again in review
     assert (told["code"], told["hint"]) == ("stalled", f"coterie show {session.task}")
     assert told["message"].startswith("T2 waits for T1, which is ")
     report = next(
@@ -163,7 +164,7 @@ def test_a_stalled_dependency_is_announced_and_a_late_report_counts(session: Ses
 
 @pytest.mark.parametrize("choice", ["back", "override"])
 def test_done_is_what_the_checks_say(session: Session, choice: str) -> None:
-    """F8d: worker and manager say that it is done; the check does not, and only you pass that."""
+    """F8d: worker and manager say it is done, the check does not; only the user can override it."""
     session.furnish(checks=["test -f tested"])
 
     def works(member: coterie.Member, text: str) -> object:
@@ -178,8 +179,8 @@ def test_done_is_what_the_checks_say(session: Session, choice: str) -> None:
     ran = session.run(does(works), "resume", "last")
     assert (ran.code, session.tickets["T1"]["status"]) == (0, "done")
     said = {
-        "back": "approved, merged and green",
-        "override": "approved, and merged; you let failed checks pass",
+        "back": "approved and merged; all checks passed",
+        "override": "approved and merged; you accepted failed checks",
     }
     assert session.tickets["T1"]["reason"] == said[choice]
     folder = session.root / ".coterie" / "sessions" / session.task / "artifacts"
@@ -207,7 +208,7 @@ WRONG: dict[str, dict[str, object]] = {
 
 
 def test_an_artifact_is_checked_against_its_file(session: Session) -> None:
-    """E8b, E8c: by path and by address; what is not what it says is an error by its name."""
+    """E8b, E8c: by path and by URI; every mismatch is an error that names the file."""
     session.furnish()
     negative = {"label": "x", "uri": "sales.csv", "size_bytes": -1}
     tried: list[str] = []
@@ -247,7 +248,7 @@ def test_an_artifact_is_checked_against_its_file(session: Session) -> None:
 
 
 def at_work(seen: list[set[str]], patience: float) -> Say:
-    """Workers that note who works at the same time as they do, and give others time to begin."""
+    """Record who works at the same time, and give others time to begin."""
     working: set[str] = set()
     lock = threading.Condition()
 

@@ -1,4 +1,4 @@
-"""The tickets of a session: listed, drawn, shown one by one, begun anew; and live on a terminal."""
+"""The tickets of a session: listed, drawn, shown one by one, restarted; and live on a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_session_is_looked_at(crew: Crew) -> None:
 """)
     shown = crew.calm(crew("show", "last"))
     assert shown[: shown.index("\n ▲ q1")] == snapshot("""\
-k3f9  tickets  waits q1  12 turns
+k3f9  tickets  waiting for q1  12 turns
   goal     Add coupons with-check sent-back
   started  12:00
   updated  12:00
@@ -106,7 +106,7 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
             "12:00:00  wren     [report: completed]",
             "12:00:00  mira     [review: approved]",
             "12:00:00  mira     [proposal: Carefully.]",
-            "12:00:00  finn     T2 discussing: talked over",
+            "12:00:00  finn     T2 discussing: asking the worker first",
             "12:00:00  finn     [report: proposal]",
             "12:00:00  finn     T2 discussing: discussed: finn answered",
             "12:00:00  mira     [instruction: Write it.]",
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named(crew: Crew) -> None:
   coterie show k3f9
 """)
     assert crew("tickets", "reset", "T1").shown == snapshot("""\
-! "T1" names no ticket.
+! "T1" is not a ticket.
   coterie tickets reset last/T3
 """)
 
@@ -143,7 +143,7 @@ def test_a_ticket_that_failed_is_begun_anew(crew: Crew) -> None:
     assert [line for line in crew.calm(ran).splitlines() if "T3" in line] == snapshot(
         [
             "12:00:00  T3  Form never-works, after T1 T2",
-            "12:00:00  T3  wren begins",
+            "12:00:00  T3  wren starts",
             "12:00:00  T3  blocked: no database here",
             "12:00:00  T3  failed: no database here",
             "12:00:00  T3  coterie asks: T3 failed: Form never-works · q1",

@@ -1,5 +1,6 @@
-"""Branches that travel by a repository: two machines work, a third accepts, and the repository is
-away when it is needed."""
+"""Branches that travel through a remote: two machines work, a third accepts, and the remote is
+unavailable when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +24,26 @@ if word == "wren" and os.path.exists(f"{bare}.leaves"):
     os.unlink(f"{bare}.leaves")
 runpy.run_path(agent, run_name="__main__")
 """
-"""Does what `ticket_agent` does; a worker takes the repository away first, if it is to leave."""
+"""Runs `ticket_agent`; a worker first moves the repository away if told to."""
 GOAL = "Add coupons only-one"
 
 
 class Harbour:
-    """The repository that branches travel by."""
+    """The repository that branches travel through."""
 
     def __init__(self, folder: Path) -> None:
         self.bare = folder / "travel.git"
         git(folder, "init", "--quiet", "--bare", str(self.bare))
 
     def leave(self) -> None:
-        """Be away as soon as a worker works."""
+        """Become unavailable as soon as a worker works."""
         Path(f"{self.bare}.leaves").touch()
 
     def come_back(self) -> None:
         Path(f"{self.bare}.away").rename(self.bare)
 
     def refs(self, task: str) -> dict[str, str]:
-        """By name: the commits of what a session sent."""
+        """The commits of the refs that a session sent, by name."""
         listed = git(self.bare, "for-each-ref", "--format=%(refname) %(objectname)")
         found = dict(line.split() for line in listed.splitlines())
         return {ref: one for ref, one in found.items() if ref.startswith(f"refs/coterie/{task}/")}
@@ -63,24 +64,24 @@ def fleet(tmp_path: Path, database: str, harbour: Harbour) -> Fleet:
 
 
 def by_name(computer: Computer, harbour: Harbour) -> Computer:
-    """A machine that knows the harbour as a remote of its clone, and agrees that it is that."""
+    """Add the harbour as a remote of the machine's clone, and agree to its address."""
     git(computer.clone, "remote", "add", "boat", str(harbour.bare))
     said = computer("config", "set", "travel", "git:boat", "--user")
     assert said.code == 0, said.err
-    assert f"Branches of this project go by {harbour.bare}" in said.out
+    assert f"Branches of this project travel via {harbour.bare}" in said.out
     return computer
 
 
 def by_address(computer: Computer, harbour: Harbour) -> Computer:
-    """One that knows it by its address."""
+    """Configure the harbour by its address."""
     settings = computer.home / ".coterie" / "settings.json"
     settings.write_text(json.dumps({"travel": f"git:{harbour.bare}"}))
     return computer
 
 
 def started(computer: Computer, **limits: Any) -> tuple[Popen[str], str]:
-    """A session of one ticket; its id."""
-    if limits:  # there is a `.coterie` then
+    """Start a session of one ticket; return its process and its id."""
+    if limits:  # `.coterie` exists by then
         (computer.clone / ".coterie" / "scheduler_config.json").write_text(json.dumps(limits))
     query = "SELECT id FROM coterie.tasks WHERE workflow = 'tickets'"
     before = rows(computer, query)
@@ -91,7 +92,7 @@ def started(computer: Computer, **limits: Any) -> tuple[Popen[str], str]:
 
 
 def unsent(computer: Computer, task: str) -> str:
-    """Why its ticket was blocked."""
+    """Why the session's ticket was blocked."""
     query = "SELECT body FROM coterie.envelopes WHERE session_id = %s"
     bodies = [json.loads(body) for (body,) in rows(computer, query, task)]
     errors = [one["payload"] for one in bodies if one["payload_type"] == "error"]
@@ -107,13 +108,13 @@ def test_branches_go_by_a_repository_that_is_there_away_and_back(
     with runner.worker("--agents", "wren"):
         harbour.leave()
         session, task = started(desk)
-        until(lambda: "It is tried again" in runner.said or session.poll() is not None)
+        until(lambda: "Retrying" in runner.said or session.poll() is not None)
         assert session.poll() is None, desk.said
         harbour.come_back()
         assert session.wait(timeout=120) == 0, desk.said
         workers = rows(desk, "SELECT machine FROM coterie.turns WHERE member = 'wren'")
         assert workers == [("runner",)]
-        # The store has the names alone.
+        # The store has only the names.
         sent = dict(rows(desk, "SELECT name, remote_ref FROM coterie.sent_refs"))
         assert {*sent} == {"T1", "base", "merged"}
         assert {*sent.values()} <= {*harbour.refs(task)}
@@ -121,7 +122,7 @@ def test_branches_go_by_a_repository_that_is_there_away_and_back(
         assert [head for (head,) in blobs if head.startswith("# v")] == []
         is_accepted_elsewhere(fleet, harbour, runner, task)
 
-        # Away for longer than the ticket has: it is blocked, and says where its work is.
+        # Unavailable for longer than the ticket may take: it is blocked and says where its work is.
         harbour.leave()
         session, task = started(desk, retries=0, replans=0, time_limits={"work": 0.15})
         assert session.wait(timeout=120) == 3, desk.said
@@ -131,8 +132,8 @@ def test_branches_go_by_a_repository_that_is_there_away_and_back(
 
 
 def is_accepted_elsewhere(fleet: Fleet, harbour: Harbour, runner: Computer, task: str) -> None:
-    """What is in the user's branch then is removed from the remote; what somebody sent under a
-    token that is not theirs any more was not read, and stays."""
+    """Accepting removes from the remote what is then in the user's branch; what was sent under a
+    lease token that is no longer valid was not read, and stays."""
     (runner.clone / "cart.py").write_text("total = 'stale'\n")
     git(runner.clone, "commit", "--quiet", "--all", "-m", "stale")
     stale = f"refs/coterie/{task}/merged/0/{git(runner.clone, 'rev-parse', 'HEAD').strip()}"
@@ -154,19 +155,19 @@ def is_accepted_elsewhere(fleet: Fleet, harbour: Harbour, runner: Computer, task
 def test_work_that_a_dead_machine_did_not_send_is_said_to_be_there(
     fleet: Fleet, harbour: Harbour
 ) -> None:
-    """Whoever takes its task over has the report, and nothing of the work: that is done again."""
+    """The machine that takes the task over has the report but not the work, which is done again."""
     desk, runner, heir = (
         by_address(fleet.computer(name), harbour) for name in ("desk", "runner", "heir")
     )
     harbour.leave()
     with runner.worker("--agents", "wren") as killed:
         session, task = started(desk)
-        until(lambda: "It is tried again" in runner.said or session.poll() is not None)
+        until(lambda: "Retrying" in runner.said or session.poll() is not None)
         with heir.worker("--agents", "wren"):
             killed.kill()
             harbour.come_back()
             assert session.wait(timeout=120) == 0, desk.said
     said = unsent(desk, task)
     assert f"refs/heads/coterie/{task}/T1 on runner was not sent" in said
-    assert "the task went on at heir before that" in said
+    assert "the task continued on heir before that" in said
     assert "T1.py" in git(desk.clone, "ls-tree", "--name-only", f"coterie/{task}/merged").split()

@@ -1,4 +1,4 @@
-"""Turns that are broken off or held back, on agents of this process: as a program sees them."""
+"""Turns that are interrupted or held back, on in-process agents, as the Python API shows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def patch(house: House, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def halting(member: coterie.Member, text: str) -> object:
-    """The first reply names who is next, and never ends by itself."""
+    """Name the next speaker in the first reply, which never ends by itself."""
     if text.endswith("hello"):
         return [coterie.TextDelta("@finn should look at it. [NEXT: finn]")]
     return f"{member.id} heard {text.rpartition(chr(10))[2]!r}"
@@ -35,7 +35,7 @@ def halting(member: coterie.Member, text: str) -> object:
 async def test_a_turn_that_was_broken_off_routes_to_nobody(
     house: House, patch: pytest.MonkeyPatch, routing: str, floor: Literal["ask", "end"]
 ) -> None:
-    """F10d: whoever broke it off says how it goes on."""
+    """F10d: whoever interrupted it decides how to continue."""
     patch.setattr(Playing, "say", staticmethod(halting))
     path = ours(house.project) / "teams" / "crew" / "team.json"
     path.parent.mkdir(parents=True)
@@ -62,7 +62,7 @@ async def test_a_turn_that_was_broken_off_routes_to_nobody(
 async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
     house: House, patch: pytest.MonkeyPatch
 ) -> None:
-    """E11g, F4b: and it is told until when."""
+    """E11g, F4b: and it is reported until when."""
     say = but(Split_the_goal=plan(part("a"), part("b")))
     patch.setattr(Playing, "say", staticmethod(say))
     limit = {"rate_limit": {"turns_per_minute": 1}}
@@ -91,12 +91,12 @@ def _waits_for_a_limit(record: coterie.Record) -> bool:
 
 
 def never(member: coterie.Member, text: str) -> object:
-    """Says that it waits for its model, and never ends."""
+    """Report waiting for the model, and never end."""
     return [coterie.Waiting("model", "overloaded")]
 
 
 def test_a_quiet_member_is_told_as_it_is(session: Session) -> None:
-    """F4c to e: one alert for one incident; past its limit it is stuck."""
+    """F4c to e: one alert per incident; past its time limit, the member is stuck."""
     session.team(mira={"quietAfterMs": 50, "timeoutMs": 300})
     ran = session.run(never, "do", "--as", "mira", "look")
     assert ran.code == 3
@@ -120,7 +120,7 @@ def test_two_that_hand_over_to_each_other_for_ever_are_stopped(session: Session)
 def test_a_task_parks_at_the_limit_of_a_service_and_goes_on_when_that_ends(
     session: Session,
 ) -> None:
-    """F5e, f: its end is told, and waited for where that is wanted."""
+    """F5e, f: the end of the limit is reported, and waited for if requested."""
     session.team()
     until = instant.after(1.0)
     limited = coterie.TurnFailed("rate_limit", "429", until=until)

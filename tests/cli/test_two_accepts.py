@@ -14,9 +14,9 @@ from tests.conftest import ours
 
 MEMBERS = [{"id": "mira", "role": "manager", "agent": "qwen"}, {"id": "wren", "agent": "opencode"}]
 LOST = re.compile(
-    r"! Not accepted: (?:(?P<task>\w+) was accepted already, as [0-9a-f]{7}"
+    r"! Not accepted: (?:(?P<task>\w+) was already accepted, as [0-9a-f]{7}"
     r"|another terminal is accepting or reverting \w+ \(pid \d+\)"
-    r"|the yes to \w+ is given already: it is committed when it is run)\.\n"
+    r"|\w+ is already approved: it will be committed by its next run)\.\n"
     r"  coterie (?:diff|show|resume) \w+\n"
 )
 WORDS = {

@@ -1,4 +1,4 @@
-"""A session killed at each point where it waits, with a second terminal at the same task."""
+"""A session killed at each point where it waits, with a second terminal on the same task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def crew(bare: Cli) -> Crew:
 
 
 def asked(child: Started) -> str:
-    """What its next question is about."""
+    """The kind of the child's next question."""
     for record in map(json.loads, child.out):
         if record["type"] == "interaction" and record["state"] == "open":
             return str(record["about"]["kind"])
@@ -57,7 +57,7 @@ def test_killed_wherever_it_waits_it_goes_on_from_another_terminal(crew: Crew) -
 
 
 def beside(crew: Crew, child: Started) -> None:
-    """Watch it, clear up and try to take it over while it runs; it is killed under their eyes."""
+    """Attach, clean up and try to take the session over while it runs; kill it while attached."""
     with crew.cli.start("attach", "last", "--json") as watcher:
         watcher.until('"budget"')
         assert crew("clean", "--yes").code == 0

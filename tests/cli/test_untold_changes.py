@@ -1,4 +1,4 @@
-"""An agent that tells no tool calls is a full member: what it changes is shown and taken back."""
+"""An agent that reports no tool calls is a full member: its changes are shown and reverted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOAL = "write new/a.txt one\nwrite old.txt two\nremove gone.txt"
 
 
 def furnished(cli: Cli, way: str = "event") -> Cli:
-    """The same with a writer in the registry, and three files to work on."""
+    """Register the writer, and write three files to work on."""
     capabilities, words = WAYS[way]
     entry = {"command": sys.executable, "baseArgs": [WRITER, *words], "capabilities": capabilities}
     registry = cli.house.coterie_home / "agents" / "config.json"
@@ -99,7 +99,7 @@ def test_so_are_those_of_a_talk_turn_by_turn(bare: Cli, in_git: bool) -> None:
     talk = cli.task("--agents", "a=w,b=w", "hello")
     other = cli.task("--agents", "a=w", "write x.txt 2")
     assert cli("diff", first).out.count("diff --git") == (1 if in_git else 2)
-    assert cli("diff", talk).err == f"{talk} changed no file.\n"
+    assert cli("diff", talk).err == f"{talk} changed no files.\n"
     assert "-1\n+2" in cli("diff", other).out
     assert cli("revert", other).code == 0
     assert files(cli)["x.txt"] == "1"
@@ -111,9 +111,9 @@ def test_so_are_those_of_a_talk_turn_by_turn(bare: Cli, in_git: bool) -> None:
 
 def test_what_a_killed_turn_left_is_known(bare: Cli) -> None:
     cli = furnished(bare)
-    cli.task("--agents", "a=w", "hello")  # so that a snapshot of all this is there already
+    cli.task("--agents", "a=w", "hello")  # so that a snapshot of all this already exists
     running = cli.start("do", "--agent", "w", f"{GOAL}\nhang")
-    while (cli.house.project / "gone.txt").exists():  # the last that it changes
+    while (cli.house.project / "gone.txt").exists():  # its last change
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.communicate()
@@ -132,7 +132,7 @@ def test_a_session_without_git_tells_what_it_changed(bare: Cli) -> None:
     (folder / "team.json").write_text(json.dumps({"members": members}))
     ran = cli("run", "--yes", "Add coupons")
     one = cli("diff", "last/T1")
-    assert (one.code, "what a whole session changed" in one.err) == (1, True)
+    assert (one.code, "only known for the whole session" in one.err) == (1, True)
     assert ran.code == 0
     assert "CHANGED       3 files +3 -0   in your folder" in ran.out
     assert "accept" not in ran.out + cli("show", "last").out

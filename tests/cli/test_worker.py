@@ -1,4 +1,4 @@
-"""`coterie worker` where something is wrong: it says so in a sentence, and nothing is lost."""
+"""`coterie worker` when something is wrong: it says so in a sentence, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(json.dumps({"type": "result", "text": " ".join([*sys.argv[1:], os.environ.
 
 
 def tried(cli: Cli, url: str, shown: str | None = None) -> tuple[int, str, str]:
-    """How a worker on that store ended, what it said, and what to type."""
+    """The exit code, the error and what to type, of a worker on that store."""
     ran = cli("worker", "--store", url, "--agents", "ada")
     assert PASSWORD not in ran.err
     assert IN_URL not in ran.err
@@ -39,18 +39,18 @@ def tried(cli: Cli, url: str, shown: str | None = None) -> tuple[int, str, str]:
 def test_a_wrong_url_or_none(cli: Cli) -> None:
     url = f"mysql://ada:{IN_URL}@db/shop"
     code, said, way = tried(cli, url)
-    assert (code, said) == (2, "This is no URL of a PostgreSQL database.")
+    assert (code, said) == (2, "This is not the URL of a PostgreSQL database.")
     assert way.startswith("Write it like postgresql://user@host/database")
     ran = cli("worker", "--agents", "ada")
     assert (ran.code, ran.out) == (2, "")
-    said = "! No store is named: tasks are kept in each project's folder.\n"
+    said = "! No shared store is configured: tasks are kept in each project's folder.\n"
     assert ran.err.startswith(said + "  Name it:  coterie store show postgresql://")
 
 
 def test_a_server_that_does_not_answer_at_the_start(cli: Cli) -> None:
     code, said, way = tried(cli, "postgresql://ada@localhost:1/shop")
-    assert (code, way) == (1, "Look at the host and the port, or start the server.")
-    assert said.startswith("No PostgreSQL answers: connection to server at ")
+    assert (code, way) == (1, "Check the host and the port, or start the server.")
+    assert said.startswith("PostgreSQL does not answer: connection to server at ")
 
 
 def test_a_password_a_database_or_a_right_that_is_missing(cli: Cli, ada: Ada) -> None:
@@ -72,7 +72,7 @@ def test_a_password_a_database_or_a_right_that_is_missing(cli: Cli, ada: Ada) ->
         (1, "The database has no Coterie store (URL)."),
         (
             1,
-            f"User {ada.name} has no right to do that: permission denied for schema coterie (URL).",
+            f"User {ada.name} lacks a privilege: permission denied for schema coterie (URL).",
         ),
     ]
     assert all(way for _, _, way in said)
@@ -93,7 +93,7 @@ def test_a_schema_of_another_version(cli: Cli, database: str) -> None:
     )
     assert tried(cli, database) == (
         1,
-        f"The store is of an older Coterie ({LATEST - 1}, this one needs {LATEST}) (URL).",
+        f"The store was made by an older Coterie ({LATEST - 1}, this one needs {LATEST}) (URL).",
         "coterie store upgrade URL",
     )
 
@@ -108,10 +108,10 @@ def test_another_project_s_store(cli: Cli, database: str, tmp_path: Path) -> Non
     code, said, way = tried(cli, database)
     assert (code, said) == (
         1,
-        f"The store is another project's, other (first commit {first[:10]}); "
-        "this one is project (not in git) (URL).",
+        f"The store belongs to another project, other (first commit {first[:10]}); "
+        "this project is project (not in git) (URL).",
     )
-    assert way.startswith("Make one for this: createdb NAME, then coterie store init ")
+    assert way.startswith("Create one for this project: createdb NAME, then coterie store init ")
 
 
 def test_agents_that_are_not_here(cli: Cli, database: str) -> None:
@@ -126,7 +126,7 @@ def test_agents_that_are_not_here(cli: Cli, database: str) -> None:
 
 @pytest.fixture
 def fleet(tmp_path: Path, database: str) -> Fleet:
-    """Machines with an agent that says its words, and WORD of its environment."""
+    """Machines with an agent that replies with its arguments and WORD from its environment."""
     agent = tmp_path / "says.py"
     agent.write_text(SAYS)
     made = Fleet(tmp_path, database, agents={"says": (sys.executable, str(agent))})
@@ -135,37 +135,37 @@ def fleet(tmp_path: Path, database: str) -> Fleet:
 
 
 def offered(computer: Computer, *words: str) -> str:
-    """A chat on offer; its task."""
+    """Offer a chat and return its task's id."""
     ran = computer("chat", "--detach", "--json", *words, "hello")
     assert ran.code == 0, ran.err
     return str(ran.of("task")[0]["id"])
 
 
 def ended(computer: Computer, task: str) -> bool:
-    """Whether a task has come to a good end."""
+    """Whether a task has completed."""
     return ("completed",) in rows(computer, "SELECT status FROM coterie.tasks WHERE id = %s", task)
 
 
 def rows(computer: Computer, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """What the store has."""
+    """Query the store."""
     with psycopg.connect(computer.url) as store:
         return store.execute(query.encode(), values).fetchall()
 
 
 def replies(computer: Computer, task: str) -> list[str]:
-    """What was said to the first message."""
+    """The replies to the first message."""
     text = "SELECT text FROM coterie.messages WHERE task_id = %s ORDER BY seq"
     return [row[0] for row in rows(computer, text, task)][1:]
 
 
 def refusals(computer: Computer, task: str) -> dict[str, str]:
-    """Why machines did not take a task."""
+    """Why machines refused a task, by machine."""
     [(found,)] = rows(computer, "SELECT refused FROM coterie.offers WHERE task_id = %s", task)
     return json.loads(found)
 
 
 def test_a_full_disk_of_the_database_loses_nothing(fleet: Fleet) -> None:
-    """PostgreSQL says it with a code, whatever the file that has no room."""
+    """PostgreSQL reports it by a code, whichever file ran out of space."""
     desk, runner = fleet.computer("desk"), fleet.computer("runner")
     execute(
         fleet.url,
@@ -205,7 +205,7 @@ POWERS = {
 
 
 def test_a_team_that_is_not_trusted_goes_to_a_machine_that_trusts_it(fleet: Fleet) -> None:
-    """The others refuse it, and why stands in the offer."""
+    """The others refuse it, and the offer says why."""
     desk, stranger, friend = (fleet.computer(name) for name in ("desk", "stranger", "friend"))
     for computer in (desk, stranger, friend):
         for name, powers in POWERS.items():

@@ -1,4 +1,4 @@
-"""A workflow that another package brings, run by name."""
+"""A workflow from another package, run by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.docs.test_docs import ROOT, files
 
 @pytest.fixture
 def installed(cli: Cli, tmp_path: Path) -> Cli:
-    """The workflow of docs/python.md is installed, and one that cannot be loaded."""
+    """The workflow of docs/python.md is installed, along with one that cannot be loaded."""
     site = tmp_path / "site"
     info = site / "mine-1.0.dist-info"
     info.mkdir(parents=True)
@@ -29,7 +29,7 @@ def installed(cli: Cli, tmp_path: Path) -> Cli:
 
 
 def ran(cli: Cli, *arguments: str) -> Ran:
-    """A process of its own: what is installed is known when Python starts."""
+    """Run it in a new interpreter: installed packages are found when Python starts."""
     process = cli.launch(*arguments)
     out, err = process.communicate(timeout=60)
     return Ran(out, err, process.returncode)
@@ -53,7 +53,7 @@ def test_a_workflow_of_another_package(installed: Cli) -> None:
 
 
 def test_it_can_be_rehearsed(installed: Cli) -> None:
-    agents = ("--agents", "ada,codex", "--json")  # one is not to be run, one is not here
+    agents = ("--agents", "ada,codex", "--json")  # one must not be run, one is not installed
     first = ran(installed, "run", "--rehearse", "--workflow", "duet", *agents, "a line")
     assert first.code == 3, first.err
     assert all("stand-in" in message["text"] for message in first.of("message"))
@@ -95,7 +95,7 @@ def test_a_workflow_that_is_not_there(installed: Cli) -> None:
         (
             2,
             "! The workflow broken (duet:Nobody) cannot be loaded: module 'duet' has no attribute "
-            "'Nobody'.\n  Mend or remove the package mine.\n",
+            "'Nobody'.\n  Fix or remove the package mine.\n",
         )
     )
 

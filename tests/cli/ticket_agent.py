@@ -1,8 +1,8 @@
 """A manager and workers for these tests: `python ticket_agent.py`, the prompt on stdin, one JSON
 line out.
 
-What is said follows from the last line of the prompt, which shows the form of the answer.  Words in
-the goal make it do something else; those of `WORDS` hold for the last ticket, the form.
+The reply depends on the last line of the prompt, which shows the form of the answer.  Keywords in
+the goal change its behavior; those in `WORDS` apply to the last ticket, the form.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def worked(prompt: str, ticket: str) -> tuple[str, object]:
     outputs = [name]
     if "in-submodule" in prompt:
         Path("lib", name).write_text("lost\n")
-    if "odd-name" in prompt:  # a byte that is no text, and half of a character
+    if "odd-name" in prompt:  # a byte that is not text, and half of a character
         Path(os.fsdecode(b"caf\xe9.txt")).write_text("closed\n")
         outputs += ["caf\udce9.txt", "half \ud83d"]
     report = {"status": "completed", "outputs": outputs, "evidence": evidence}

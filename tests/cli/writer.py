@@ -1,7 +1,7 @@
-"""An agent that changes files and says nothing about it: `python writer.py [--stay]`, prompts on
-stdin, one JSON line out for each.
+"""An agent that changes files without reporting it: `python writer.py [--stay]`, prompts on stdin,
+one JSON line out for each.
 
-Each line of a message that it knows is done: `write FILE TEXT`, `remove FILE`, `hang`.
+It carries out each line of a message that it knows: `write FILE TEXT`, `remove FILE`, `hang`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starting real processes on a store."""
+"""Start real processes on a store."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class Child:
         )
 
     def heard(self) -> dict[str, Any]:
-        """The next line it tells."""
+        """Read the next line it prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self._rest()[1]
         return json.loads(line)
 
     def say(self, word: str) -> None:
-        """Let it go on with this."""
+        """Let it continue with this input."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
     def go(self) -> None:
-        """Let it go on; there is nothing more to hear."""
+        """Let it continue by closing its input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def ended(self) -> list[dict[str, Any]]:
-        """All it told until it ended well."""
+        """Wait for a successful exit and return the remaining output."""
         out, err = self._rest()
         assert self.process.returncode == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
     def kill(self) -> list[dict[str, Any]]:
-        """All it told until it was killed, but for a line that was cut."""
+        """Kill it and return the remaining output, without a truncated line."""
         self.process.kill()
         out, _ = self._rest()
         return [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith("\n")]
@@ -68,7 +68,7 @@ class Child:
 
 @pytest.fixture
 def child() -> Iterator[Callable[..., Child]]:
-    """Start a process on a store; it does not outlive the test."""
+    """Start a process on a store; it is gone when the test ends."""
     started: list[Child] = []
 
     def start(*arguments: object, before: tuple[str, ...] = ()) -> Child:

@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL's socket that cuts connections where a test wants it to."""
+"""A proxy in front of PostgreSQL's socket that cuts connections when a test asks it to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 Cut = Literal["before", "after"]
 _KEY = b"K\x00\x00\x00\x0c"
-"""How a server begins to tell its process id."""
+"""The beginning of the message in which a server reports its process id."""
 
 
 class CuttingProxy:
-    """Passes everything on, until it is told to cut.  Each direction has a thread."""
+    """Forwards everything until told to cut.  Each direction has its own thread."""
 
     def __init__(self, url: str, folder: Path) -> None:
         parts = urlsplit(url)
@@ -26,14 +26,14 @@ class CuttingProxy:
         query = urlencode({**given, "host": str(folder), "port": "5432"})
         self.url = urlunsplit(parts._replace(query=query))
         self.next_cut: Cut | None = None
-        """Before the next commit reaches the server, or after its answer was given."""
+        """When to cut: before the next commit reaches the server, or after it was answered."""
         self.cuts = 0
         self.shift = 0
-        """What is added to the process id that a server tells, as a pooler tells its own."""
+        """Added to the process id that a server reports, as a pooler reports its own."""
         self._ends: list[socket.socket] = []
 
     def cut_all(self) -> None:
-        """Cut what is open, whatever is under way."""
+        """Cut all open connections, whatever they are doing."""
         ends, self._ends = self._ends, []
         for end in ends:
             with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ class CuttingProxy:
 
     @contextlib.contextmanager
     def running(self) -> Generator[None]:
-        """Take connections until the end of the block."""
+        """Accept connections until the end of the block."""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._socket)
             listener.listen()
@@ -64,7 +64,7 @@ class CuttingProxy:
     def _pass_on(self, source: socket.socket, sink: socket.socket, cut: Cut) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                # Both the message and its answer, by the name of the column, say so.
+                # Both the commit and its answer contain the name of this column.
                 if self.next_cut == cut and b"begin_batch" in data:
                     self.next_cut = None
                     self.cuts += 1

@@ -1,4 +1,4 @@
-"""Answers as the engine's gate gives them: by the rules first, then as a person who is asked."""
+"""Answers as the engine's gate gives them: by the rules first, then by asking a person."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(choice: str | None, comment: str | None = None, author: str = "you") 
 
 
 def shown(asked: Asked) -> Display:
-    """What a person would read."""
+    """What a person would see."""
     if asked.display is not None:
         return asked.display
     assert asked.call is not None, "a question that is no permission has words of its own"
@@ -39,13 +39,13 @@ def yes(asked: Asked) -> Response:
 
 @dataclass
 class Gate:
-    """What a member with these permissions may do in its folder; blocks."""
+    """What a member with these permissions may do in its folder.  Blocking."""
 
     permissions: Permissions
     root: Path
     person: Answering = yes
     asked: list[Asked] = field(default_factory=list[Asked])
-    """What was put to the person."""
+    """The questions put to the person."""
 
     def __call__(self, asked: Asked) -> Response:
         action = asked.call.action if asked.call else None
@@ -62,5 +62,5 @@ class Gate:
 
     @property
     def names(self) -> list[str]:
-        """The tools that somebody was asked about."""
+        """The tools that the person was asked about."""
         return [one.call.name for one in self.asked if one.call]

@@ -1,7 +1,7 @@
-"""Writes `fixtures/version_N.sql`: a database of the present version with something in every table.
+"""Writes `fixtures/version_N.sql`: a database of the current version with data in every table.
 
-Run once, before a migration is added: `python tests/contract/make_fixture.py`.  Never again for
-that version: an old fixture is what an old Coterie really wrote.
+Run once, before a migration is added: `python tests/contract/make_fixture.py`.  Never run it again
+for that version: an old fixture is what an old Coterie really wrote.
 """
 
 from __future__ import annotations

@@ -1,22 +1,23 @@
-"""Plays an agent from recordings: prints what was recorded, in reaction to what it is told.
+"""Plays an agent from recordings: prints the recorded output in reaction to its input.
 
     recordings_player.py HEARD TIMELINE... -- whatever the agent would be started with
 
-The first start plays the first timeline, the next the second, and so on; the last is played
-again.  What a start was given and told is written to HEARD/<number>.jsonl.  A timeline has one
-JSON object per line, a step:
+The first start plays the first timeline, the next the second, and so on; the last one is repeated.
+The arguments and input of a start are written to HEARD/<number>.jsonl.  A timeline has one JSON
+object per line, a step:
 
-    {"in": {...}, "as": {"name": "path.to.a.value"}}   read on until a line holds all of this
+    {"in": {...}, "as": {"name": "path.to.a.value"}}   read on until a line contains all of this
     {"out": {...}}                                     print this as a line
-    {"raw": "..."}                                     print just this
+    {"repeat": {...}}                                  print this as a line until terminated
+    {"raw": "..."}                                     print exactly this
     {"err": "..."}                                     print this to stderr
-    {"tool": "...", "given": {...}}                    call a tool of the first server that it was
-                                                       told of, and say its result, in the ACP
-    {"exit": 3}                                        end
+    {"tool": "...", "given": {...}}                    call a tool of the first server it was
+                                                       given, and report the result over ACP
+    {"exit": 3}                                        exit
 
-Where a step prints "{{name}}", the value that an earlier one remembered stands in its place.
-At the end of a timeline all further input is read, and the player ends with it.  Nothing but
-the standard library is used.
+In what a step prints, "{{name}}" is replaced by the value that an earlier step remembered.
+At the end of a timeline the player reads all further input and exits when it ends.  It uses
+only the standard library.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 
 def holds(found: Any, wanted: Any) -> bool:
-    """Whether all that is wanted is found; what else is there does not matter."""
+    """Whether everything wanted is found; anything else found does not matter."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             key in found and holds(found[key], value) for key, value in wanted.items()
@@ -45,7 +47,7 @@ def at(found: Any, path: str) -> Any:
 
 
 def filled(value: Any, known: dict[str, Any]) -> Any:
-    """A value with what was remembered in its places."""
+    """A value with remembered values filled in."""
     if isinstance(value, dict):
         return {key: filled(item, known) for key, item in value.items()}
     if isinstance(value, list):
@@ -91,7 +93,7 @@ class Player:
         return line
 
     def call(self, step: dict[str, Any]) -> None:
-        """Start the server, call the tool, and once this was heard, say what came of it."""
+        """Start the server, call the tool, and once it responds, report the result."""
         server = self.known["servers"][0]
         command = [server["command"], *server["args"]]
         with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as child:
@@ -119,6 +121,9 @@ class Player:
         self.say({"out": {"jsonrpc": "2.0", "method": "session/update", "params": params}})
 
     def say(self, step: dict[str, Any]) -> None:
+        while "repeat" in step:
+            self.say({"out": step["repeat"]})
+            time.sleep(0.05)
         if "err" in step:
             os.write(2, step["err"].encode())
         raw = step.get("raw", "").encode("utf-8", "surrogateescape")

@@ -1,6 +1,6 @@
-"""A process of its own that uses a store, for tests of what several, or a dying one, do to it.
+"""A separate process that uses a store, for tests of several processes or of one that dies.
 
-`python storage_child.py VERB DATABASE [ARGUMENT]`; it tells what it did in JSON lines.
+`python storage_child.py VERB DATABASE [ARGUMENT]`; it reports what it did in JSON lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def task_of(storage: SqliteStorage, task_id: str) -> Fence:
 
 
 async def talk(database: Path, task_id: str, turns: int) -> None:
-    """Take turns and say after each commit how many replies are durable."""
+    """Take turns and report after each commit how many replies are durable."""
     storage = await SqliteStorage.open(database)
     fence = await task_of(storage, task_id)
     for seq in range(1, turns + 1):
@@ -46,7 +46,7 @@ async def talk(database: Path, task_id: str, turns: int) -> None:
 
 
 async def stay(database: Path, task_id: str) -> None:
-    """Make a task and keep the database open."""
+    """Create a task and keep the database open."""
     storage = await SqliteStorage.open(database)
     await task_of(storage, task_id)
     tell(durable=0)
@@ -54,7 +54,7 @@ async def stay(database: Path, task_id: str) -> None:
 
 
 async def create(folder: Path, task_id: str) -> None:
-    """Open what may not be there yet, at the moment when the others do: wherever it is told to."""
+    """Open a possibly missing database wherever stdin says, at the same moment as the others."""
     for place in sys.stdin:
         storage = await SqliteStorage.open(folder / place.strip() / "coterie.db")
         await task_of(storage, task_id)
@@ -63,7 +63,7 @@ async def create(folder: Path, task_id: str) -> None:
 
 
 async def refused(database: Path) -> None:
-    """Say how opening is refused, without the powers of root."""
+    """Report how opening is refused, without root's capabilities."""
     _drop_powers()
     try:
         storage = await SqliteStorage.open(database)
@@ -75,7 +75,7 @@ async def refused(database: Path) -> None:
 
 
 async def fill(database: Path, limit: int) -> None:
-    """Write until there is no room; make room; open again and compare."""
+    """Write until there is no space; free some; reopen and compare."""
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     else:
@@ -105,11 +105,11 @@ async def fill(database: Path, limit: int) -> None:
 
 
 def hold(database: Path, how: str) -> None:
-    """Keep the database until our input ends."""
+    """Hold the database until stdin ends."""
     connection = sqlite3.connect(database, isolation_level=None)
     if how == "exclusive":
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        # Writing anything takes the lock; this leaves all as it was.
+        # Any write takes the lock; this one changes nothing.
         [(version,)] = connection.execute("PRAGMA user_version").fetchall()
         connection.execute(f"PRAGMA user_version={version}")
     connection.execute("BEGIN IMMEDIATE")
@@ -120,7 +120,7 @@ def hold(database: Path, how: str) -> None:
 
 
 def _drop_powers() -> None:
-    """Root may write anywhere; without capabilities it obeys the mode of a folder like anybody."""
+    """Drop root's capabilities: without them it is subject to file modes like any user."""
     if os.geteuid() == 0:
         header = (ctypes.c_uint32 * 2)(0x20080522, 0)
         nothing = (ctypes.c_uint32 * 6)()

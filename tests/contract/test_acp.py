@@ -1,4 +1,4 @@
-"""The ACP adapter: recordings of agents that nobody here wrote an adapter for, and hard cases."""
+"""The ACP adapter: recordings of agents without an adapter of their own, and hard cases."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def house(tmp_path: Path) -> PlayingHouse:
 
 
 def told(taken: Taken) -> list[Any]:
-    """All but signs of life and questions."""
+    """All updates except signs of life and questions."""
     return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
 
 
 async def played(house: PlayingHouse, *steps: Json, choice: str = "approve") -> Taken:
-    """One turn in which the agent does this, in a session that offers nothing to choose."""
+    """One turn in which the agent plays these steps, in a session without options."""
     house.plays([*hello(), PROMPT, *steps])
     async with house.open() as opened:
         return await take(opened, choice=choice)
@@ -152,7 +152,7 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
         )
 
 
-# -- who it is, and what it is told ------------------------------------------------------------
+# -- identity and prompts ----------------------------------------------------------------------
 
 
 async def test_the_introduction_comes_once(house: PlayingHouse) -> None:
@@ -212,7 +212,7 @@ async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
     ]
 
 
-# -- leave -------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------
 
 COMMAND = {"kind": "execute", "title": "touch x", "rawInput": {"command": "touch x"}}
 
@@ -243,7 +243,7 @@ async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
 
 
 async def test_leave_is_refused(house: PlayingHouse) -> None:
-    # An agent that tells of the end itself is not told of twice.
+    # An end that the agent reports itself is not reported twice.
     failed = called("c1", status="failed", content=[])
     taken = await played(
         house,
@@ -259,7 +259,7 @@ async def test_leave_is_refused(house: PlayingHouse) -> None:
 
 
 async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHouse) -> None:
-    """What a person says with a no is said by the engine, as the protocol has no place for it."""
+    """ACP has no field for a reason; the engine passes on a person's reason by itself."""
     turn = [PROMPT, asks(7, "c1", **COMMAND), answered(7), done()]
     house.plays([*hello(), *turn, *turn, PROMPT, says("Yes."), done()])
     gate = house.gate(person=lambda asked: said("reject", "use git instead"))
@@ -271,7 +271,7 @@ async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHo
     prompts = [heard for heard in house.heard() if heard.get("method") == "session/prompt"]
     texts = [prompt["params"]["prompt"][0]["text"] for prompt in prompts]
     why = "not permitted here: deny run(touch *)"
-    assert texts[1:] == ["again", f"[NOTE]\nThe answer to touch x was no: {why}\n\ngo on"]
+    assert texts[1:] == ["again", f"[NOTE]\nPermission for touch x was denied: {why}\n\ngo on"]
     assert first.of(ToolCallFinished) == [
         ToolCallFinished("c1", True, {"status": "rejected", "reason": "use git instead"})
     ]
@@ -335,7 +335,7 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
     ],
 )
 async def test_modes(house: PlayingHouse, mode: Mode, tool_call: Json, reply: str | None) -> None:
-    """What is asked for is always asked; who answers is for the gate to say."""
+    """Every permission request is asked; who answers is up to the gate."""
     end = called("c1", status="completed")
     house.plays([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), end, done()])
     gate = house.gate(mode)
@@ -353,7 +353,7 @@ CWD = "/w"
 @pytest.mark.parametrize(
     ("tool_call", "action"),
     [
-        # Claude's bridge, Qwen and OpenCode tell the input.
+        # Claude's bridge, Qwen and OpenCode send the input.
         (COMMAND, Action("run", "execute", CWD, command="touch x")),
         (
             {"kind": "execute", "rawInput": {"command": "ls", "workdir": "sub", "cwd": CWD}},
@@ -363,18 +363,18 @@ CWD = "/w"
             {"kind": "execute", "rawInput": {"command": "ls", "directory": "/else"}},
             Action("run", "execute", "/else", command="ls"),
         ),
-        # Codex's bridge gives it word by word.
+        # Codex's bridge splits it into words.
         (
             {"kind": "execute", "rawInput": {"command": ["bash", "-lc", "a b"]}},
             Action("run", "execute", CWD, command="bash -lc 'a b'"),
         ),
-        # Gemini has the command as its title, and the folder in what it says about it.
+        # Gemini sends the command as the title, and the folder in the content.
         ({"kind": "execute", "title": "ls"}, Action("run", "execute", CWD, command="ls")),
         (
             {"kind": "execute", "title": "ls", "content": [text_block("[in sub] (to see)")]},
             Action("run", "execute", "/w/sub", command="ls"),
         ),
-        # Some of no kind run commands all the same.
+        # Some calls of another kind run commands all the same.
         (
             {"kind": "other", "rawInput": {"command": "rm x"}},
             Action("run", "other", CWD, command="rm x"),
@@ -387,7 +387,7 @@ CWD = "/w"
             {"kind": "edit", "content": [DIFF, OUTSIDE], "locations": [{"path": "third"}]},
             Action("write", "edit", CWD, paths=("cart.py", "/etc/hosts", "third")),
         ),
-        # The worse of both counts.
+        # The riskier of the two counts.
         (
             {"kind": "read", "content": [DIFF]},
             Action("write", "read", CWD, paths=("cart.py",)),
@@ -448,11 +448,11 @@ async def test_why_it_asks(house: PlayingHouse, said: str, why: str) -> None:
     assert asked.call.why == why
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 def calling(tool: str, **given: object) -> Json:
-    """The agent calls a tool by the program that it was told of; what it gets, it says."""
+    """The agent calls a tool through the server it was given, and says what it returns."""
     return {"tool": tool, "given": given}
 
 
@@ -526,7 +526,7 @@ async def test_tools_that_cannot_be_served(
     monkeypatch.setattr(listening, "_LONGEST_ADDRESS", 1000)
     house.plays(hello())
     tmp = house.home.parent / "tmp"
-    with pytest.raises(AgentMissing, match="its tools cannot be served: No such file"):
+    with pytest.raises(AgentMissing, match="its team tools cannot be served: No such file"):
         async with house.open(tmp=tmp / "nowhere"):
             pass
 
@@ -538,7 +538,7 @@ async def test_a_question_that_is_withdrawn(house: PlayingHouse) -> None:
     )
     async with house.open() as opened:
         taken = await take(opened, choice="")
-        await opened.answer("7", said("approve"))  # for nobody
+        await opened.answer("7", said("approve"))  # no longer awaited
     assert taken.text == "Never mind."
     assert house.replies() == []
 
@@ -552,7 +552,7 @@ async def test_what_is_not_offered_is_refused(house: PlayingHouse) -> None:
         done(),
     )
     assert taken.text == "Pity."
-    assert house.replies() == [{"code": -32601, "message": "Coterie does not offer this."}]
+    assert house.replies() == [{"code": -32601, "message": "Coterie does not support this method."}]
 
 
 async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
@@ -568,21 +568,21 @@ async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
         assert (second.text, second.of(Asked)) == ("Two.", [])
     assert house.replies() == [
         CANCELLED,
-        {"code": -32601, "message": "Coterie does not offer this."},
+        {"code": -32601, "message": "Coterie does not support this method."},
     ]
 
 
-# -- breaking off ------------------------------------------------------------------------------
+# -- interrupting ------------------------------------------------------------------------------
 
 
 async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
     cancel = {"in": {"method": "session/cancel"}}
-    # One that was under way when the agent heard of it.
+    # A call that was already under way when the agent received the cancel.
     late = [asks(8, "c2", **COMMAND), answered(8), done("cancelled")]
     first = [PROMPT, asks(7, "c1", **COMMAND), cancel, answered(7), *late]
     house.plays([*hello(), *first, PROMPT, says("Yes."), done()])
     async with house.open() as opened:
-        await opened.interrupt()  # between turns there is nothing to break off
+        await opened.interrupt()  # nothing to interrupt between turns
 
         async def twice() -> None:
             await opened.interrupt()
@@ -612,11 +612,14 @@ async def test_other_ends_of_a_broken_turn(house: PlayingHouse, last: Json) -> N
         assert (await take(opened, hook=stop)).end == TurnInterrupted("Half")
 
 
+@pytest.mark.parametrize(
+    "more", [[], [{"repeat": update("usage_update")["out"]}]], ids=["silent", "still sending"]
+)
 async def test_an_agent_that_will_not_break_off_is_ended(
-    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch, more: list[Json]
 ) -> None:
     monkeypatch.setattr(channel, "AFTER_INTERRUPT", 0.2)
-    house.plays([*hello(), PROMPT, says("Half")])
+    house.plays([*hello(), PROMPT, says("Half"), *more])
     async with house.open() as opened:
 
         def stop(update: object) -> Any:
@@ -637,7 +640,7 @@ async def test_an_agent_that_will_not_break_off_is_ended(
             done("max_tokens"),
             "model",
             False,
-            "the model's limit of tokens was reached before the reply was whole",
+            "the model's token limit was reached before the reply was complete",
         ),
         (
             done("max_turn_requests"),
@@ -645,18 +648,18 @@ async def test_an_agent_that_will_not_break_off_is_ended(
             False,
             "fake stopped by itself: it asked its model too often, or went in circles",
         ),
-        (done("cancelled"), "protocol", True, "fake broke the turn off by itself"),
+        (done("cancelled"), "protocol", True, "fake ended the turn by itself"),
         (
             done(),
             "model",
             True,
-            "fake got no reply from its model: an empty one, or one that was blocked",
+            "fake got an empty or blocked reply from its model",
         ),
         (
             broke(-32603, "Internal error", data={"details": "401 Unauthorized"}),
             "signed_out",
             False,
-            'the key or login that fake was given is refused. It says: "401 Unauthorized"',
+            'the key or login given to fake was rejected. It says: "401 Unauthorized"',
         ),
         (
             broke(-32603, "Internal error: Rate limit reached"),
@@ -674,7 +677,7 @@ async def test_an_agent_that_will_not_break_off_is_ended(
             broke(-32602, "odd"),
             "protocol",
             True,
-            'fake could not carry the turn out. It says: "odd"',
+            'fake could not complete the turn. It says: "odd"',
         ),
         (broke(-32000, "log in"), "signed_out", False, 'fake is not signed in. It says: "log in"'),
     ],
@@ -747,7 +750,9 @@ async def missing(house: PlayingHouse, **member: Any) -> str:
 
 async def test_another_version_is_not_spoken(house: PlayingHouse) -> None:
     house.plays(hello(version=2))
-    assert await missing(house) == "it speaks version 2 of the Agent Client Protocol, Coterie 1"
+    assert await missing(house) == (
+        "it speaks version 2 of the Agent Client Protocol; Coterie needs 1"
+    )
 
 
 async def test_a_session_that_is_refused(house: PlayingHouse) -> None:
@@ -769,7 +774,7 @@ async def test_an_agent_that_says_nothing(
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
     house.plays([{"err": "Loading\n"}])
-    assert await missing(house) == "it did not answer within 0.5 s\nLoading"
+    assert await missing(house) == "it did not respond within 0.5 s\nLoading"
 
 
 async def test_opening_is_given_up(house: PlayingHouse) -> None:
@@ -842,7 +847,8 @@ async def test_models_that_are_not_there(house: PlayingHouse) -> None:
     problem = await missing(house, model="huge")
     assert problem == 'it has no model "huge"; it has v/big, v/small'
     house.plays(hello())
-    assert await missing(house, model="huge") == 'it has no way to be told of the model "huge"'
+    problem = 'it offers no choice of models, so "huge" cannot be set'
+    assert await missing(house, model="huge") == problem
 
 
 async def test_a_model_by_flag(house: PlayingHouse) -> None:

@@ -1,4 +1,4 @@
-"""Every adapter keeps to the contract of agents; CLIs are played by a child, step by step."""
+"""Every adapter fulfills the contract of agents; CLIs are played by a child, step by step."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TestHuman(AgentContract):
 
 
 class TestWords(AgentContract):
-    """The example of the documentation."""
+    """The example from the documentation."""
 
     behaviours = frozenset({"reply"})
 

@@ -1,7 +1,7 @@
-"""A project that the commit before the codec left: it opens, and every task goes on to its end.
+"""A project written by the commit before the codec: it opens, and every task runs to its end.
 
 It was made by `before/make.py.txt`: chats that were interrupted, asked or ran out of budget, a solo
-task in the middle of its tool calls, a session half-way, one that waits for its plan.
+task in the middle of its tool calls, a session half-way through, one waiting for plan approval.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def said(app: OpenProject, task: str) -> list[tuple[str, str]]:
 
 
 async def ran(app: OpenProject, task: str) -> ResultRecord:
-    """Run it until it ends or asks."""
+    """Run a task until it ends or asks."""
     ended = [record async for record in app.stream(task, wait=0)][-1]
     assert isinstance(ended, ResultRecord)
     return ended
@@ -59,7 +59,7 @@ async def ran(app: OpenProject, task: str) -> ResultRecord:
 async def resumed(
     app: OpenProject, task: str, choice: str | None, text: str | None = None
 ) -> ResultRecord:
-    """Run it to its end, with the same answer to whatever it asks, and its report confirmed."""
+    """Run a task to its end, giving the same answer to every question and confirming its report."""
     for _ in range(20):
         for view in await app.questions():
             if view.interaction.task_id == task:
@@ -175,5 +175,5 @@ async def test_it_goes_on_to_its_end(
         result = await resumed(app, TASKS[task], choice, text)
         assert (result.status, result.reason) == ("completed", reason)
     made = sorted(path.name for path in house.project.glob("ran-*"))
-    # The first command ran before the project was moved here; none runs twice.
+    # The first command ran before the project was restored here; none runs twice.
     assert made == (["ran-2", "ran-3"] if task == "solo" else [])

@@ -1,4 +1,4 @@
-"""The built-in agent on a model that answers over HTTP: turns, tools, questions, breaking off."""
+"""The built-in agent on a model that answers over HTTP: turns, tools, questions, interrupting."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_a_rehearsal_without_a_script(tmp_path: Path) -> None:
             taken = await it.take(channel, "[MESSAGE]\nPlease read notes.txt")
         assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [("readFile", False)]
         assert taken.text.endswith(
-            "Ann: I am a stand-in for a model in this rehearsal, so I say nothing about it."
+            "Ann: I am a stand-in for a model in this rehearsal, so I have nothing to say about it."
         )
 
 
@@ -165,8 +165,8 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
         run, edit = taken.of(Asked)
         ids = [one.call_id for one in taken.of(ToolCallStarted)]
         options = (
-            Option(id="approve", label="this once", style="primary"),
-            Option(id="reject", label="no", style="danger"),
+            Option(id="approve", label="once", style="primary"),
+            Option(id="reject", label="deny", style="danger"),
         )
         cwd = str(it.project)
         note = run.call.note
@@ -192,13 +192,13 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
                 must_ask=run.call.must_ask,
             ),
         )
-        assert note.startswith(("Held by", "Nothing holds it"))
+        assert note.startswith(("Confined by", "Not confined"))
         diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-one\n+two"
         assert shown(edit) == Display(title="Change a.txt", content=diff, content_kind="Diff")
         assert edit.call.action == Action("write", "editFile", cwd, paths=("a.txt",))
         assert it.results() == [
-            ("error: It was not run; the answer was no.", True),
-            ("error: It was not run; the answer was no: not that file", True),
+            ("error: It was not run; permission was denied.", True),
+            ("error: It was not run; permission was denied: not that file", True),
         ]
         assert (it.project / "a.txt").read_text() == "one\n"
 
@@ -207,7 +207,7 @@ async def test_nobody_answers(tmp_path: Path) -> None:
     async with house(tmp_path, calls(call("runCommand", command="ls")), says("Well.")) as it:
         async with it.open() as channel:
             await it.take(channel, answers=[answer()])
-        told = "error: Nobody answered, so the answer is no. It was not run."
+        told = "error: Nobody answered, so permission was denied. It was not run."
         assert it.results() == [(told, True)]
 
 
@@ -219,7 +219,7 @@ async def test_an_edit_that_cannot_be_made_is_not_asked_about(tmp_path: Path) ->
             taken = await it.take(channel)
         assert taken.of(Asked) == []
         assert it.results()[0][1]
-        assert "oldStr is not in a.txt" in it.results()[0][0]
+        assert "oldStr was not found in a.txt" in it.results()[0][0]
 
 
 async def test_asking_the_person(tmp_path: Path) -> None:
@@ -273,13 +273,13 @@ async def test_handing_out_a_subtask(tmp_path: Path) -> None:
         ]
         assert it.results() == [
             ("member: bob\nreport: Written.", False),
-            ("error: It was not run; the answer was no.", True),
+            ("error: It was not run; permission was denied.", True),
         ]
         system = it.bodies[0]["system"][0]["text"]
         assert system.endswith("\nOther members, by id:\n- bob: tester\n- max")
 
 
-# -- what it is told ---------------------------------------------------------------------------
+# -- prompts -----------------------------------------------------------------------------------
 
 
 async def test_role_and_team_are_told_once_and_the_project_only_where_trusted(
@@ -293,7 +293,7 @@ async def test_role_and_team_are_told_once_and_the_project_only_where_trusted(
         plain, trusting = (str(body) for body in it.bodies)
         assert [plain.count(text) for text in (ROLE, TEAM, "Use tabs.")] == [1, 1, 0]
         assert [trusting.count(text) for text in (ROLE, TEAM, "Use tabs.")] == [1, 1, 1]
-        assert "the rest is left out" in trusting
+        assert "truncated; read AGENTS.md for the rest" in trusting
         (it.project / "AGENTS.md").unlink()
         (tmp_path / "elsewhere.md").write_text("Use spaces.")
         (it.project / "AGENTS.md").symlink_to(tmp_path / "elsewhere.md")
@@ -317,7 +317,7 @@ async def test_it_remembers_earlier_turns(tmp_path: Path) -> None:
         assert [part[0]["text"] for part in said] == ["who are you?", "I am Ann.", "again?"]
 
 
-# -- breaking off ------------------------------------------------------------------------------
+# -- interrupting ------------------------------------------------------------------------------
 
 
 async def test_breaking_off_a_model_that_is_silent(tmp_path: Path) -> None:
@@ -365,9 +365,9 @@ async def test_breaking_off_a_command(tmp_path: Path) -> None:
         assert [(name, out["error"]) for name, _, out in outputs(taken)] == [
             (
                 "runCommand",
-                "The user broke the turn off while this ran; what it had done by then is done.",
+                "The user interrupted the turn while this ran; what it had done by then remains.",
             ),
-            ("readFile", "It was not run: the user broke the turn off."),
+            ("readFile", "It was not run: the user interrupted the turn."),
         ]
         assert it.log.living == {}
         assert not (it.project / "ended").exists()
@@ -385,7 +385,7 @@ async def test_breaking_off_while_a_person_is_asked(tmp_path: Path) -> None:
             taken = await it.take(channel, answers=[YES], hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert not (it.project / "made").exists()
-        assert outputs(taken)[0][2]["error"] == "It was not run: the user broke the turn off."
+        assert outputs(taken)[0][2]["error"] == "It was not run: the user interrupted the turn."
 
 
 # -- opening -----------------------------------------------------------------------------------

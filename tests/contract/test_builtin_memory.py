@@ -1,4 +1,4 @@
-"""The memory of the built-in agent: taken up again after any cut, and kept short."""
+"""The memory of the built-in agent: resumed after any interruption, and kept short."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import pytest
 
 from coterie.agents.builtin.conversation import (
     UNKNOWN,
-    Begun,
+    CallBegunEntry,
     Entry,
-    Got,
-    Heard,
-    Noted,
-    Prompted,
-    Replied,
-    Returned,
-    Summed,
+    InboundText,
+    PromptEntry,
+    ReplyEntry,
+    ResultEntry,
+    ShownResult,
+    SummaryEntry,
     ToolCallRequest,
-    Trimmed,
+    TrimEntry,
     UnreadableEntry,
     read,
     written,
@@ -60,14 +59,14 @@ def keep(it: House, *entries: Entry) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        Prompted("t1", "hello"),
-        Replied("I look.", (READ, ToolCallRequest("x", {}, "broken", "id")), written=True),
-        Replied("so far", cut=True),
-        Begun("c"),
-        Returned("c", {"exitCode": 0}, is_error=True),
-        Noted("word"),
-        Trimmed(3),
-        Summed(3, "It was so."),
+        PromptEntry("t1", "hello"),
+        ReplyEntry("I look.", (READ, ToolCallRequest("x", {}, "broken", "id")), written=True),
+        ReplyEntry("so far", cut=True),
+        CallBegunEntry("c"),
+        ResultEntry("c", {"exitCode": 0}, is_error=True),
+        InboundText("word"),
+        TrimEntry(3),
+        SummaryEntry(3, "It was so."),
     ],
 )
 def test_an_entry_comes_back_as_it_went(entry: Entry) -> None:
@@ -80,15 +79,21 @@ def test_an_entry_that_nobody_understands(text: str) -> None:
     assert read(json.dumps(written(UnreadableEntry()))) == UnreadableEntry()
 
 
-# -- taken up again ----------------------------------------------------------------------------
+# -- resuming ----------------------------------------------------------------------------------
 
 
 async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> None:
     async with house(tmp_path, says("Went on.")) as it:
         (it.project / "a.txt").write_text("one\n")
         second = request("editFile", path="b.txt", oldStr="", newStr="b")
-        reply = Replied("I do three things.", (RUN, second, READ))
-        keep(it, Prompted("t1", "do"), reply, Begun(RUN.id), Returned(RUN.id, {"exitCode": 0}))
+        reply = ReplyEntry("I do three things.", (RUN, second, READ))
+        keep(
+            it,
+            PromptEntry("t1", "do"),
+            reply,
+            CallBegunEntry(RUN.id),
+            ResultEntry(RUN.id, {"exitCode": 0}),
+        )
         async with it.open(thread=THREAD) as channel:
             assert channel.thread == THREAD
             taken = await it.take(channel, "do (again)", tries=2)
@@ -104,7 +109,7 @@ async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> 
 
 async def test_a_reply_that_was_kept_before_a_crash_is_not_paid_for_twice(tmp_path: Path) -> None:
     async with house(tmp_path, says("Not asked.")) as it:
-        keep(it, Prompted("t1", "do"), Replied("All done."))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("All done."))
         async with it.open(thread=THREAD) as channel:
             taken = await it.take(channel, tries=2)
         assert (taken.text, it.server.turns) == ("All done.", [])
@@ -114,7 +119,7 @@ async def test_a_reply_that_was_kept_before_a_crash_is_not_paid_for_twice(tmp_pa
 async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
     again = calls(call("runCommand", command="echo x >> ran"))
     async with house(tmp_path, again, says("Now it ran.")) as it:
-        keep(it, Prompted("t1", "do"), Replied("", (RUN,)), Begun(RUN.id))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN,)), CallBegunEntry(RUN.id))
         async with it.open(thread=THREAD) as channel:
             taken = await it.take(channel, tries=2)
         unknown, ran = taken.of(ToolCallFinished)
@@ -122,17 +127,21 @@ async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
         assert unknown.output["outcome"] == "unknown"
         assert it.server.turns[0].asked is not None
         assert "outcome: unknown" in it.server.turns[0].asked.results[0].text
-        # What the model then does about it is a new call, asked about as any other.
+        # What the model then does about it is a new call, asked about like any other.
         (asked,) = taken.of(Asked)
         assert (asked.call.is_untouched, asked.key) == (False, ran.call_id)
         assert (it.project / "ran").read_text() == "x\n"
 
 
 async def test_a_call_that_was_cut_over_and_over_may_still_be_made(tmp_path: Path) -> None:
-    entries: list[Entry] = [Prompted("t1", "hello")]
+    entries: list[Entry] = [PromptEntry("t1", "hello")]
     for number in range(7):
         run = ToolCallRequest(RUN.name, RUN.arguments, id=f"call_{number}")
-        entries += [Replied("", (run,)), Begun(run.id), Returned(run.id, {"outcome": UNKNOWN})]
+        entries += [
+            ReplyEntry("", (run,)),
+            CallBegunEntry(run.id),
+            ResultEntry(run.id, {"outcome": UNKNOWN}),
+        ]
     async with house(tmp_path, calls(call(RUN.name, **RUN.arguments)), says("Done.")) as it:
         keep(it, *entries)
         async with it.open(thread=THREAD) as channel:
@@ -144,16 +153,16 @@ async def test_a_call_that_was_cut_over_and_over_may_still_be_made(tmp_path: Pat
 async def test_a_call_whose_secret_was_not_kept_is_not_made_without_it(tmp_path: Path) -> None:
     async with house(tmp_path, says("I see.")) as it:
         login = request("runCommand", command="login [redacted] > in")
-        keep(it, Prompted("t1", "do"), Replied("", (login,)))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (login,)))
         async with it.open(thread=THREAD) as channel:
             taken = await it.take(channel, tries=2)
         assert taken.of(Asked) == []
-        assert it.results()[0][0].startswith("error: It was not run: it held a secret")
+        assert it.results()[0][0].startswith("error: It was not run: it contained a secret")
 
 
 async def test_a_question_is_the_same_question(tmp_path: Path) -> None:
     async with house(tmp_path, says("Thanks.")) as it:
-        keep(it, Prompted("t1", "do"), Replied("", (ASK,)))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (ASK,)))
         async with it.open(thread=THREAD) as channel:
             taken = await it.take(channel, tries=2, answers=[answer(input_value="that")])
         assert [one.key for one in taken.of(Asked)] == [f"ask.{ASK.id}"]
@@ -162,10 +171,10 @@ async def test_a_question_is_the_same_question(tmp_path: Path) -> None:
 
 async def test_a_turn_that_had_ended_is_not_asked_again(tmp_path: Path) -> None:
     async with house(tmp_path) as it:
-        keep(it, Prompted("t1", "do"), Replied("Done."))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
         async with it.open(thread=THREAD) as channel:
             assert (await it.take(channel, tries=2)).text == "Done."
-        keep(it, Prompted("t1", "do"), Replied("So f", cut=True))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("So f", cut=True))
         async with it.open(thread=THREAD) as channel:
             assert (await it.take(channel, tries=2)).end == TurnInterrupted("So f")
         assert it.bodies == []
@@ -173,21 +182,21 @@ async def test_a_turn_that_had_ended_is_not_asked_again(tmp_path: Path) -> None:
 
 async def test_a_turn_that_is_to_be_done_anew_is_asked_again(tmp_path: Path) -> None:
     async with house(tmp_path, says("Anew.")) as it:
-        keep(it, Prompted("t1", "do"), Replied("Done."))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
         async with it.open(thread=THREAD) as channel:
             assert (await it.take(channel, "do", tries=1)).text == "Anew."
 
 
 async def test_another_turn_after_one_that_never_ended(tmp_path: Path) -> None:
     async with house(tmp_path, says("On.")) as it:
-        keep(it, Prompted("t1", "do"), Replied("", (RUN, READ)), Begun(RUN.id))
+        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN, READ)), CallBegunEntry(RUN.id))
         async with it.open(thread=THREAD) as channel:
             taken = await it.take(channel, "something else", tries=2, turn="t2")
         assert [(name, out.get("outcome")) for name, _, out in outputs(taken)] == [
             ("runCommand", "unknown"),
             ("readFile", None),
         ]
-        assert outputs(taken)[1][2] == not_run("It was not run: the turn ended before.")
+        assert outputs(taken)[1][2] == not_run("It was not run: the turn ended first.")
         assert taken.of(Asked) == []
 
 
@@ -201,7 +210,7 @@ async def test_a_lost_thread_is_a_new_one(tmp_path: Path) -> None:
 
 async def test_damaged_entries_harm_nothing(tmp_path: Path) -> None:
     async with house(tmp_path, says("Fine.")) as it:
-        keep(it, Prompted("t1", "do"), Returned("nobody's", {}), Replied("Yes.", (READ,)))
+        keep(it, PromptEntry("t1", "do"), ResultEntry("nobody's", {}), ReplyEntry("Yes.", (READ,)))
         it.threads[THREAD].insert(1, '{"kind": "reply", "text": "cut off')
         async with it.open(thread=THREAD) as channel:
             assert (await it.take(channel, "next", turn="t2")).text == "Fine."
@@ -222,37 +231,41 @@ async def test_a_file_that_changed_while_nobody_looked(tmp_path: Path) -> None:
         assert "has changed since you read it" in str(outputs(taken)[0][2]["error"])
 
 
-# -- kept short --------------------------------------------------------------------------------
+# -- compaction --------------------------------------------------------------------------------
 
 
 def exchange(number: int, size: int) -> list[Entry]:
     made = ToolCallRequest("readFile", {"path": f"{number}.txt"}, id=f"call_{number}")
     text = f"line of {number}\n" * (size // 10)
-    return [Replied(f"I read {number}.", (made,)), Returned(made.id, {"text": text})]
+    return [ReplyEntry(f"I read {number}.", (made,)), ResultEntry(made.id, {"text": text})]
 
 
 def test_nothing_is_left_out_where_there_is_room() -> None:
-    entries = [Prompted("t1", "task"), *exchange(1, 100)]
+    entries = [PromptEntry("t1", "task"), *exchange(1, 100)]
     assert room_for(entries, 10_000) is None
-    assert shown(entries)[0] == Heard("task")
+    assert shown(entries)[0] == InboundText("task")
 
 
 def test_long_results_of_long_ago_are_cut_first() -> None:
-    entries: list[Entry] = [Prompted("t1", "task")]
+    entries: list[Entry] = [PromptEntry("t1", "task")]
     for number in range(8):
         entries += exchange(number, 2_000 if number < 6 else 100)
     needed = room_for(entries, 10_000)
-    assert isinstance(needed, Trimmed)
+    assert isinstance(needed, TrimEntry)
     said = shown([*entries, needed])
     assert size(said) < 10_000
-    first = next(one for one in said if isinstance(one, Got))
-    assert first.text.endswith("call again to see it …")
+    first = next(one for one in said if isinstance(one, ShownResult))
+    assert first.text.endswith("call again to see them all …")
     assert said[-1] == shown(entries)[-1]
     assert room_for([*entries, needed], 10_000) is None
 
 
 def test_then_the_older_part_is_summed_up() -> None:
-    entries: list[Entry] = [Prompted("t1", "the task"), Replied("Hm."), Prompted("t2", "more")]
+    entries: list[Entry] = [
+        PromptEntry("t1", "the task"),
+        ReplyEntry("Hm."),
+        PromptEntry("t2", "more"),
+    ]
     for number in range(40):
         entries += exchange(number, 300)
     needed = room_for(entries, 6_000)
@@ -260,17 +273,17 @@ def test_then_the_older_part_is_summed_up() -> None:
     assert "PROMPT:\nthe task" in needed.transcript
     assert "CALLED readFile {'path': '0.txt'}" in needed.transcript
     assert len(needed.transcript) <= 6_100
-    entries.append(Summed(needed.upto, "It read a lot."))
+    entries.append(SummaryEntry(needed.upto, "It read a lot."))
     said = shown(entries)
-    assert [one.text for one in said if isinstance(one, Heard)] == [
+    assert [one.text for one in said if isinstance(one, InboundText)] == [
         "the task",
-        "[A summary of what followed, which was too long to keep]\nIt read a lot.",
+        "[A summary of what came next, which was too long to keep]\nIt read a lot.",
         "more",
     ]
-    assert isinstance(said[3], Replied)
+    assert isinstance(said[3], ReplyEntry)
     assert size(said) < 6_000
     assert room_for(entries, 6_000) is None
-    # And once more, with what has come since: the summary is part of what is summed up.
+    # And once more, with what was added since: the summary is itself summarized.
     for number in range(40, 70):
         entries += exchange(number, 300)
     again = room_for(entries, 6_000)
@@ -281,16 +294,16 @@ def test_then_the_older_part_is_summed_up() -> None:
 
 
 def test_what_is_newest_is_never_left_out() -> None:
-    entries = [Prompted("t1", "task"), *exchange(1, 50_000)]
+    entries = [PromptEntry("t1", "task"), *exchange(1, 50_000)]
     trimmed = room_for(entries, 1_000)
     assert isinstance(trimmed, Fold)
-    entries.append(Summed(trimmed.upto, "nothing"))
+    entries.append(SummaryEntry(trimmed.upto, "nothing"))
     assert room_for(entries, 1_000) is None
     assert size(shown(entries)) > 49_000
 
 
 def test_what_is_said_where_no_model_sums_up() -> None:
-    entries = [Prompted("t1", "task"), *exchange(7, 100)]
+    entries = [PromptEntry("t1", "task"), *exchange(7, 100)]
     assert left_out(entries, 3).endswith("- readFile {'path': '7.txt'}")
     assert "calls" not in left_out(entries, 1)
 
@@ -348,7 +361,7 @@ async def test_cutting_old_results_may_be_enough(tmp_path: Path) -> None:
         taken = await long_turn(it, lines=300)
         assert taken.text == "All read."
         assert all(ROLE in str(body) for body in it.bodies)
-        assert "call again to see it" in str(it.bodies[-1])
+        assert "call again to see them all" in str(it.bodies[-1])
 
 
 async def test_a_summary_that_cannot_be_had(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which model the built-in agent asks, and that nothing but what it was given goes out."""
+"""Which model the built-in agent uses, and that nothing else of the environment is sent."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ GOOGLE = "https://generativelanguage.googleapis.com"
         (
             "llama3:8b",
             {"OPENAI_BASE_URL": "http://localhost:11434/v1"},
-            ModelChoice(
-                "openai", "llama3:8b", "http://localhost:11434/v1", "rehearsal", is_moved=True
-            ),
+            ModelChoice("openai", "llama3:8b", "http://localhost:11434/v1", "none", is_moved=True),
         ),
         (
             "claude-x",
@@ -78,10 +76,10 @@ def test_a_rehearsal_is_spoken_to_whatever_keys_there_are(
 @pytest.mark.parametrize(
     ("wanted", "env", "kind", "message"),
     [
-        (None, {}, "signed_out", "there is no key for a model"),
-        ("claude-x", {"OPENAI_API_KEY": "ko"}, "signed_out", "there is no key for a model"),
+        (None, {}, "signed_out", "no API key for a model is set"),
+        ("claude-x", {"OPENAI_API_KEY": "ko"}, "signed_out", "no API key for a model is set"),
         ("openai:x", {"ANTHROPIC_API_KEY": "ka"}, "signed_out", "OPENAI_API_KEY is not set"),
-        ("mystery", KEYS, "model", 'nobody can say whose model "mystery" is'),
+        ("mystery", KEYS, "model", 'unknown provider for model "mystery"'),
     ],
 )
 def test_no_model_can_be_asked(
@@ -101,7 +99,7 @@ def test_a_model_for_embeddings_of_the_users_own(tmp_path: Path) -> None:
     assert _embedder(replace(place, env=env)) == HttpEmbedder("http://here/v1", "nomic")
 
 
-# -- what goes out -----------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------
 
 STRAY = {
     "ALL_PROXY": "http://127.0.0.1:9",
@@ -166,7 +164,7 @@ async def test_a_proxy_of_the_members_own(tmp_path: Path) -> None:
         env = {"ANTHROPIC_API_KEY": "k", "https_proxy": it.server.url}
         async with it.open(rehearsal=None, env=env) as channel:
             failure = (await it.take(channel)).failure
-        # It was asked to open a way to the vendor, and it would not.
+        # It was asked for a tunnel to the provider, and refused.
         assert failure.kind == "model"
         assert [seen.method for seen in it.server.requests] == ["CONNECT"] * 3
 

@@ -1,4 +1,4 @@
-"""Tool calls that are written in text: what is one, what is none, and how a turn goes by them."""
+"""Tool calls written as text: what counts as one, what does not, and how turns work with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.builtin.conversation import Noted, Prompted, Replied, ToolCallRequest
+from coterie.agents.builtin.conversation import (
+    InboundText,
+    PromptEntry,
+    ReplyEntry,
+    ToolCallRequest,
+)
 from coterie.agents.builtin.text_calls import CUT, NO_JSON, TextCalls, text_calls
 from coterie.agents.builtin.thread import BuiltinThread
 from coterie.model.update import Asked
@@ -49,11 +54,11 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
         '[{"name": "readFile", "parameters": {"path": "a.py"}}]',
         '{"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}',
         "<readFile><path><![CDATA[a.py]]></path></readFile>",
-        # the tool as tag, as other programs taught it to models
+        # the tool as the tag, as other programs taught models
         "<read_file>\n<path>a.py</path>\n</read_file>",
         '<readFile path="a.py"/>',
         "<readFile path='a.py'></readFile>",
-        # <tool_use> and its like
+        # <tool_use> and similar
         "<tool_use><name>readFile</name><input><path>a.py</path></input></tool_use>",
         '<tool_use>\n<tool_name>readFile</tool_name>\n<parameters>{"path": "a.py"}</parameters>\n'
         "</tool_use>",
@@ -62,7 +67,7 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
         "<tool_use><readFile><path>a.py</path></readFile></tool_use>",
         "<tool_use><tool>readFile</tool><path>a.py</path></tool_use>",
         '<tool_use>{"tool": "readFile", "path": "a.py"}</tool_use>',
-        '<tool_call>{"name": "readFile", "arguments": {"path": "a.py"}}',  # many end it never
+        '<tool_call>{"name": "readFile", "arguments": {"path": "a.py"}}',  # often left unclosed
         "<tool_call>readFile\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>",
         '<tool_code>print(default_api.readFile(path="a.py"))</tool_code>',
         '```tool_code\nreadFile("a.py")\n```',
@@ -85,14 +90,14 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
         '{"readFile": {"path": "a.py"}}',
         '[TOOL_CALLS] [{"name": "readFile", "arguments": {"path": "a.py"}}]',
         '<|python_tag|>{"name": "functions.readFile", "parameters": {"path": "a.py"}}',
-        # OpenAI's own
+        # OpenAI's format
         '{"tool_calls": [{"id": "call_1", "type": "function", "function": '
         '{"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}]}',
         'Yes.\n{"role": "assistant", "content": null, "tool_calls": [{"function": '
         '{"name": "readFile", "arguments": {"path": "a.py"}}}]}',
         '{"type": "function", "function": {"name": "readFile", "arguments": {"path": "a.py"}}}',
         '{"function_call": {"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}',
-        # marks of models that nobody took out
+        # special tokens that were not stripped
         '[TOOL_CALLS]readFile{"path": "a.py"}',
         "<|channel|>commentary to=functions.readFile <|constrain|>json<|message|>"
         '{"path": "a.py"}<|call|>',
@@ -305,7 +310,7 @@ async def test_a_model_that_writes_its_calls_although_it_could_make_them(tmp_pat
         assert [name for name, _, _ in outputs(taken)] == ["listFiles"] * 2
         kinds = [[part["type"] for part in one["content"]] for one in it.bodies[-1]["messages"]]
         assert kinds == [["text"], ["text"], ["text"], ["tool_use"], ["tool_result"]]
-        # The same thread, by another way: nothing native is left in what is sent.
+        # The same thread in the other mode: nothing native is left in the request.
         it.capabilities = {"tool_calls": "text"}
         async with it.open(thread=thread) as channel:
             await it.take(channel, "and?", turn="t2")
@@ -328,22 +333,22 @@ async def test_only_native_calls_where_that_is_wanted(tmp_path: Path) -> None:
 
 
 def test_a_doubtful_reply_is_not_the_end_of_a_turn_after_a_crash_either() -> None:
-    kept = [Prompted("turn/1", "look"), Replied("Action: readFile"), Noted("none")]
+    kept = [PromptEntry("turn/1", "look"), ReplyEntry("Action: readFile"), InboundText("none")]
     thread = BuiltinThread("t", kept)
     assert (thread.final, thread.was_told) == (None, True)
-    thread.remember(Replied("Done."))
-    assert thread.final == Replied("Done.")
+    thread.remember(ReplyEntry("Done."))
+    assert thread.final == ReplyEntry("Done.")
 
 
 async def test_the_model_is_told_of_what_only_looks_like_a_call(tmp_path: Path) -> None:
-    """Once: what it says then is what it means."""
+    """Ask only once: what the model says then is what it means."""
     doubtful = says('Action: listFiles\nAction Input: {"path": "."}')
     replies = (doubtful, says("<listFiles></listFiles>"), doubtful, doubtful, says("Never."))
     async with house(tmp_path, *replies, tool_calls="text") as it:
         taken = await it.once()
         said = [one["content"][0]["text"] for one in it.bodies[-1]["messages"]]
     assert [name for name, _, _ in outputs(taken)] == ["listFiles"]
-    assert [text.startswith("[Coterie] This in your reply") for text in said] == [
+    assert [text.startswith("[Coterie] This part of your reply") for text in said] == [
         *(False, False, True, False, False, False, True)
     ]
     assert taken.text == doubtful["text"]

@@ -1,4 +1,4 @@
-"""The Claude adapter on recordings of the real program, and on what it could ever print."""
+"""The Claude adapter on recordings of the real program, and on anything it could print."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ Json = dict[str, Any]
 
 @dataclass
 class Stage:
-    """A desk whose Claude is the recordings player."""
+    """A project whose Claude is the recordings player."""
 
     desk: TaskRun
     folder: Path
     status: str = "exit 0"
-    """What it does when it is asked whether somebody has signed in, in the words of a shell."""
+    """A shell script for the player's reply when asked whether anybody is signed in."""
 
     def play(self, *timelines: Sequence[Json] | str) -> TaskRun:
-        """The player is to play these: steps, or the name of a recording."""
+        """Make the player play these: steps, or the name of a recording."""
         paths: list[Path] = []
         for number, timeline in enumerate(timelines):
             path = self.folder / f"timeline-{number}.jsonl"
@@ -185,7 +185,7 @@ def one_turn(*steps: Json) -> list[Json]:
 
 
 RETOLD = sorted(path.stem for path in FIXTURES.glob("*.txt"))
-"""The recordings whose updates are written down beside them."""
+"""The recordings whose expected updates are in a text file beside them."""
 
 
 @pytest.mark.parametrize("name", RETOLD)
@@ -217,9 +217,9 @@ async def test_a_recorded_interrupt_and_a_question_that_is_withdrawn(stage: Stag
             then=lambda update: interrupting(update) if isinstance(update, Asked) else None,
         )
         assert told[-1] == TurnInterrupted("")
-        await channel.answer(asked[0].key, approve(asked[0]))  # too late, and for nobody
+        await channel.answer(asked[0].key, approve(asked[0]))  # too late: no longer awaited
     answers = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
-    assert len(answers) == 2  # of the first turn
+    assert len(answers) == 2  # both of the first turn
 
 
 async def test_a_recorded_interrupt_while_it_speaks(stage: Stage) -> None:
@@ -318,7 +318,7 @@ async def test_one_that_starts_and_says_nothing(
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
     stage.play([{"err": "busy\n"}, out(type="news"), {"in": {"type": "never"}}])
-    with pytest.raises(AgentMissing, match=r"it did not answer within 0\.5 s"):
+    with pytest.raises(AgentMissing, match=r"it did not respond within 0\.5 s"):
         await stage.desk.open()
     assert stage.desk.log.running == {}
 
@@ -356,7 +356,7 @@ async def test_nobody_signed_in(stage: Stage) -> None:
     async with stage.desk.channel() as channel:
         assert await reply(channel, "hi") == "ok"
         thread = channel.thread
-    async with stage.desk.channel(thread) as channel:  # it has spoken: not asked again
+    async with stage.desk.channel(thread) as channel:  # it has replied before: not checked again
         assert await reply(channel, "hi") == "ok"
     home = stage.desk.project / ".coterie" / "teams" / "garden" / "ann" / "home"
     asked = f"{home}/.claude {home} --setting-sources=user --strict-mcp-config auth status\n"
@@ -398,7 +398,7 @@ async def test_where_its_own_word_would_be_wrong_it_is_not_asked(stage: Stage) -
     assert desk.log.seen == len(cases)
 
 
-# -- whatever it prints ------------------------------------------------------------------------
+# -- unexpected output -------------------------------------------------------------------------
 
 STRANGE = [
     out(type="tomorrow", news={"deep": [1, 2]}),
@@ -516,7 +516,7 @@ async def test_it_says_that_it_is_done_and_gives_no_result(stage: Stage) -> None
     steps = [*HELLO, *BEGINS, lifecycle("completed"), state("idle")]
     async with stage.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
-    assert end == TurnFailed("protocol", "claude took the message and gave no result for it")
+    assert end == TurnFailed("protocol", "claude accepted the message but gave no result")
 
 
 async def test_it_breaks_off_by_itself(stage: Stage) -> None:
@@ -524,12 +524,12 @@ async def test_it_breaks_off_by_itself(stage: Stage) -> None:
     steps = [*HELLO, *BEGINS, result, lifecycle("cancelled"), state("idle")]
     async with stage.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
-    words = 'claude broke the turn off by itself. It says: "why"'
+    words = 'claude ended the turn by itself. It says: "why"'
     assert end == TurnFailed("protocol", words)
 
 
 def limit_that_ends(seconds: float, **more: object) -> tuple[Json, str]:
-    """A limit as Claude tells of it, and the instant of its end."""
+    """A limit as Claude reports it, and the time of its end."""
     moment = int(datetime.fromisoformat(instant.now()).timestamp() + seconds)
     ends = instant.of(datetime.fromtimestamp(moment, UTC))
     return {"status": "rejected", "resetsAt": moment, "isUsingOverage": False, **more}, ends
@@ -559,7 +559,7 @@ async def test_a_limit_that_ends_at_a_time(stage: Stage, told_as: str) -> None:
     info, ends = limit_that_ends(7200)
     if told_as == "event":
         told = [limit_event(info), limit_error()]
-    else:  # a limit that is the same as before is told here only
+    else:  # a limit that has not changed is only reported here
         params = {"rate_limit_info": info}
         told = [limit_error(api_error="usage_limit_reached", api_error_params=params)]
     async with stage.play(limited(*told)).channel() as channel:
@@ -661,11 +661,11 @@ async def test_what_it_asks_between_two_turns_is_refused(stage: Stage) -> None:
     assert response["response"]["subtype"] == "error"
 
 
-# -- asking ------------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------
 
 
 async def ask(stage: Stage, steps: list[Json], answering: Answering, mode: str = "ask") -> Json:
-    """Let it ask; what it was answered."""
+    """Play a question and return the answer that Claude received."""
     desk = stage.play(one_turn(*steps))
     async with desk.channel(permissions={"mode": mode}) as channel:
         await turn(channel, "go", answering)
@@ -689,7 +689,10 @@ async def test_a_yes_is_for_what_was_asked_and_no_more(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("answering", "words"),
-    [(reject, "The user said no: not today"), (nobody, "Nobody answered, so the answer is no.")],
+    [
+        (reject, "The user said no: not today"),
+        (nobody, "Nobody answered, so permission was denied."),
+    ],
 )
 async def test_a_no(stage: Stage, answering: Answering, words: str) -> None:
     given = await ask(stage, permission("r1", "WebFetch", url="http://x"), answering)
@@ -708,7 +711,7 @@ async def test_a_rule_that_says_no_says_which(stage: Stage) -> None:
     given = await ask(stage, permission("r1", "Bash", command="rm x"), gate, mode="full")
     assert given["response"] == {
         "behavior": "deny",
-        "message": "The answer is no: not permitted here: deny run(rm *)",
+        "message": "Permission was denied: not permitted here: deny run(rm *)",
     }
 
 
@@ -740,11 +743,11 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
         said="One moment.",
     )
     assert asked[1].call is not None
-    assert asked[1].call.note == "It would run in the background, while Claude goes on."
+    assert asked[1].call.note == "It would run in the background while Claude continues."
 
 
 def held(tool: str, cwd: str, command: str) -> Action:
-    """A command that could be run where it can only look, as tests are run where that works."""
+    """A command that could be run read-only, as the sandbox allows where tests run."""
     return Action("run", tool, cwd, command=command, read_only_sandbox=True, keeps_folder=True)
 
 
@@ -767,7 +770,7 @@ async def test_a_yes_to_look_rewrites_the_command_and_nothing_else(stage: Stage)
 
 
 async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> None:
-    """Also about what its own settings would let pass; what touches nothing is let go."""
+    """Also about what its own settings would allow; calls without effect pass."""
     tools = ("Bash", "Read", "mcp__other__tool", "Tomorrow", "TodoWrite", "mcp__coterie__ask_human")
     steps = [
         step
@@ -817,7 +820,7 @@ async def test_a_request_that_is_not_known_is_refused(stage: Stage) -> None:
     assert given == {
         "subtype": "error",
         "request_id": "r1",
-        "error": "Coterie does not know tomorrow",
+        "error": "Coterie does not support tomorrow",
     }
 
 
@@ -844,7 +847,7 @@ async def test_what_comes_out_is_cut_and_what_goes_in_is_not(stage: Stage) -> No
     assert asked.call.input == {"command": long}
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 def to_server(request_id: str, method: str, **params: object) -> list[Json]:
@@ -857,7 +860,7 @@ def calling(request_id: str, tool: str, **given: object) -> list[Json]:
 
 
 def from_server(stage: Stage) -> dict[str, Any]:
-    """What our server replied, by the id of the request."""
+    """What our server replied, by request id."""
     replies = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
     messages = [reply["response"]["mcp_response"] for reply in replies if "response" in reply]
     return {message["id"]: message.get("result", message.get("error")) for message in messages}
@@ -882,7 +885,7 @@ async def test_our_tools_are_met_before_the_first_turn(stage: Stage) -> None:
     assert replies["i"]["protocolVersion"] == "2025-06-18"
     assert [tool["name"] for tool in replies["l"]["tools"]] == ["ask_human", "hand_over"]
     assert "rex (speed)" in replies["l"]["tools"][1]["description"]
-    assert replies["x"] == {"code": -32601, "message": "resources/list is not known here"}
+    assert replies["x"] == {"code": -32601, "message": "resources/list is not supported"}
 
 
 async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
@@ -954,7 +957,7 @@ async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
     assert from_server(stage) == {}
 
 
-# -- breaking off ------------------------------------------------------------------------------
+# -- interrupting ------------------------------------------------------------------------------
 
 
 async def test_one_that_will_not_break_off_is_ended(
@@ -974,7 +977,7 @@ async def test_one_that_will_not_break_off_is_ended(
 async def test_work_in_the_background_that_is_owed_a_word(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has ended, and Claude does not speak of it after all: the turn ends all the same."""
+    """The work has ended, but Claude never mentions it: the turn ends all the same."""
     monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 0.3)
     task = {"task_id": "t1", "description": "make"}
     steps = [

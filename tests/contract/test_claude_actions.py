@@ -72,7 +72,7 @@ def test_effects(tool: str, effect: str) -> None:
         ("src", "/etc/ssh/*", "/etc/ssh"),
         ("", "/*", "/"),
         ("", "//etc/*", "/etc"),
-        # Wherever one cannot tell, it is anywhere.
+        # If it cannot be determined, it may be anywhere.
         ("src", "*/../../*", "/"),
         ("", "{/etc,x}/*", "/"),
     ],
@@ -96,7 +96,7 @@ def note(tmp_path: Path) -> Path:
 
 
 def shown(tool: str, note: Path, **given: object) -> list[str]:
-    """The lines of a diff below its names."""
+    """The lines of a diff below the file names."""
     lines = diff_of(tool, {"file_path": note.name, **given}, str(note.parent)).splitlines()
     assert lines[1] == f"+++ {note.name}"
     return lines[2:]
@@ -124,9 +124,9 @@ def test_pieces_of_a_file_are_changed(note: Path) -> None:
 
 
 def test_what_does_not_fit_is_shown_as_it_is(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = ["@@ somewhere @@", "-four", "+five"]
+    pieces = ["@@ position unknown @@", "-four", "+five"]
     assert shown("Edit", note, **edit("four", "five")) == pieces
-    everywhere = ["@@ somewhere (everywhere) @@", "+five"]
+    everywhere = ["@@ position unknown (everywhere) @@", "+five"]
     assert shown("Edit", note, **edit("", "five", replace_all=True)) == everywhere
     assert shown("Edit", note.with_name("nothing.txt"), **edit("four", "five")) == pieces
     assert shown("Edit", note.with_name("x" * 300), **edit("four", "five")) == pieces

@@ -1,4 +1,4 @@
-"""The Codex adapter on recordings of the real one, played by a real child."""
+"""The Codex adapter on recordings of the real program, played by a real child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.agents.codex import channel
 from coterie.agents.codex.adapter import CodexAdapter, passed_on
 from coterie.agents.codex.calls import CodexCalls, command_of
 from coterie.agents.codex.channel import CodexChannel, OneShotChannel
-from coterie.agents.codex.permissions import CodexRequestContext, request_of
+from coterie.agents.codex.permissions import CodexRequestReader
 from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing
 from coterie.model import instant
@@ -78,11 +78,11 @@ class House:
     others: dict[str, str] = field(default_factory=dict)
 
     def heard(self) -> list[Row]:
-        """What Codex was told."""
+        """What Codex received."""
         return [json.loads(line) for line in (self.root / "heard.jsonl").read_text().splitlines()]
 
     def replies(self) -> Row:
-        """What it was answered, by the id of its request."""
+        """The results Codex received, by request id."""
         return {each["id"]: each["result"] for each in self.heard() if "result" in each}
 
     @property
@@ -90,7 +90,7 @@ class House:
         return self.root / "codex"
 
     def plays(self, recording: str | Sequence[Row], mode: str = "plain", exec_: str = "") -> None:
-        """Put a program in place; without `exec_` it plays the same whatever it is asked for."""
+        """Install the program; without `exec_` it plays the same recording for every command."""
         played = FIXTURES / f"{recording}.jsonl"
         if not isinstance(recording, str):
             played = self.root / "recording.jsonl"
@@ -145,7 +145,7 @@ Hook = Callable[[Update], Any]
 async def take(
     opened: CodexChannel | OneShotChannel, choice: str = "reject", hook: Hook | None = None
 ) -> list[Update]:
-    """All updates of a turn but signs of life."""
+    """All updates of a turn except signs of life."""
     updates: list[Update] = []
     with anyio.fail_after(60):
         async for update in opened.take_turn(Prompt("hello")):
@@ -158,7 +158,7 @@ async def take(
     return updates
 
 
-# -- recordings, also with noise and in halves -------------------------------------------------
+# -- recordings, also with noise and in pieces -------------------------------------------------
 
 MODES = pytest.mark.parametrize("mode", ["plain", "halves", "noise"])
 
@@ -277,7 +277,7 @@ async def test_a_thread_taken_up_again(house: House, mode: str) -> None:
     async with house.open(thread=thread) as opened:
         assert opened.thread == thread
         told = await take(opened)
-    # 2,100 tokens in all, of which 1,050 were spent before.
+    # 2,100 tokens in total, of which 1,050 were used before.
     assert told == [TextDelta("three"), TurnCompleted("three", Usage(1000, 50, source="codex"))]
 
 
@@ -301,7 +301,7 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
 async def test_codex_has_to_ask_whoever_the_member_is(house: House, mode: Mode) -> None:
-    """`full` is the gate's yes, as any other answer: Codex itself is never told not to ask."""
+    """`full` is an answer by the gate like any other: Codex itself is never told not to ask."""
     house.plays("approvals")
     async with house.open(mode) as opened:
         told = await take(opened, "approve")
@@ -309,7 +309,7 @@ async def test_codex_has_to_ask_whoever_the_member_is(house: House, mode: Mode) 
     assert isinstance(told[-1], TurnCompleted)
 
 
-# -- what no recording has ---------------------------------------------------------------------
+# -- beyond the recordings ---------------------------------------------------------------------
 
 THREAD = "thread-1"
 
@@ -376,7 +376,7 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
     [
         ({"codexErrorInfo": "usageLimitExceeded"}, "rate_limit", False, "usage limit"),
         ({"codexErrorInfo": "rateLimitExceeded"}, "rate_limit", True, "rate limit is reached"),
-        ({"codexErrorInfo": "unauthorized"}, "signed_out", False, "codex was given is refused"),
+        ({"codexErrorInfo": "unauthorized"}, "signed_out", False, "given to codex was rejected"),
         ({"codexErrorInfo": "contextWindowExceeded"}, "model", False, "longer than the model"),
         ({"codexErrorInfo": "badRequest"}, "model", False, "refused the request"),
         ({"message": "a invalid_request_error"}, "model", False, "refused the request"),
@@ -407,7 +407,7 @@ def in_seconds(seconds: float) -> int:
 
 
 def limits(**told: Any) -> Row:
-    """What Codex tells of the account, which is of no thread."""
+    """What Codex reports about the account, outside of any thread."""
     params = {"rateLimits": {"limitId": "codex", "primary": None, "secondary": None, **told}}
     return {"dir": "<", "msg": {"method": "account/rateLimits/updated", "params": params}}
 
@@ -427,13 +427,13 @@ async def test_a_usage_limit_that_ends_at_a_time(house: House) -> None:
     soon, later = in_seconds(3600), in_seconds(7200)
     rows = (
         limits(primary=window(100, soon), secondary=window(100, later)),
-        limits(primary=window(100, soon)),  # what it does not speak of stays
+        limits(primary=window(100, soon)),  # a window that is not mentioned is unchanged
     )
     assert await used_up(house, *rows) == TurnFailed(
         "rate_limit",
         'the account\'s usage limit is reached. It says: "You’ve hit your usage limit."',
         retry=False,
-        hint="Wait for its reset, or look at the plan of the account.",
+        hint="Wait for it to reset, or check the account's plan.",
         until=instant.of(datetime.fromtimestamp(later, UTC)),
     )
 
@@ -486,7 +486,7 @@ async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> N
 @pytest.mark.parametrize("status", ["interrupted", "postponed"])
 async def test_an_end_that_nobody_asked_for(house: House, status: str) -> None:
     [end] = await played(house, turn(status=status))
-    assert end == TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
+    assert end == TurnFailed("protocol", f"codex ended the turn as {status!r} by itself")
 
 
 async def test_a_command_that_runs_on(house: House) -> None:
@@ -502,7 +502,7 @@ async def test_a_command_that_runs_on(house: House) -> None:
 
 
 async def test_commands_whose_item_never_ends(house: House) -> None:
-    """One that the sandbox stopped has an end in the raw items; made by code it has none at all."""
+    """A command stopped by the sandbox ends only in the raw items; one made by code has no end."""
     items = [
         {"type": "commandExecution", "id": f"c{number}", "command": f"touch /etc/{number}"}
         for number in (1, 2)
@@ -658,11 +658,11 @@ async def test_what_else_it_may_ask(house: House) -> None:
     ]
     assert [shown(one).title for one in asked_in(told)] == [
         "Type into a terminal",
-        "Reach the network",
-        "Have more permissions",
+        "Access the network",
+        "Grant more permissions",
     ]
     request = {"id": 1, "params": {"permissions": wanted}, "method": PERMISSIONS}
-    found = request_of(request, CodexRequestContext("/w", "", CodexCalls()))
+    found = CodexRequestReader(request, "/w", "", CodexCalls()).request()
     assert found is not None
     assert (found.yes, found.no) == (
         {"permissions": wanted, "scope": "turn"},
@@ -670,7 +670,7 @@ async def test_what_else_it_may_ask(house: House) -> None:
     )
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 async def test_asking_the_human_and_handing_over(house: House) -> None:
@@ -699,7 +699,7 @@ async def test_asking_the_human_and_handing_over(house: House) -> None:
             "contentItems": [
                 {
                     "type": "inputText",
-                    "text": 'hand_over: no "nobody" in the team; there are rex.',
+                    "text": 'hand_over: no member "nobody" in the team; the others are rex.',
                 }
             ],
             "success": False,
@@ -727,7 +727,7 @@ async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
     house.plays(turn())
     async with house.open() as opened:
         await opened.answer("7", said("approve"))
-        await opened.interrupt()  # nothing runs
+        await opened.interrupt()  # nothing is running
         assert await take(opened) == [TurnCompleted("", None)]
 
 
@@ -735,7 +735,7 @@ async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
 async def test_a_command_that_outlived_its_turn(
     house: House, status: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end is waited for, and counts as broken off where nobody tells it."""
+    """Wait for its end; without one, it counts as interrupted."""
     monkeypatch.setattr(channel, "PATIENCE", 30.0 if status else 0.5)
     item = {"type": "commandExecution", "id": "c1", "command": "sleep 9"}
     ended = [tells("item/completed", item={**item, "status": status})] if status else []
@@ -783,7 +783,7 @@ async def test_an_interrupted_turn_is_one_even_if_nothing_can_be_cleaned(house: 
 
 
 async def test_interrupted_before_it_began(house: House) -> None:
-    """The id of the turn is not known yet: the word is kept until it is."""
+    """The turn's id is not known yet: the interrupt is deferred until it is."""
     rows = turn(asks("turn/interrupt", 2), answers({}, 2), status="interrupted")
     house.plays(rows)
     told: list[Update] = []
@@ -799,7 +799,7 @@ async def test_interrupted_before_it_began(house: House) -> None:
     assert told == [TurnInterrupted("")]
 
 
-# -- what breaks -------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 
 
 async def test_the_process_ends_in_the_middle(house: House) -> None:
@@ -838,7 +838,7 @@ async def test_it_ends_at_once(house: House) -> None:
 async def test_it_starts_and_says_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
     house.plays([], "silent")
-    assert "it did not answer within 0.5 s" in await missing(house)
+    assert "it did not respond within 0.5 s" in await missing(house)
 
 
 async def test_it_opens_no_thread(house: House) -> None:
@@ -850,7 +850,7 @@ async def test_it_opens_no_thread(house: House) -> None:
 @pytest.mark.parametrize("more", [{"activePermissionProfile": {"id": ":workspace"}}])
 async def test_it_keeps_to_other_limits(house: House, more: Row) -> None:
     house.plays(opening(**more))
-    assert "it does not keep to the permissions it was given" in await missing(house)
+    assert "it did not apply the permissions it was given" in await missing(house)
 
 
 async def test_nobody_signed_in(house: House) -> None:
@@ -897,7 +897,7 @@ async def test_exec(house: House) -> None:
         async with house.open() as opened:
             assert isinstance(opened, OneShotChannel)
             updates = await take(opened)
-            await opened.answer("1", said("approve"))  # it asks nothing
+            await opened.answer("1", said("approve"))  # it never asks
             assert opened.thread is not None
         told[recording] = brief(updates)
     assert told == snapshot(
@@ -921,14 +921,14 @@ async def test_exec(house: House) -> None:
                 "completed 'end', (2000, 100)",
             ],
             "exec_401": [
-                "failed signed_out: the key or login that codex was given is refused. It says"
+                'failed signed_out: the key or login given to codex was rejected. It says: "u',
             ],
         }
     )
 
 
 async def test_a_codex_that_does_not_know_the_word(house: House) -> None:
-    """It ends at once, perhaps before anybody listens; often enough that both ways are met."""
+    """It exits at once, perhaps before anybody reads; repeated often enough to see both cases."""
     house.program.write_text("#!/bin/sh\necho 'error: unrecognized subcommand' >&2; exit 2\n")
     house.program.chmod(0o755)
     for _ in range(20):
@@ -954,7 +954,7 @@ async def test_exec_that_is_gone(house: House) -> None:
         assert (end.kind, end.retry) == ("missing", False)
 
 
-# -- small parts -------------------------------------------------------------------------------
+# -- units -------------------------------------------------------------------------------------
 
 
 def test_limits(house: House) -> None:

@@ -1,4 +1,4 @@
-"""Offers in PostgreSQL and offers in memory go by the same rules; and what goes beside rows."""
+"""Offers in PostgreSQL and in memory follow the same rules; and what is stored beside rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.stores.postgres import PostgresStorage, blobs, schema
 from coterie.stores.postgres.blobs import PostgresBlobs
 from coterie.stores.postgres.dispatch import PostgresDispatch
 from coterie.stores.postgres.owners import PostgresOwnerRows
-from coterie.stores.postgres.place import Place
+from coterie.stores.postgres.store_url import StoreUrl
 from coterie.testing.contracts.blobs import SESSION, BlobsContract
 from coterie.testing.contracts.dispatch import DispatchContract
 from coterie.testing.contracts.samples import answered, asked, at, created, started
@@ -29,7 +29,7 @@ from coterie.testing.postgres import Databases
 
 @pytest.fixture
 def url(postgres: Databases) -> Iterator[str]:
-    """A store of this test's own."""
+    """A store of its own for each test."""
     name = f"test_{secrets.token_hex(8)}"
     yield postgres.create(name, postgres.prepare("contract", schema.init))
     postgres.drop(name)
@@ -45,18 +45,18 @@ class TestMemoryDispatch(DispatchContract):
         return self.passed - instant.seconds_until("1970-01-01T00:00:00Z")
 
     async def create(self, task_id: str, parent: str | None = None) -> None:
-        """Nothing is known here of tasks that are not on offer."""
+        """Tasks that are not on offer are unknown here."""
 
     async def answer(self, task_id: str) -> None:
         self.offers.wake(task_id)
 
-    async def say(self, task_id: str) -> None:
+    async def send_message(self, task_id: str) -> None:
         self.offers.wake(task_id)
 
     async def end(self, task_id: str) -> None:
         self.offers.drop(task_id, is_child="/" in task_id)
 
-    async def live(self, owner: str, machine: str) -> None:
+    async def register_owner(self, owner: str, machine: str) -> None:
         self.offers.owners[owner] = machine
 
     async def die(self, owner: str) -> None:
@@ -81,7 +81,7 @@ class TestPostgresDispatch(DispatchContract):
         await self.storage.close()
 
     async def open(self) -> Dispatch:
-        return PostgresDispatch(Place.of(self.url), search=0.0)
+        return PostgresDispatch(StoreUrl.of(self.url), search=0.0)
 
     async def create(self, task_id: str, parent: str | None = None) -> None:
         of = {"parent_id": parent, "session_id": parent or task_id}
@@ -95,14 +95,14 @@ class TestPostgresDispatch(DispatchContract):
         await self.storage.commit(self.fences[task_id], asked(name, task_id))
         assert await self.storage.inbox.respond(answered(name, task_id))
 
-    async def say(self, task_id: str) -> None:
+    async def send_message(self, task_id: str) -> None:
         await self.storage.inbox.request(task_id, "say", "you", "go on")
 
     async def end(self, task_id: str) -> None:
         done = TaskCompleted(task_id=task_id, at=at(9), reason="done")
         await self.storage.commit(self.fences[task_id], AppendEvent(done))
 
-    async def live(self, owner: str, machine: str) -> None:
+    async def register_owner(self, owner: str, machine: str) -> None:
         await self.rows.add(OwnerRow(owner, machine, 0, False, at(0), "1.0"))
 
     async def die(self, owner: str) -> None:
@@ -112,7 +112,7 @@ class TestPostgresDispatch(DispatchContract):
         await self.run("DELETE FROM procrastinate_jobs")
 
     async def later(self, seconds: float) -> None:
-        """All that is due is so much earlier, which comes to the same."""
+        """Make everything due earlier by that much, which has the same effect."""
         await self.run(f"UPDATE offers SET due = due - interval '{seconds} seconds'")
 
     async def test_a_job_is_lost_with_its_queue_worker_and_not_by_its_age(
@@ -138,7 +138,7 @@ class TestPostgresDispatch(DispatchContract):
                 group.cancel_scope.cancel()
 
     async def run(self, statement: str) -> None:
-        conninfo = Place.of(self.url).with_path("dispatch", "coterie")
+        conninfo = StoreUrl.of(self.url).with_path("dispatch", "coterie")
         async with await psycopg.AsyncConnection.connect(conninfo) as connection:
             await connection.execute(statement.encode())
 
@@ -151,7 +151,7 @@ class TestPostgresBlobs(BlobsContract):
         self.url = url
 
     async def open(self) -> Blobs:
-        return PostgresBlobs(Place.of(self.url))
+        return PostgresBlobs(StoreUrl.of(self.url))
 
     async def fence(self) -> Fence:
         storage = await PostgresStorage.open(self.url)
@@ -165,14 +165,14 @@ class TestPostgresBlobs(BlobsContract):
     ) -> None:
         monkeypatch.setattr("coterie.stores.postgres.blobs.LARGEST_SESSION", 10)
         digest = await blobs.put(SESSION, b"123456")
-        with pytest.raises(StorageFull, match=f"what {SESSION} sent"):
+        with pytest.raises(StorageFull, match=f"{SESSION} would have sent"):
             await blobs.put(SESSION, b"abcdef")
         assert await blobs.put(SESSION, b"123456") == digest
         assert await blobs.get(await blobs.put("another", b"abcdef")) == b"abcdef"
 
     async def test_what_was_damaged_is_as_good_as_none(self, blobs: Blobs) -> None:
         digest = await blobs.put(SESSION, b"whole")
-        conninfo = Place.of(self.url).conninfo
+        conninfo = StoreUrl.of(self.url).conninfo
         async with await psycopg.AsyncConnection.connect(conninfo) as connection:
             await connection.execute("UPDATE blobs SET data = 'half'")
         assert await blobs.get(digest) is None

@@ -1,8 +1,9 @@
-"""The Gemini adapter on recordings of the real one, played by a real child."""
+"""The Gemini adapter on recordings of the real program, played by a real child process."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from tests.contract.acp.house import Taken, said, take
+from tests.contract.acp.house import Log, Taken, said, take
 from tests.contract.acp.playing import NOISE, Json, PlayingHouse, fixture
 from tests.contract.gate import shown
 
@@ -39,7 +40,7 @@ def house(tmp_path: Path) -> PlayingHouse:
 
 
 def told(taken: Taken) -> list[Any]:
-    """All but signs of life and questions."""
+    """All updates except signs of life and questions."""
     return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
 
 
@@ -90,7 +91,7 @@ async def test_talking(house: PlayingHouse) -> None:
     assert first["params"]["protocolVersion"] == 1
     assert first["params"]["clientCapabilities"] == {}
     assert new["params"] == {"cwd": str(house.project.resolve()), "mcpServers": []}
-    # Who it is stands in its home, and so not in front of the message.
+    # Its role is in a file in its home, and therefore not in front of the message.
     assert [prompt["params"]["prompt"] for prompt in prompts] == [
         [{"type": "text", "text": "one"}],
         [{"type": "text", "text": "two"}],
@@ -185,7 +186,7 @@ async def test_commands(house: PlayingHouse) -> None:
                 ),
             ]
         )
-        # After a no nothing more is told of the call.
+        # After a rejection nothing more is reported about the call.
         taken = await take(channel, choice="reject")
         assert told(taken) == snapshot(
             [
@@ -315,14 +316,14 @@ async def test_failing(house: PlayingHouse) -> None:
             ),
             TurnFailed(
                 kind="rate_limit",
-                message="nothing is left of the model's quota. It says: "
+                message="the model's quota is used up. It says: "
                 '"You have exhausted your daily quota on this model."',
                 retry=False,
-                hint="Wait until it is renewed, or give the member another model.",
+                hint="Wait until it resets, or give the member another model.",
             ),
             TurnFailed(
                 kind="model",
-                message="gemini got no reply from its model: an empty one, or one that was blocked",
+                message="gemini got an empty or blocked reply from its model",
             ),
             TurnFailed(
                 kind="model",
@@ -348,11 +349,11 @@ async def test_signed_out(house: PlayingHouse) -> None:
         assert channel.thread is None
 
 
-# -- whatever is printed -----------------------------------------------------------------------
+# -- unexpected output -------------------------------------------------------------------------
 
 
 def noisy(steps: list[Json]) -> list[Json]:
-    """The same with things nobody has heard of in between, and fields nobody knows."""
+    """The same steps with unknown messages in between, and unknown fields."""
     noise = [{"raw": line} for line in NOISE]
     spread: list[Json] = []
     for step in steps:
@@ -362,7 +363,7 @@ def noisy(steps: list[Json]) -> list[Json]:
 
 
 def halved(steps: list[Json]) -> list[Json]:
-    """The same with every notification in two pieces."""
+    """The same steps with every notification in two pieces."""
     spread: list[Json] = []
     for step in steps:
         line = json.dumps(step.get("out"), ensure_ascii=False) + "\n"
@@ -467,7 +468,7 @@ async def test_tools_that_are_not_there(house: PlayingHouse) -> None:
         (
             "safety_stream",
             "model",
-            "gemini got no reply from its model: an empty one, or one that was blocked. It says: "
+            "gemini got an empty or blocked reply from its model. It says: "
             '"The model response was blocked due to safety settings."',
         ),
         ("sigterm_mid", "exit", "gemini ended with exit code 0 in the middle of the turn"),
@@ -478,6 +479,31 @@ async def test_failing_without_the_protocol(
 ) -> None:
     failure = (await headless(house, recording)).failure
     assert (failure.kind, failure.message) == (kind, words)
+
+
+class _Meanwhile(Log):
+    """Do something while a process is being started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], Awaitable[None]] | None = None
+
+    async def starting(self, member: str, agent: str) -> str:
+        if self.then is not None:
+            await self.then()
+        return await super().starting(member, agent)
+
+
+@pytest.mark.parametrize("way", ["interrupt", "close"])
+async def test_stopped_while_it_is_starting_without_the_protocol(
+    house: PlayingHouse, way: str
+) -> None:
+    house.log = log = _Meanwhile()
+    house.plays(NO_PROTOCOL, fixture("gemini/headless_stream"))
+    async with house.open() as channel:
+        log.then = getattr(channel, way)
+        end = (await take(channel)).end
+    assert isinstance(end, TurnInterrupted if way == "interrupt" else TurnFailed)
 
 
 async def test_odd_ends_without_the_protocol(house: PlayingHouse) -> None:

@@ -1,4 +1,4 @@
-"""The two tools that CLI members have besides their own: what they mean, and the real program."""
+"""The two tools that Coterie gives CLI members: their meaning, and the real program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.agents.team_tools import listening, program
-from coterie.agents.team_tools.listening import Listening, call_in
+from coterie.agents.team_tools.listening import ToolSocket, call_in
 from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import Result, Serving, is_ours, tools_for
 from coterie.model.conversation import parse_markers
@@ -43,14 +43,14 @@ def response(
     )
 
 
-# -- what they mean ----------------------------------------------------------------------------
+# -- meaning -----------------------------------------------------------------------------------
 
 
 def test_what_models_are_told() -> None:
     ask, hand_over = tools_for(OTHERS)
     assert (ask["name"], ask["inputSchema"]["required"]) == ("ask_human", ["question"])
     assert hand_over["inputSchema"]["properties"]["to"]["enum"] == ["rex", "You"]
-    assert "There are: rex (speed), You." in hand_over["description"]
+    assert "The others are: rex (speed), You." in hand_over["description"]
     assert [tool["name"] for tool in tools_for({})] == ["ask_human"]
 
 
@@ -121,8 +121,12 @@ def test_nobody_answers(given: Response) -> None:
     ("tool", "given", "told"),
     [
         ("ask_human", {"question": 7}, 'ask_human needs a "question".'),
-        ("hand_over", {"to": "eve"}, 'hand_over: no "eve" in the team; there are rex, You.'),
-        ("rm", {}, 'There is no tool "rm" here; there is ask_human and hand_over.'),
+        (
+            "hand_over",
+            {"to": "eve"},
+            'hand_over: no member "eve" in the team; the others are rex, You.',
+        ),
+        ("rm", {}, 'Unknown tool "rm"; available: ask_human and hand_over.'),
     ],
 )
 def test_calls_that_mean_nothing(tool: str, given: Json, told: str) -> None:
@@ -130,7 +134,7 @@ def test_calls_that_mean_nothing(tool: str, given: Json, told: str) -> None:
 
 
 def test_who_is_alone_cannot_hand_over() -> None:
-    told = 'There is no tool "hand_over" here; there is ask_human.'
+    told = 'Unknown tool "hand_over"; available: ask_human.'
     assert result_of_call(Serving({}), "hand_over", {"to": "rex"}) == Result(told, failed=True)
 
 
@@ -151,7 +155,7 @@ def test_handing_over(said: str, message: str, text: str) -> None:
     assert isinstance(end, TurnCompleted)
     marked = parse_markers(end.text)
     assert (marked.text, marked.names) == (text, ("rex",))
-    serving.begin()  # the next turn is another
+    serving.begin()  # the next turn has its own handover
     assert serving.finished(TurnCompleted(said)) == TurnCompleted(said)
 
 
@@ -169,7 +173,7 @@ def test_what_a_server_replies() -> None:
     assert replied({"id": 2, "method": "prompts/list"}, []) == {
         "jsonrpc": "2.0",
         "id": 2,
-        "error": {"code": -32601, "message": "prompts/list is not known here"},
+        "error": {"code": -32601, "message": "prompts/list is not supported"},
     }
     call = {"id": 3, "method": "tools/call", "params": {"name": "x", "arguments": [1]}}
     assert called(call) == ("x", {})
@@ -185,13 +189,13 @@ def test_what_a_server_replies() -> None:
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder whose name leaves room for a socket's."""
+    """A folder with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="c") as folder:
         yield Path(folder)
 
 
 class Table:
-    """Where calls are put, and answered."""
+    """Collects tool calls, to be answered by the test."""
 
     def __init__(self) -> None:
         self.calls: list[listening.ToolRequest] = []
@@ -203,16 +207,16 @@ class Table:
 
 
 @pytest.fixture
-async def served(short: Path) -> AsyncGenerator[tuple[Listening, Table]]:
+async def served(short: Path) -> AsyncGenerator[tuple[ToolSocket, Table]]:
     table = Table()
-    opened = await Listening.open(short, tools_for(OTHERS))
+    opened = await ToolSocket.open(short, tools_for(OTHERS))
     opened.divert(table.put)
     yield opened, table
     await opened.close()
     assert list(short.iterdir()) == []
 
 
-def server_of(opened: Listening) -> subprocess.Popen[str]:
+def server_of(opened: ToolSocket) -> subprocess.Popen[str]:
     [server] = opened.servers
     assert (server["name"], server["env"]) == ("coterie", [])
     return subprocess.Popen(
@@ -233,7 +237,7 @@ async def heard(child: subprocess.Popen[str]) -> Json:
 
 
 async def ended(child: subprocess.Popen[str]) -> None:
-    """Nothing is left of it, and it complained of nothing."""
+    """Wait for it to exit, without any complaints."""
     assert child.stdin is not None
     child.stdin.close()
     assert await anyio.to_thread.run_sync(child.wait) == 0
@@ -248,7 +252,7 @@ def calling(number: int, tool: str, **given: object) -> Json:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
-async def test_a_server_carries_calls_several_at_once(served: tuple[Listening, Table]) -> None:
+async def test_a_server_carries_calls_several_at_once(served: tuple[ToolSocket, Table]) -> None:
     opened, table = served
     child = server_of(opened)
     say(child, "no JSON", "[1]", {"id": 1, "method": "tools/list"})
@@ -262,12 +266,12 @@ async def test_a_server_carries_calls_several_at_once(served: tuple[Listening, T
     second.answer(Result("two"))
     assert await heard(child) == result_of({"id": 3}, {"text": "two"})
     first.answer(Result("one", failed=True))
-    first.answer(Result("again"))  # which nobody hears
+    first.answer(Result("again"))  # ignored
     assert await heard(child) == result_of({"id": 2}, {"text": "one", "failed": True})
     await ended(child)
 
 
-async def test_whoever_is_gone_is_not_waited_for(served: tuple[Listening, Table]) -> None:
+async def test_whoever_is_gone_is_not_waited_for(served: tuple[ToolSocket, Table]) -> None:
     opened, table = served
     child = server_of(opened)
     say(child, calling(2, "ask_human", question="a"))
@@ -278,12 +282,12 @@ async def test_whoever_is_gone_is_not_waited_for(served: tuple[Listening, Table]
 
 
 async def test_a_long_wait_is_told_of(
-    served: tuple[Listening, Table], monkeypatch: pytest.MonkeyPatch
+    served: tuple[ToolSocket, Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients of the protocol give up after a minute in which nothing was said.  In this process,
-    as are the next two, so that what they pass through is counted."""
-    assert program.STILL_HERE < 30
-    monkeypatch.setattr(program, "STILL_HERE", 0.05)
+    """MCP clients time out after a minute of silence.  Runs in this process, as do the next two
+    tests, for coverage."""
+    assert program.PROGRESS_INTERVAL < 30
+    monkeypatch.setattr(program, "PROGRESS_INTERVAL", 0.05)
     opened, table = served
     config = json.loads((opened._folder / "tools.json").read_text())
     told: list[Json] = []
@@ -303,7 +307,7 @@ async def test_a_long_wait_is_told_of(
         write({"id": 1, "method": "ping"}, {"method": "x"}, call, calling(3, "x"))
         await until(lambda: len(table.calls) == 2 and len(told) > 3)
         for one in table.calls:
-            one.answer(Result("x" * 100_000))  # which comes in pieces
+            one.answer(Result("x" * 100_000))  # which arrives in pieces
         await until(lambda: sum("result" in one for one in told) == 3)
         await opened.close()
         write(calling(4, "x"))
@@ -350,11 +354,11 @@ def test_the_words_of_the_program(
     os.close(sink)
     with os.fdopen(source) as ended:
         monkeypatch.setattr("sys.stdin", ended)
-        program.main(["serve", str(file)])  # which ends with its stdin
+        program.main(["serve", str(file)])  # exits when stdin ends
     assert capsys.readouterr().out == ""
 
 
-async def test_a_server_whose_coterie_is_gone(served: tuple[Listening, Table]) -> None:
+async def test_a_server_whose_coterie_is_gone(served: tuple[ToolSocket, Table]) -> None:
     opened, table = served
     child = server_of(opened)
     say(child, calling(1, "ask_human", question="a"))
@@ -367,7 +371,7 @@ async def test_a_server_whose_coterie_is_gone(served: tuple[Listening, Table]) -
     await ended(child)
 
 
-async def test_commands_list_and_call(served: tuple[Listening, Table]) -> None:
+async def test_commands_list_and_call(served: tuple[ToolSocket, Table]) -> None:
     opened, table = served
     commands = opened.commands
 
@@ -377,7 +381,7 @@ async def test_commands_list_and_call(served: tuple[Listening, Table]) -> None:
     [listed] = json.loads((await run(commands.listing)).stdout)
     declared = {each["name"]: each for each in listed["function_declarations"]}
     assert set(declared) == {"ask_human", "hand_over"}
-    # Gemini reads the one, Qwen the other.
+    # Gemini reads the first, Qwen the second.
     assert declared["ask_human"]["parameters"] == declared["ask_human"]["parametersJsonSchema"]
     told: list[bytes] = []
 
@@ -398,7 +402,7 @@ async def test_commands_list_and_call(served: tuple[Listening, Table]) -> None:
     assert (gone.stdout, gone.stderr) == (b"Nobody answered.\n", b"")
 
 
-# -- whoever else knocks -----------------------------------------------------------------------
+# -- strangers on the socket -------------------------------------------------------------------
 
 
 async def knocked(address: str, said: bytes) -> Json:
@@ -420,7 +424,7 @@ async def knocked(address: str, said: bytes) -> Json:
         b"[]\n",
     ],
 )
-async def test_nobody_else_is_heard(served: tuple[Listening, Table], said: bytes) -> None:
+async def test_nobody_else_is_heard(served: tuple[ToolSocket, Table], said: bytes) -> None:
     opened, table = served
     answer = await knocked(str(opened._folder / "s"), said)
     told = "It is not your turn, so nobody can be asked."
@@ -428,7 +432,7 @@ async def test_nobody_else_is_heard(served: tuple[Listening, Table], said: bytes
     assert table.calls == []
 
 
-async def test_whoever_goes_on_for_ever_is_left(served: tuple[Listening, Table]) -> None:
+async def test_whoever_goes_on_for_ever_is_left(served: tuple[ToolSocket, Table]) -> None:
     opened, table = served
     with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
         await knocked(str(opened._folder / "s"), b"x" * 3_000_000)
@@ -436,7 +440,7 @@ async def test_whoever_goes_on_for_ever_is_left(served: tuple[Listening, Table])
 
 
 async def test_before_there_is_a_channel_nobody_is_asked(short: Path) -> None:
-    opened = await Listening.open(short, [])
+    opened = await ToolSocket.open(short, [])
     child = server_of(opened)
     say(child, calling(1, "ask_human", question="a"))
     said = (await heard(child))["result"]["content"][0]["text"]
@@ -450,22 +454,22 @@ async def test_what_a_kill_left_behind_goes_and_what_is_in_use_stays(short: Path
     for folder in (left, new):
         folder.mkdir()
         (folder / "s").touch()
-    first = await Listening.open(short, [])
+    first = await ToolSocket.open(short, [])
     assert (first._folder.stat().st_mode & 0o077) == 0
     for old in (left, first._folder):
         os.utime(old, (0, 0))
-    second = await Listening.open(short, [])
+    second = await ToolSocket.open(short, [])
     assert set(short.iterdir()) == {new, first._folder, second._folder}
     for opened in (first, second):
         await opened.close()
 
 
 async def test_a_folder_with_a_long_name(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the path of a socket a system takes some hundred bytes: then it is elsewhere."""
+    """A socket's path is limited to about a hundred bytes: use another folder then."""
     monkeypatch.setattr(tempfile, "tempdir", str(short))
     deep = short / ("x" * 60) / ("y" * 60)
     deep.mkdir(parents=True)
-    opened = await Listening.open(deep, [])
+    opened = await ToolSocket.open(deep, [])
     assert opened._folder.parent == short
     assert list(deep.iterdir()) == []
     child = server_of(opened)

@@ -1,4 +1,4 @@
-"""When a login is due to be renewed, and who waits for whom."""
+"""When a login is due for renewal, and who waits for whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners by a lock and owners by a lease keep the same promises."""
+"""Owners by lock and owners by lease fulfill the same contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.errors import StorageError
 from coterie.model.lease_clock import LeaseTimes
 from coterie.model.machine import OwnerRow
 from coterie.ports import Owners, Storage
-from coterie.testing.contracts.owners import HERE, MarksReaper, OwnersContract
+from coterie.testing.contracts.owners import HERE, OwnersContract, RecordingReaper
 from coterie.testing.owner_rows import SqliteOwnerRows
 from coterie.testing.postgres import Databases
 
@@ -26,7 +26,7 @@ TIMES = LeaseTimes(ttl=4.0, beat=1.0, soft=0.5, margin=0.3, look=0.1)
 
 
 def let_go(owners: FlockOwners | LeasedOwners) -> None:
-    """Lose the lock, as a process does that is killed."""
+    """Lose the lock, as a killed process does."""
     owner = owners._owner
     assert owner is not None
     os.close(owner._fd)
@@ -45,7 +45,7 @@ class TestFlockOwners(OwnersContract):
 class LeasedSuite(OwnersContract):
     async def open(self, place: Path, storage: Storage, name: str) -> LeasedOwners:
         rows, folder = SqliteOwnerRows(place / "owners.db"), place / self.machine(name)
-        made = LeasedOwners(rows, storage.leases, MarksReaper(), HERE, folder, folder.name)
+        made = LeasedOwners(rows, storage.leases, RecordingReaper(), HERE, folder, folder.name)
         made.times = TIMES
         made.__post_init__()
         return made
@@ -86,7 +86,7 @@ class TestLeasedOwnersOfSeveral(LeasedSuite):
         return name
 
     async def die(self, owners: Owners) -> None:
-        """It renews nothing any more; nobody can see its lock."""
+        """Stop renewing; nobody else can see the lock."""
 
 
 class TestLeasedOwnersInPostgres(LeasedSuite):
@@ -110,7 +110,7 @@ class TestLeasedOwnersInPostgres(LeasedSuite):
         return name
 
     async def die(self, owners: Owners) -> None:
-        """It renews nothing any more."""
+        """Stop renewing."""
 
     @pytest.fixture(autouse=True)
     async def closed(self, url: None) -> AsyncGenerator[None]:

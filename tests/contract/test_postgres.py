@@ -1,17 +1,21 @@
-"""What is PostgreSQL's own: its schema, lost connections, notifications, and what is refused."""
+"""What is specific to PostgreSQL: its schema, lost connections, notifications, and refusals."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import secrets
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -23,8 +27,11 @@ from coterie.errors import LeaseLost, StorageDamaged, StorageError, StorageReadO
 from coterie.model import journal
 from coterie.model.journal import Fence, Turn
 from coterie.model.lease_clock import LeaseTimes
-from coterie.stores.postgres import PostgresStorage, schema, sql_text
-from coterie.stores.postgres.place import Place
+from coterie.stores.codec import Head
+from coterie.stores.postgres import PostgresStorage, schema, sql_text, writer
+from coterie.stores.postgres.known_head import KnownHead
+from coterie.stores.postgres.schema import StoreProject
+from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.sqlite import SqliteStorage
 from coterie.stores.sqlite import schema as sqlite_schema
 from coterie.testing.contracts.samples import TASK, answered, asked, created, message, started
@@ -34,6 +41,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import anyio.lowlevel
 from cutting_proxy import Cut, CuttingProxy
 
+PATIENCE = 20.0
 PACKAGE = Path(schema.__file__).parent
 SOURCE = "\n".join(
     file.read_text() for folder in (PACKAGE, PACKAGE.parent) for file in folder.glob("*.py")
@@ -75,8 +83,8 @@ def proxy(url: str, tmp_path: Path) -> Iterator[CuttingProxy]:
 
 
 def execute(url: str, *statements: str) -> None:
-    """As somebody else does who has the rights."""
-    with Place.of(url).connect() as connection:
+    """Execute statements as another client with the necessary rights."""
+    with StoreUrl.of(url).connect() as connection:
         for statement in statements:
             connection.execute(statement.encode())
 
@@ -91,12 +99,12 @@ ONLY_SQLITE = {
     "told": None,
     "timeline_end": None,
 }
-"""Tables, or columns, of which its views `turns` and `timeline` are made: there they are tables."""
+"""What SQLite's views `turns` and `timeline` are made of; in PostgreSQL they are tables."""
 
 
 async def test_both_databases_have_the_same_columns(url: str, tmp_path: Path) -> None:
     theirs: dict[str, set[str]] = {}
-    with Place.of(url).connect() as connection:
+    with StoreUrl.of(url).connect() as connection:
         query = "SELECT table_name, column_name FROM information_schema.columns"
         for table, column in connection.execute(f"{query} WHERE table_schema = 'coterie'"):
             theirs.setdefault(table, set()).add(column)
@@ -120,7 +128,7 @@ def test_both_databases_have_migrations_of_the_same_numbers() -> None:
 
 
 def test_every_statement_is_sound_and_used(url: str) -> None:
-    with Place.of(url).connect() as connection:
+    with StoreUrl.of(url).connect() as connection:
         for name, text in sql_text.SQL.items():
             assert name.startswith("all_") or f'"{name}"' in SOURCE, name
             if name != "answer":
@@ -133,7 +141,7 @@ REFUSED = [
     ("DROP TABLE schema_version", "is not Coterie's", "Use another database"),
     (
         "DELETE FROM schema_version WHERE number > 10",
-        "of an older Coterie (10",
+        "by an older Coterie (10",
         "coterie store upgrade",
     ),
     (
@@ -170,19 +178,19 @@ def test_nobody_who_has_no_such_store_imports_its_packages() -> None:
     assert ran.stdout == b"False\n"
 
 
-# -- where it is ---------------------------------------------------------------------------------
+# -- URLs ----------------------------------------------------------------------------------------
 
 URLS = [
-    ("postgresql://ann:secret@db.example/x?sslmode=prefer", "may go unencrypted to another host"),
-    ("mysql://ann:secret@db/x", "is no URL of a PostgreSQL database"),
-    ("postgresql://ann:secret@db/x?nonsense=1", "is no URL of a database"),
+    ("postgresql://ann:secret@db.example/x?sslmode=prefer", "without encryption"),
+    ("mysql://ann:secret@db/x", "is not the URL of a PostgreSQL database"),
+    ("postgresql://ann:secret@db/x?nonsense=1", "is not a valid database URL"),
 ]
 
 
 @pytest.mark.parametrize(("url", "problem"), URLS)
 def test_a_url_that_will_not_do_is_refused_and_no_password_is_shown(url: str, problem: str) -> None:
     with pytest.raises(UsageError) as told:
-        Place.of(url)
+        StoreUrl.of(url)
     assert problem in str(told.value)
     assert "secret" not in f"{told.value} {told.value.advice}"
 
@@ -200,7 +208,7 @@ def test_a_url_that_will_not_do_is_refused_and_no_password_is_shown(url: str, pr
 def test_to_another_host_it_is_encrypted_unless_the_url_says_otherwise(
     url: str, mode: str | None
 ) -> None:
-    given = conninfo_to_dict(Place.of(url).conninfo)
+    given = conninfo_to_dict(StoreUrl.of(url).conninfo)
     assert given.get("sslmode") == mode
 
 
@@ -229,7 +237,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(database: str) -> Non
 def test_a_commit_is_on_disk_whatever_the_servers_default_is(url: str) -> None:
     name = url.partition("?")[0].rpartition("/")[2]
     execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
-    with schema.opened(Place.of(url), "writer", is_new=True).connection as connection:
+    with schema.opened(StoreUrl.of(url), "writer", is_new=True).connection as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
 
@@ -268,7 +276,7 @@ async def test_a_chain_that_was_tampered_with_is_told(
     assert await storage.problems() == []
     change = "UPDATE events SET at = '2020' WHERE sequence = 2"
     execute(url, "ALTER TABLE events DISABLE TRIGGER ALL", change)
-    assert await storage.problems() == ["events: row 2 is not the one that was written"]
+    assert await storage.problems() == ["events: row 2 differs from what was written"]
 
 
 async def test_a_database_that_may_not_be_written_is_told(
@@ -280,7 +288,7 @@ async def test_a_database_that_may_not_be_written_is_told(
         await PostgresStorage.open(url)
 
 
-# -- connections that are lost ---------------------------------------------------------------------
+# -- lost connections ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
@@ -304,7 +312,7 @@ async def test_a_commit_that_is_still_under_way_where_it_was_cut_off_is_kept_onc
 ) -> None:
     storage = await PostgresStorage.open(proxy.url, patience=5)
     fence = await _begun(storage)
-    with Place.of(url).connect() as holder:
+    with StoreUrl.of(url).connect() as holder:
         holder.execute("SELECT FROM head FOR UPDATE")
         async with anyio.create_task_group() as group:
             first = journal.AppendMessage(message(1))
@@ -319,12 +327,12 @@ async def test_a_commit_that_is_still_under_way_where_it_was_cut_off_is_kept_onc
 
 
 async def _until_waiting(url: str, number: int) -> None:
-    """Until so many processes of the server wait for a lock."""
+    """Wait until this many server processes are waiting for a lock."""
     query = """SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND datname = current_database()"""
 
     def look() -> None:
-        with Place.of(url).connect(autocommit=True) as connection:
+        with StoreUrl.of(url).connect(autocommit=True) as connection:
             for _ in range(1000):
                 found = connection.execute(query).fetchone()
                 if found is not None and found[0] == number:
@@ -332,6 +340,47 @@ async def _until_waiting(url: str, number: int) -> None:
         raise AssertionError("nobody waits")
 
     await anyio.to_thread.run_sync(look)
+
+
+async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
+    proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = await PostgresStorage.open(proxy.url, patience=5)
+    made, is_made, may_come = list[schema.Session](), threading.Event(), threading.Event()
+    open_session = schema.opened
+
+    def opened(*given: Any, **more: Any) -> schema.Session:
+        made.append(open_session(*given, **more))
+        is_made.set()
+        may_come.wait(PATIENCE)
+        return made[0]
+
+    monkeypatch.setattr(schema, "opened", opened)
+    proxy.cut_all()
+    await anyio.to_thread.run_sync(is_made.wait, PATIENCE)
+    await storage.close()
+    may_come.set()
+    with anyio.fail_after(PATIENCE):
+        while not made[0].connection.closed:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_connection_whose_opening_is_cancelled_as_it_comes_is_closed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came = list[schema.Session]()
+    deliver = writer._unless_done
+
+    def cancelling(opened: Any, call: Any, given: Any) -> None:
+        came.append(given)
+        deliver(opened, call, given)
+        opening.cancel()
+
+    monkeypatch.setattr(writer, "_unless_done", cancelling)
+    opening = asyncio.ensure_future(PostgresStorage.open(url))
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert came[0].connection.closed
 
 
 async def test_who_waits_looks_again_after_a_connection_was_lost(
@@ -360,7 +409,7 @@ async def test_what_is_notified_while_a_commit_is_under_way_is_heard(
 ) -> None:
     other = await PostgresStorage.open(url)
     seen = await storage.changed(0)
-    with Place.of(url).connect() as holder:
+    with StoreUrl.of(url).connect() as holder:
         holder.execute("SELECT FROM head FOR UPDATE")
         async with anyio.create_task_group() as group:
             first = journal.AppendMessage(message(1))
@@ -379,9 +428,9 @@ async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Pa
         storage = await PostgresStorage.open(proxy.url, patience=0.1)
         fence = await _begun(storage)
     for _ in range(2):
-        with pytest.raises(StorageError, match="No PostgreSQL answers"):
+        with pytest.raises(StorageError, match="PostgreSQL does not answer"):
             await storage.commit(fence, journal.AppendMessage(message(1)))
-    with pytest.raises(StorageError, match="No PostgreSQL answers"):
+    with pytest.raises(StorageError, match="PostgreSQL does not answer"):
         await storage.events.tasks()
     await storage.close()
 
@@ -398,6 +447,31 @@ async def test_a_server_that_forgot_commits_is_not_written_to(
     await storage.close()
 
 
+class _Finished(ThreadPoolExecutor):
+    """An executor whose calls are finished as soon as they are submitted."""
+
+    calls = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        done = Future[Any]()
+        done.set_result(None)
+        return done
+
+
+@pytest.mark.timeout(30)
+async def test_waiting_for_a_head_that_has_just_been_written_ends(url: str, tmp_path: Path) -> None:
+    known = KnownHead(tmp_path)
+    await anyio.to_thread.run_sync(schema.init, url, StoreProject("shop", ""))
+    await anyio.to_thread.run_sync(partial(schema.check, url, known=known))
+    executor = _Finished()
+    asyncio.get_running_loop().set_default_executor(executor)
+    known.note(Head(7, "00"))
+    await asyncio.sleep(0)  # the write is done, but its callback has not run yet
+    await known.written()
+    assert executor.calls == 1
+
+
 # -- fences --------------------------------------------------------------------------------------
 
 
@@ -405,7 +479,7 @@ async def test_a_claim_waits_for_a_commit_that_is_under_way(
     url: str, storage: PostgresStorage, fence: Fence
 ) -> None:
     claiming = await PostgresStorage.open(url)
-    with Place.of(url).connect() as under_way:
+    with StoreUrl.of(url).connect() as under_way:
         under_way.execute("SELECT hold(%s, %s)", [TASK, 1])
         async with anyio.create_task_group() as group:
             group.start_soon(claiming.leases.claim, TASK, "other", 1)

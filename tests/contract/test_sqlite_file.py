@@ -1,4 +1,4 @@
-"""Opening a database: made whole, refused where it is not intact, never made a second time."""
+"""Opening a database: created atomically, refused if damaged, never created a second time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = 4096
 
 
 async def spoken(database: Path, turns: int = 100) -> None:
-    """A task with a past, closed cleanly."""
+    """A task with some turns, closed cleanly."""
     storage = await SqliteStorage.open(database)
     fence = await storage.create(created(), "me", None)
     await storage.commit(fence, started())
@@ -33,7 +33,7 @@ async def spoken(database: Path, turns: int = 100) -> None:
 
 
 async def refusal(database: Path) -> StorageError:
-    """How opening is refused; and that refusing changed nothing."""
+    """Return the error on opening, and check that the refusal changed nothing."""
     before = {file: file.read_bytes() for file in database.parent.glob("coterie.db*")}
     with pytest.raises(StorageError) as caught:
         await SqliteStorage.open(database)
@@ -196,7 +196,7 @@ async def test_another_history_of_the_same_length(tmp_path: Path) -> None:
         await storage.create(created(goal=goal), "me", None)
         await storage.close()
     (tmp_path / "a" / "coterie.db").write_bytes((tmp_path / "b" / "coterie.db").read_bytes())
-    assert "not the one that was written" in str(await refusal(tmp_path / "a" / "coterie.db"))
+    assert "differs from what was written" in str(await refusal(tmp_path / "a" / "coterie.db"))
 
 
 async def test_the_head_file_follows_and_a_spoiled_one_is_ignored(database: Path) -> None:
@@ -241,7 +241,7 @@ async def test_a_changed_row_is_found_by_a_thorough_look(database: Path) -> None
     connection.commit()
     connection.close()
     storage = await SqliteStorage.open(database)
-    assert await storage.problems() == ["events: row 1 is not the one that was written"]
+    assert await storage.problems() == ["events: row 1 differs from what was written"]
     await storage.commit(Fence(TASK, 1))
     await storage.close()
 
@@ -259,5 +259,5 @@ async def test_rows_cut_off_the_end_of_the_audit_are_missed(database: Path) -> N
     connection.close()
     storage = await SqliteStorage.open(database)
     written = len(ENTRIES)
-    assert await storage.problems() == [f"audit: {written} rows were written, 1 are there"]
+    assert await storage.problems() == [f"audit: {written} rows were written, but only 1 found"]
     await storage.close()

@@ -1,4 +1,4 @@
-"""A database of every version that ever was can be opened and goes on."""
+"""A database of every past version can be opened and used."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_migrated_and_new_have_one_schema(tmp_path: Path, version: int) ->
 
 @pytest.mark.parametrize("version", [one for one in VERSIONS if one in (8, 9, 10, 11)])
 async def test_numbers_of_the_timeline_stay_what_they_were(tmp_path: Path, version: int) -> None:
-    """Whoever followed an old database goes on after the number that it was told last."""
+    """A follower of an old database continues after the last number it was given."""
     database = restored(tmp_path, version)
     silent = f"INSERT INTO messages SELECT '{TASK}', seq + 1, member, '', at, turn, next, done, cut"
     query = "SELECT sequence, task_id, source, number, run FROM timeline ORDER BY sequence"
@@ -128,7 +128,7 @@ async def test_numbers_of_the_timeline_stay_what_they_were(tmp_path: Path, versi
 
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A migration that does not exist yet."""
+    """Add a migration that does not exist yet."""
     script = tmp_path / f"{LATEST + 1:04}_tickets.sql"
     scripts = [*migrating.migrations(), (LATEST + 1, script)]
     monkeypatch.setattr(migrating, "migrations", lambda: scripts)

@@ -1,4 +1,4 @@
-"""Several processes on one store, and what one of them can do to the others."""
+"""Several processes on one store, and how they can affect each other."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_held_database_is_said_to_be_and_can_be_used_again(
         await storage.commit(fence, AppendMessage(message(1)))
     assert str(database) in str(caught.value)
     assert caught.value.hint
-    assert await storage.conversation.messages(TASK) == []  # reading goes on
+    assert await storage.conversation.messages(TASK) == []  # reading still works
     second = await SqliteStorage.open(database, patience=0.2)  # and so does opening
     await second.close()
     holder.go()
@@ -112,7 +112,7 @@ async def test_opening_what_another_process_keeps_for_itself(database: Path, chi
     await (await SqliteStorage.open(database)).close()
 
 
-# -- no room, no right -------------------------------------------------------------------------
+# -- no space, no permission -------------------------------------------------------------------
 
 
 def assert_stopped_cleanly(told: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def test_a_file_size_limit(database: Path, child: Start, limit: int) -> None:
 
 
 def test_a_full_disk(tmp_path: Path, child: Start) -> None:
-    """On a small disk where we may mount one; elsewhere the limit stands for it."""
+    """On a small disk where mounting is allowed; elsewhere a file size limit substitutes for it."""
     folder = tmp_path / "disk"
     folder.mkdir()
     script = f'mount -t tmpfs -o size=1m none "{folder}" && exec "$@"'

@@ -1,4 +1,4 @@
-"""The file stays small: texts stand once."""
+"""The file stays small: each text is stored once."""
 
 from __future__ import annotations
 

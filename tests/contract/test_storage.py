@@ -1,4 +1,4 @@
-"""Every storage keeps the same promises."""
+"""Every storage fulfills the same contract."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whatever is done, in whatever order: a store in a file and one in memory tell the same, what is
-refused changes nothing, and every list says what the events say."""
+"""For any operations in any order, a store in a file and one in memory return the same, refused
+operations change nothing, and every list agrees with the events."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ tokens = st.sampled_from([1, 1, 1, 1, 2, 3, None])
 
 
 class TwoStores(RuleBasedStateMachine):
-    """Both get the same submissions; both must answer, refuse and hold the same."""
+    """Submit everything to both; both must answer, refuse and contain the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class TwoStores(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.spoiled = False
         self.open()
-        # So that the one in memory is there when the others are closed.
+        # Keeps the in-memory store alive while the others are closed.
         self.kept = self.loop.run_until_complete(SqliteStorage.in_memory(str(self.folder)))
 
     def open(self) -> None:
@@ -135,7 +135,7 @@ class TwoStores(RuleBasedStateMachine):
                 storage.post(fence, *each)
             await storage.commit(None)
 
-        # What was posted before the one that is refused is kept, unlike with a commit.
+        # Unlike with a commit, writes posted before the refused one are kept.
         real, memory = (self.outcome(posted(storage)) for storage in self.stores)
         assert real == memory
         self.spoiled = self.spoiled or real is not None
@@ -232,7 +232,7 @@ async def everything(storage: Storage) -> dict[str, Any]:
     return held
 
 
-# Fewer by `--hypothesis-profile=brief`, on a Python beside ours.
+# Fewer with `--hypothesis-profile=brief`, on the other Python versions.
 TwoStores.TestCase.settings = settings(
     max_examples=min(40, settings().max_examples), stateful_step_count=25, deadline=None
 )

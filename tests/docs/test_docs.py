@@ -17,9 +17,9 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import define
+from coterie.config.registry_edit import define_agent
 from coterie.config.settings import Settings
-from coterie.config.team_file import Reading, load_team
+from coterie.config.team_file import ReadContext, load_team
 from coterie.model.ticket import SchedulerConfig
 from coterie.rehearsal.script import Script
 from coterie.testing.postgres import Databases
@@ -36,13 +36,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def files(page: Path) -> dict[str, str]:
-    """The files that a page would have its reader write, by name."""
+    """The files that a page asks its reader to write, by name."""
     named = ((re.search(r"file=(\S+)", info), body) for info, body in blocks(page))
     return {name[1]: body for name, body in named if name}
 
 
 def commands(body: str) -> list[tuple[str, int]]:
-    """The commands of a block, each with the exit code it should have: `? 3` after it, else 0."""
+    """The commands of a block, each with its expected exit code: `? 3` after it, else 0."""
     found: list[tuple[str, int]] = []
     for line in body.splitlines():
         if line.startswith("$ "):
@@ -53,8 +53,8 @@ def commands(body: str) -> list[tuple[str, int]]:
 
 
 PLAIN = re.compile(r"coterie (?!team open)[^'|&;<>`\\]*")
-"""A command that needs nothing of the shell but its quotes and variables, and that returns:
-`team open` becomes the program that it opens."""
+"""A command that needs nothing from the shell but quotes and variables, and that returns:
+`team open` replaces itself with the program it opens."""
 
 
 def by_shell(command: str) -> Ran:
@@ -80,16 +80,16 @@ def two_databases(postgres: Databases) -> Iterator[list[str]]:
 
 
 COMMANDS = [page for page in PAGES if page.name != "python.md"]
-"""`test_python` runs the other one, from a wheel."""
+"""`test_python` runs the remaining page, from a wheel."""
 
 
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(
     page: Path, house: House, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The first command as the shell finds it; those like it then here, which costs no start."""
+    """Run the first plain command in a shell; later ones in this process, to save startup time."""
     monkeypatch.setenv("PWD", str(house.project))
-    if page.name == "machines.md":  # the databases that its reader has made
+    if page.name == "machines.md":  # the databases that its reader has created
         databases = request.getfixturevalue("two_databases")
         for name, url in zip(("DATABASE", "OTHER_DATABASE"), databases, strict=True):
             monkeypatch.setenv(name, url)
@@ -114,20 +114,21 @@ def inside(house: House, command: str) -> Ran:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_team_files_of_a_page_are_teams(page: Path, tmp_path: Path) -> None:
     named = (
-        define(KNOWN_AGENTS, name, {"command": name}) for name in ("claude", "codex", "gemini")
+        define_agent(KNOWN_AGENTS, name, {"command": name})
+        for name in ("claude", "codex", "gemini")
     )
     agents = Registry(tmp_path, known=KNOWN_AGENTS).with_agents(*named)
     for info, body in blocks(page):
         if info == "json" and '"members"' in body:
             path = tmp_path / "team.json"
             path.write_text(body)
-            assert load_team(path, Reading(agents, Settings())).team.members
+            assert load_team(path, ReadContext(agents, Settings())).team.members
         elif info == "json" and '"rules"' in body:
             assert Script.model_validate_json(body).rules
         elif info == "json" and '"roles"' in body:
             path = tmp_path / "roles.json"
             path.write_text(body)
-            assert load_team(path, Reading(agents, Settings())).team.members
+            assert load_team(path, ReadContext(agents, Settings())).team.members
         elif info == "json" and '"concurrency"' in body:
             assert SchedulerConfig.model_validate_json(body, strict=True).concurrency
         elif info == "json":

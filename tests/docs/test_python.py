@@ -18,7 +18,7 @@ LONGEST = {"chat.py": 15, "words.py": 40, "duet.py": 40}
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment with Coterie as its users install it."""
+    """The `bin` of an environment with Coterie as users install it."""
     venv = tmp_path_factory.mktemp("fresh") / "venv"
     env = {**os.environ, "VENV": str(venv), "PYTHON": sys.executable, "COMPILE": "no"}
     setup = [ROOT / "scripts" / "setup", "wheel"]
@@ -34,7 +34,7 @@ def test_what_a_reader_does(fresh: Path, house: House) -> None:
     env = {
         "HOME": str(house.home),
         "PATH": f"{fresh}:{os.defpath}",
-        # What `pip install .` builds with is in the environment; the network stays out of it.
+        # What `pip install .` builds with is in the environment; the network is not used.
         "PIP_NO_BUILD_ISOLATION": "0",
         "PIP_NO_INDEX": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

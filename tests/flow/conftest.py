@@ -1,4 +1,4 @@
-"""What several of these tests stand on."""
+"""Fixtures that several of these tests share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """Like `tmp_path`, in memory where that can be: for a death that no disk would notice.
+    """Like `tmp_path`, in memory where possible: for simulated deaths that do not concern the disk.
 
     A store waits for the disk at every commit; hundreds of sessions do little else.
     """
@@ -33,12 +33,12 @@ def memory_path() -> Iterator[Path]:
 # -- the same tests on another store --------------------------------------------------------------
 
 STORE = os.environ.get("COTERIE_TEST_STORE", "sqlite")
-"""What these tests run on: `COTERIE_TEST_STORE=postgres make test ARGS=tests/flow`."""
+"""The store that these tests run on: `COTERIE_TEST_STORE=postgres make test ARGS=tests/flow`."""
 ON_BOTH = frozenset({"test_gate", "test_subtask", "test_workflow_changed"})
-"""Tests that run on both in any case: questions, answers, subtasks and replay, and cheap."""
+"""Tests that always run on both stores: questions, answers, subtasks and replay; they are cheap."""
 ON_SQLITE = frozenset(
     {
-        # They open or copy the file of the database.
+        # They open or copy the database file.
         "test_rows_that_are_no_envelopes_are_told_as_damage",
         "test_what_was_not_signed_with_the_key_is_not_trusted",
         "test_dying_between_a_yes_and_what_it_was_for",
@@ -53,7 +53,7 @@ ON_SQLITE = frozenset(
         "test_an_owner_stopped_by_a_signal_keeps_its_task",
     }
 )
-"""Tests of one file, or of several processes that are told no other store."""
+"""Tests of a single file, or of several processes that are given no other store."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -74,7 +74,7 @@ def _is_on_sqlite(item: pytest.Item) -> bool:
 
 @pytest.fixture
 def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
-    """For projects whose processes are told their store as users tell them."""
+    """Stores for projects whose processes are configured as users configure them."""
     made = Stores(request.getfixturevalue("postgres") if request.param == "postgres" else None)
     yield made
     made.drop()
@@ -82,7 +82,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
 
 @pytest.fixture(autouse=True)
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On PostgreSQL whatever opens a database file opens a database of the same name there."""
+    """On PostgreSQL, open a database of the same name wherever a test opens a database file."""
     if getattr(request, "param", STORE) != "postgres":
         yield
         return

@@ -1,9 +1,9 @@
-"""A process that runs the task of each folder under a lease, for as long as it lives and can.
+"""A process that keeps running the task of each folder under a lease, for as long as it can.
 
     python -m tests.flow.leased_worker MACHINE (FOLDER TTL)...
 
-Its agent and a daemon that this leaves behind write a line to FOLDER/ticks every few milliseconds:
-the token of the run and when that was.
+Its agent, and a daemon that the agent leaves behind, write a line to FOLDER/ticks every few
+milliseconds: the token of the run and the time.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ while True:
 
 
 def times(ttl: float) -> LeaseTimes:
-    """Short ones, in the proportions of the real ones, but for a machine that is busy."""
+    """Return short lease times, proportional to the real ones, with slack for a busy machine."""
     return LeaseTimes(ttl=ttl, beat=ttl / 5, soft=ttl / 4, margin=0.8, look=0.1)
 
 
 class OutOfSight:
-    """A reaper on another machine: nothing that it is asked to end can be seen from there."""
+    """A reaper on another machine, which can see none of the processes that it is asked to end."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
         return ()
 
 
 def last_token(folder: Path) -> int:
-    """The token of the run that ticked last; 0 where none has."""
+    """Return the token of the run that ticked last, or 0 if none has."""
     try:
         with (folder / TICKS).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 200))
@@ -67,7 +67,7 @@ def last_token(folder: Path) -> int:
 
 
 def ticks(folder: Path) -> dict[int, list[int]]:
-    """By token: when its agent, or the daemon of that, was alive."""
+    """Return, by token, the times at which the run's agent or its daemon was alive."""
     found: dict[int, list[int]] = {}
     lines = (folder / TICKS).read_text().splitlines() if (folder / TICKS).exists() else []
     for token, at in (line.split() for line in lines):
@@ -76,7 +76,7 @@ def ticks(folder: Path) -> dict[int, list[int]]:
 
 
 def owners_of(folder: Path, name: str, ttl: float, storage: Storage, here: bool) -> LeasedOwners:
-    """The owners as a process of that machine sees them; `cut` and `mute` are per machine."""
+    """Return the owners as that machine's process sees them; `cut` and `mute` are per machine."""
     real = Machine.here()
     rows = SqliteOwnerRows(folder / "owners.db", folder / f"cut-{name}", folder / f"mute-{name}")
     reaper = SurvivorReaper() if here else OutOfSight()
@@ -87,7 +87,7 @@ def owners_of(folder: Path, name: str, ttl: float, storage: Storage, here: bool)
 
 
 async def run_once(owners: LeasedOwners, storage: Storage, folder: Path) -> Fence:
-    """Take the task as soon as that can be, and have it ticked until the agent is ended."""
+    """Take the task as soon as possible, and run its ticking agent until that is ended."""
     claimant = Claimant(owners, storage.leases, owners.reaper, owners.machine)
     while True:
         try:
@@ -109,8 +109,8 @@ async def run_once(owners: LeasedOwners, storage: Storage, folder: Path) -> Fenc
 async def work(
     folder: Path, name: str, ttl: float, here: bool = False, say: Callable[[str], None] = print
 ) -> None:
-    """Run the task again and again, each time as a new owner; with `here`, survivors that an
-    earlier one left on this machine are ended."""
+    """Run the task again and again, each time as a new owner; with `here`, end the survivors
+    that an earlier owner left on this machine."""
     storage = await SqliteStorage.open(folder / "coterie.db")
     while True:
         owners = await anyio.to_thread.run_sync(owners_of, folder, name, ttl, storage, here)

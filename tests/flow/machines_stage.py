@@ -1,5 +1,5 @@
-"""A stage for machines that share a store: each a home and a clone of one repository, all of them
-in this process, with agents that are functions of the test."""
+"""A test stage for machines that share a store: each has a home and a clone of one repository,
+all run in this process, and their agents are functions of the test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AGENTS = {"mira": "claude", "wren": "codex"}
 
 
 def crew(**more: object) -> Team:
-    """A manager called mira and a worker called wren; `more` is for the worker."""
+    """A manager called mira and a worker called wren; `more` updates the worker."""
     members = tuple(
         Member(
             id=name,
@@ -47,7 +47,7 @@ def crew(**more: object) -> Team:
 
 
 class Records:
-    """An observer that keeps what it saw."""
+    """An observer that keeps the records it saw."""
 
     def __init__(self) -> None:
         self.seen: list[Record] = []
@@ -64,15 +64,15 @@ class Machines:
     folder: Path
     patch: pytest.MonkeyPatch
     told: list[WorkerEvent] = field(default_factory=list[WorkerEvent])
-    """What workers said."""
+    """The events that workers reported."""
     workers: dict[str, Worker] = field(default_factory=dict[str, Worker])
 
     def play(self, say: Say) -> None:
-        """What agents say from now on, on whichever machine."""
+        """Set what agents say from now on, on every machine."""
         self.patch.setattr(Playing, "say", staticmethod(say))
 
     def place(self, name: str) -> Project:
-        """A machine's clone and home; `desk` is where the repository was made.  Blocks."""
+        """Return a machine's clone and home; `desk` is where the repository was made.  Blocks."""
         if name == "desk":
             return Project(self.house.project, self.house.coterie_home)
         clone, home = self.folder / name / "shop", self.folder / name / "home"
@@ -84,7 +84,7 @@ class Machines:
 
     @asynccontextmanager
     async def open(self, name: str = "desk") -> AsyncGenerator[OpenProject]:
-        """The project as a process on a machine has it."""
+        """Open the project as a process on that machine does."""
         place = await anyio.to_thread.run_sync(self.place, name)
         async with OpenProject.open(place.root, place.home, machine=name) as app:
             yield app
@@ -93,7 +93,7 @@ class Machines:
     async def worker(
         self, name: str, *agents: str, seats: int = 2, allow_full: bool = False
     ) -> AsyncGenerator[OpenProject]:
-        """A machine that works, until the block ends."""
+        """Run a worker on a machine until the block ends."""
         options = WorkerOptions(name, agents or ("codex",), seats, allow_full)
         async with AsyncExitStack() as stack:
             app = await stack.enter_async_context(self.open(name))
@@ -109,7 +109,7 @@ class Machines:
             group.cancel_scope.cancel()
 
     async def session(self, app: OpenProject, team: Team | None = None) -> str:
-        """A new session; its id."""
+        """Create a session and return its id."""
         caps = Caps(yes=True)
         return await app.create(StartRequest(team or crew(), "Add coupons", caps, workflow=TICKETS))
 
@@ -130,7 +130,7 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 def machines(
     house: House, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Machines:
-    """Machines on a store of their own."""
+    """Machines that share a store of their own."""
     installed(house, monkeypatch)
     repository(house.project)
     first = git(house.project, "rev-list", "--max-parents=0", "HEAD").strip()

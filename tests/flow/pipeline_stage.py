@@ -1,4 +1,4 @@
-"""A stage for pipelines: a real repository, store and engine; members answer by what is asked."""
+"""A test stage for pipelines: a real repository, store and engine; members answer by prompt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnFailed, Update
 from coterie.ports import Storage
-from coterie.testing.scripted import TASK, ScriptedChannels, Stage, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project
 from coterie.workflows.pipeline import Pipeline
 from tests.flow.ticket_stage import FakeChecks, block, folder_of
 
@@ -69,7 +69,7 @@ ANSWERS: Mapping[str, object] = {
 
 
 def writes(**files: str) -> Say:
-    """Write files of Python, and report."""
+    """Write Python files and report them."""
 
     def say(member: Member, text: str) -> object:
         for name, content in files.items():
@@ -83,7 +83,7 @@ CODE = writes(cart="total = 0\ncoupons = True\n")
 
 
 def by(**others: object) -> Say:
-    """What members answer: as in `ANSWERS`, but for what is asked in these words (`_`: a space)."""
+    """Answer as in `ANSWERS`, except for prompts that contain one of these keys (`_`: a space)."""
     words = {key.replace("_", " "): value for key, value in others.items()}
     known = {"Make the change now": CODE, **ANSWERS}
 
@@ -110,12 +110,12 @@ def team(*names: str, **more: object) -> Team:
 class Built:
     """One project with one pipeline, which may be run several times."""
 
-    on: Stage
+    on: ScriptedProject
     project: Path
     checks: FakeChecks
 
     async def run(self, say: Say | None = None) -> ResultRecord:
-        """Run it until it ends or asks."""
+        """Run it until it ends or asks a question."""
         heard = say or by()
 
         async def played(member: Member, prompt: Prompt) -> list[Update]:
@@ -128,12 +128,12 @@ class Built:
             return await self.on.run(ScriptedChannels(played))
 
     async def asked(self) -> Interaction:
-        """The only open question."""
+        """Return the only open question."""
         (question,) = await self.on.storage.inbox.questions()
         return question.interaction
 
     async def answer(self, choice: str, text: str | None = None) -> str:
-        """Answer the only open question; what it was about."""
+        """Answer the only open question; return what it was about."""
         asked = await self.asked()
         await answer(self.on.look, asked.interaction_id, choice, text, "you")
         return asked.about.kind if asked.about else ""
@@ -161,10 +161,10 @@ async def pipeline(
     graph: PhaseGraph = GRAPHS["standard"],
     **settings: object,
 ) -> AsyncGenerator[Built]:
-    """A pipeline in a project; opened a second time it is the same one, with another owner."""
+    """Open a project's pipeline; opened again, it is the same pipeline with another owner."""
     checks = FakeChecks()
     folder = project / ".coterie"
-    async with stage(folder, storage, workflow=Pipeline(), root=project) as on:
+    async with scripted_project(folder, storage, workflow=Pipeline(), root=project) as on:
         on.engine = replace(on.engine, services=RunServices(checks=checks))
         if not await on.storage.events.tasks():
             given = {"evals": ("make test",), **settings}

@@ -1,4 +1,4 @@
-"""Budgets refuse the next call and ask once; a rate limit is waited for, or parks."""
+"""A spent budget refuses the next call and asks once; a rate limit is waited out, or parks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import anyio
 import pytest
 
 from coterie.engine import steering
+from coterie.engine.questions import request_of
 from coterie.engine.task_run import RunServices
 from coterie.errors import AnswerRefused
 from coterie.model import instant
 from coterie.model.about import BudgetReached
 from coterie.model.conversation import Message, Prompt
+from coterie.model.interaction import Ask
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.task import Caps
-from coterie.model.team import Allowance, Budget, Member, Team, more, shown
+from coterie.model.team import Allowance, Budget, Member, Team, format_amounts, parse_increase
 from coterie.model.update import (
     Spent,
     ToolCallFinished,
@@ -30,8 +32,8 @@ from coterie.model.update import (
     Usage,
 )
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project, team
 from tests.conftest import ours
 from tests.flow import ticket_stage
 
@@ -53,7 +55,7 @@ def limited(budget: Budget, *names: str, of_member: bool = False) -> Team:
     return who.model_copy(update={"members": (mine, *rest)})
 
 
-async def titles(it: Stage) -> list[str]:
+async def titles(it: ScriptedProject) -> list[str]:
     return [one.interaction.display.title for one in await it.storage.inbox.questions()]
 
 
@@ -62,7 +64,7 @@ async def titles(it: Stage) -> list[str]:
     [
         (Budget(tokens=250), False, "k3f9 used 300 of 250 tokens"),
         (Budget(turns=3), False, "k3f9 used 3 of 3 turns"),
-        (Budget(per_day=Allowance(tokens=150)), False, "Today used 200 of 150 tokens"),
+        (Budget(per_day=Allowance(tokens=150)), False, "200 of 150 tokens used today"),
         (Budget(tokens=100), True, "ada used 100 of 100 tokens"),
         (Budget(per_day=Allowance(turns=1)), True, "ada used 1 of 1 turns today"),
     ],
@@ -70,7 +72,7 @@ async def titles(it: Stage) -> list[str]:
 async def test_at_its_limit_the_next_call_is_not_made(
     tmp_path: Path, budget: Budget, of_member: bool, said: str
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(limited(budget, "ada", "rex", of_member=of_member), caps=TURNS)
         result = await it.run(ScriptedChannels(costs(100)))
         assert (result.status, await titles(it)) == ("waiting", [said])
@@ -81,13 +83,13 @@ async def test_at_its_limit_the_next_call_is_not_made(
 
 
 async def test_more_is_given_and_counts_after_a_restart(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(limited(Budget(tokens=100), "ada"), caps=TURNS)
         await it.run(ScriptedChannels(costs(100)))
         with pytest.raises(AnswerRefused, match="needs an amount"):
             await steering.answer(it.look, "q1", None, "a lot", "you")
         await steering.answer(it.look, "q1", None, "+150", "you")
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         result = await it.run(ScriptedChannels(costs(100)))
         assert result.status == "waiting"
         assert await titles(it) == ["k3f9 used 300 of 250 tokens"]
@@ -106,7 +108,7 @@ async def test_a_reply_that_passes_a_limit_is_given_and_the_next_turn_is_not(
     def twice(member: Member, prompt: Prompt) -> list[Update]:
         return [Spent(usage), Spent(usage, is_last=True), TurnCompleted("done")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(limited(Budget(tokens=100), "ada"), caps=TWO)
         result = await it.run(ScriptedChannels(twice))
         assert (result.status, result.turns) == ("waiting", 1)
@@ -119,7 +121,7 @@ async def test_a_turn_of_many_calls_is_held_in_its_middle(tmp_path: Path) -> Non
     def many(member: Member, prompt: Prompt) -> list[Update]:
         return [Spent(usage), Spent(usage), Spent(usage), TurnCompleted("done")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(limited(Budget(tokens=100), "ada"))
         assert (await it.run(ScriptedChannels(many))).status == "waiting"
         assert await titles(it) == ["k3f9 used 120 of 100 tokens"]
@@ -128,7 +130,7 @@ async def test_a_turn_of_many_calls_is_held_in_its_middle(tmp_path: Path) -> Non
 async def test_a_rate_limit_parks_and_counts_as_no_failure(tmp_path: Path) -> None:
     later = instant.of(datetime.now(UTC) + timedelta(minutes=50))
     failure = TurnFailed("rate_limit", "codex says: too many", until=later)
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         for _ in range(5):
             result = await it.run(ScriptedChannels(lambda member, prompt: [failure]))
@@ -152,7 +154,7 @@ async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) 
             return [ran, ended, TurnFailed("rate_limit", "too many", until=past)]
         return [TurnCompleted("said")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         assert (await it.run(ScriptedChannels(once, threads=True))).status == "completed"
     assert (tries, told) == ([1, 2], [False, True])
@@ -169,7 +171,7 @@ async def test_a_run_that_waits_for_the_reset_calls_nobody_before_it(tmp_path: P
         calls.append(instant.now())
         return [TurnCompleted("said")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         reset = instant.after(0.5)
         assert (await it.run(ScriptedChannels(limit))).reason == "rate_limit"
@@ -184,11 +186,15 @@ async def test_a_run_that_waits_for_the_reset_calls_nobody_before_it(tmp_path: P
     [("+200k", 200_000), ("1.5M", 1_500_000), ("$0.50", 0.5), ("+ 12", 12), ("stop", None)],
 )
 def test_how_much_more(said: str, amount: float | None) -> None:
-    assert more(said) == amount
+    assert parse_increase(said) == amount
 
 
 def test_amounts_as_people_read_them() -> None:
-    assert [shown("tokens", 500_000), shown("usd", 3.7), shown("turns", 12)] == [
+    assert [
+        format_amounts("tokens", 500_000),
+        format_amounts("usd", 3.7),
+        format_amounts("turns", 12),
+    ] == [
         "500k tokens",
         "$3.70",
         "12 turns",
@@ -200,7 +206,7 @@ def ticketed(budget: Budget, *workers: str) -> Team:
 
 
 def dear(tokens: int, running: list[int]) -> Callable[[Member, Prompt], Awaitable[list[Update]]]:
-    """Everybody does what they are told; each turn costs so much, and how many ran is noted."""
+    """Answer every prompt obediently at a fixed cost, and record how many turns ran at once."""
     usage = Usage(input_tokens=tokens, output_tokens=0, source="test")
     now: list[str] = []
 
@@ -220,7 +226,7 @@ def dear(tokens: int, running: list[int]) -> Callable[[Member, Prompt], Awaitabl
     [
         (Budget(tokens=450), ["k3f9 used 500 of 450 tokens"], 500),
         (Budget(turns=5), ["k3f9 used 5 of 5 turns"], 500),
-        (Budget(per_day=Allowance(tokens=450)), ["Today used 500 of 450 tokens"], 500),
+        (Budget(per_day=Allowance(tokens=450)), ["500 of 450 tokens used today"], 500),
         (
             Budget(per_ticket=Allowance(tokens=150)),
             ["k3f9/T1 used 200 of 150 tokens", "k3f9/T2 used 200 of 150 tokens"],
@@ -242,28 +248,49 @@ async def test_work_side_by_side_passes_a_limit_by_one_turn_and_asks_once(
 
 
 async def test_a_day_has_one_sum_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns whose agents tell nothing count, and what was given for a day is gone with it."""
+    """Turns of agents that report no usage count, and an increase for a day expires with it."""
     budget = Budget(per_day=Allowance(turns=2))
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(limited(budget, "ada"), caps=TURNS)
         silent = ScriptedChannels(lambda member, prompt: "said")
         assert (await it.run(silent)).status == "waiting"
-        assert await titles(it) == ["Today used 2 of 2 turns"]
+        assert await titles(it) == ["2 of 2 turns used today"]
         await steering.answer(it.look, "q1", None, "+1", "you")
         assert (await it.run(ScriptedChannels(lambda m, p: "said"))).status == "waiting"
-        assert await titles(it) == ["Today used 3 of 3 turns"]
+        assert await titles(it) == ["3 of 3 turns used today"]
         tomorrow = instant.of(datetime.now(UTC) + timedelta(days=1))
         monkeypatch.setattr(instant, "now", lambda: tomorrow)
         assert (await it.run(ScriptedChannels(lambda m, p: "said"))).status == "completed"
 
 
+@pytest.mark.parametrize("of_member", [False, True])
+@pytest.mark.parametrize(("said", "waits"), [("stop", True), ("+1", False)])
+async def test_a_parked_member_waits_until_its_own_limit_is_raised(
+    tmp_path: Path, said: str, waits: bool, of_member: bool
+) -> None:
+    own = limited(Budget(per_day=Allowance(turns=1)), "ada", of_member=of_member)
+    task = BudgetReached(scope="task", measure="tokens", used=1, limit=1, member=TASK)
+    rex = BudgetReached(scope="member's day", measure="turns", used=1, limit=1, member="rex")
+    async with scripted_project(tmp_path) as it:
+        await it.start(own, caps=TURNS)
+        await it.run(ScriptedChannels(costs(1)))
+        for about in (task, rex):
+            name = await it.storage.inbox.allocate()
+            asked = request_of(name, TASK, Ask(author="coterie", kind="Input", about=about))
+            await it.storage.commit(None, asked)
+            await steering.answer(it.look, name, None, "+1k", "you")
+        assert [one.member for one in await it.look.parked()] == ["ada"]
+        await steering.answer(it.look, "q1", None, said, "you")
+        assert [one.member for one in await it.look.parked()] == (["ada"] if waits else [])
+
+
 async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         seen = it.recorder.records
 
-        def now() -> str:  # the night passes as soon as somebody is asked
+        def now() -> str:  # midnight passes as soon as a question is asked
             asked = any(isinstance(one, InteractionRecord) for one in seen)
             return "2031-01-02T00:00:01.000Z" if asked else "2031-01-01T23:59:59.700Z"
 
@@ -295,22 +322,24 @@ OTHER = "b222"
 
 
 async def after_death_at(folder: Path, call: int) -> bool:
-    """Kill a run at a call of its storage; then another task of the project takes a turn under the
-    same limit.  Whether there was such a call."""
+    """Kill a run at one of its storage calls, then run a turn of another task under the same
+    limit.  Return whether the run came to that call."""
     budget = limited(Budget(per_day=Allowance(tokens=150)), "ada")
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         await it.start(budget, caps=Caps(max_turns=1))
     real = await SqliteStorage.open(folder / "coterie.db")
     died = False
     try:
-        async with stage(folder, MortalStorage(real, Death(call, True, True))) as it:
+        async with scripted_project(
+            folder, CrashingStorage(real, CrashPoint(call, True, True))
+        ) as it:
             try:
                 await it.run(ScriptedChannels(costs(100)))
-            except Died:
+            except Crashed:
                 died = True
     finally:
         await real.close()
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         task = (await it.look.state("k3f9")).created
         other = task.model_copy(update={"task_id": OTHER, "session_id": OTHER})
         assert await it.storage.create(

@@ -1,4 +1,4 @@
-"""The built-in agent under the real engine and store: kept, asked, budgeted, cut anywhere."""
+"""The built-in agent under the real engine and store: records, questions, budgets, crashes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from coterie.ports import ChildLog, Storage
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ToolCall, ToolResult, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, Recorder, Stage, stage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import TASK, Recorder, ScriptedProject, scripted_project
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.toolbox import Tool, Toolbox, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import FileVersions
@@ -48,7 +48,7 @@ SLOWEST = 60
 Calls = Sequence[tuple[str, Mapping[str, object]]]
 
 
-# -- tools that count, and a model that goes by what it has done -------------------------------
+# -- tools that count, and a model that goes by its own history --------------------------------
 
 
 class CountInput(ToolInput):
@@ -59,10 +59,10 @@ class CountInput(ToolInput):
 
 @dataclass(frozen=True)
 class Count(Tool[CountInput]):
-    """A tool whose runs are counted on disk, where no crash of ours undoes them."""
+    """A tool whose runs are counted on disk, where a crash cannot undo them."""
 
     name: str
-    read_only: bool = field()  # no default: the one of Tool would come before `root`
+    read_only: bool = field()  # drops the default of Tool: `root`, which follows, has none
     root: Path
 
     inputs = CountInput
@@ -94,7 +94,7 @@ class Counting(BuiltinAdapter):
 
 @dataclass
 class Plan:
-    """A responder that reads from the conversation how far it is, so that it may be asked twice."""
+    """A responder that derives its progress from the conversation, so it may be asked twice."""
 
     steps: Sequence[Calls]
     asked: list[CompletionRequest] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def results(self) -> list[str]:
-        """What the model was told by the end."""
+        """The tool results that the model had received by the end."""
         return [one.text for one in self.asked[-1].conversation if isinstance(one, ToolResult)]
 
 
@@ -127,7 +127,7 @@ def look(what: str) -> tuple[str, Mapping[str, object]]:
 
 @dataclass
 class Yard:
-    """A project with a task of one member or two, run by as many processes as it takes."""
+    """A project with a task of one or two members, run by as many processes as it takes."""
 
     folder: Path
     server: RehearsalServer
@@ -146,32 +146,34 @@ class Yard:
         return path.read_text().split() if path.exists() else []
 
     async def start(self, goal: str = "do it") -> None:
-        async with self.stage() as it:
+        async with self.scripted_project() as it:
             await it.start(self.team, goal, Caps(max_turns=1, max_rounds=None))
 
     @asynccontextmanager
-    async def stage(self, storage: Storage | None = None) -> AsyncGenerator[Stage]:
-        async with stage(self.folder, storage, more=[Solo()]) as it:
+    async def scripted_project(
+        self, storage: Storage | None = None
+    ) -> AsyncGenerator[ScriptedProject]:
+        async with scripted_project(self.folder, storage, more=[Solo()]) as it:
             it.engine = replace(it.engine, services=self.services)
             yield it
 
-    async def run(self, death: Death | None = None) -> tuple[ResultRecord | None, int]:
-        """One process: the result, or None if it died; and how often it used the store."""
+    async def run(self, death: CrashPoint | None = None) -> tuple[ResultRecord | None, int]:
+        """Run one process; return its result (None if it died) and its number of store calls."""
         real = await SqliteStorage.open(self.folder / "coterie.db")
-        mortal = MortalStorage(real, death)
+        crashing = CrashingStorage(real, death)
         try:
-            async with self.stage(mortal) as it:
+            async with self.scripted_project(crashing) as it:
                 try:
                     with anyio.fail_after(SLOWEST):
-                        return await self.carry_out(it, mortal), mortal.calls
-                except Died:
-                    return None, mortal.calls
+                        return await self.carry_out(it, crashing), crashing.calls
+                except Crashed:
+                    return None, crashing.calls
         finally:
             with anyio.CancelScope(shield=True):
                 await real.close()
 
     async def carry_out(
-        self, it: Stage, storage: Storage, patience: float | None = 0.0
+        self, it: ScriptedProject, storage: Storage, patience: float | None = 0.0
     ) -> ResultRecord:
         pool = ChannelPool()
 
@@ -203,8 +205,8 @@ class Yard:
     async def answer(
         self, choice: str | None = "approve", text: str | None = None
     ) -> list[Question]:
-        """Answer all that is asked, from another process."""
-        async with self.stage() as it:
+        """Answer all open questions, from another process."""
+        async with self.scripted_project() as it:
             found = await it.storage.inbox.questions()
             for one in found:
                 typed = one.interaction.kind == "Input"
@@ -214,7 +216,7 @@ class Yard:
             return found
 
     async def to_the_end(self, limit: int = 30) -> ResultRecord:
-        """Run, answering what is asked, until the task has ended."""
+        """Run it and answer its questions until the task has ended."""
         for _ in range(limit):
             result, _ = await self.run()
             if result is not None and result.status in ENDED:
@@ -223,18 +225,18 @@ class Yard:
         raise AssertionError("it does not end")
 
     async def audit(self) -> list[AuditEntry]:
-        async with self.stage() as it:
+        async with self.scripted_project() as it:
             return await it.storage.audit.of_task(TASK)
 
     async def kinds(self) -> list[str]:
-        """What the member remembers, by the kinds of its entries."""
-        async with self.stage() as it:
+        """Return the kinds of the entries in the member's thread."""
+        async with self.scripted_project() as it:
             threads = [turn.thread for turn in await it.storage.journal.turns(TASK)]
             kept = await it.storage.conversation.thread(str(threads[-1]))
         return [json.loads(entry)["kind"] for entry in kept]
 
     async def questions(self) -> list[Question]:
-        async with self.stage() as it:
+        async with self.scripted_project() as it:
             return await it.storage.inbox.questions(only_open=False)
 
 
@@ -283,17 +285,17 @@ async def test_a_task_on_record(tmp_path: Path) -> None:
         assert result.usage.source == "rehearsal"
 
 
-# -- cut anywhere ------------------------------------------------------------------------------
+# -- crashes at any point ----------------------------------------------------------------------
 
 FULL = (member(permissions=Permissions(mode="full")),)
 DEATHS = ((False, False), (True, True))
-"""Before the call took effect and without what was queued; after it, and with that."""
+"""Before the call took effect, losing what was queued; and after it, keeping that."""
 
 
 async def check(it: Yard, plan: Plan, result: ResultRecord, calls: Calls) -> list[str]:
-    """That nothing is lost and nothing doubled; what is unknown, by what it was about."""
+    """Check that nothing is lost or doubled; return the arguments of calls with unknown outcome."""
     assert (result.status, result.reason) == ("completed", "max_turns")
-    async with it.stage() as at:
+    async with it.scripted_project() as at:
         assert await at.conversation() == [("you", "do it"), ("ann", "It is done.")]
     rows = await it.audit()
     requested = [row for row in rows if row.kind == "ToolCallRequested"]
@@ -328,9 +330,9 @@ async def test_dying_at_every_use_of_the_store(memory_path: Path) -> None:
                 (folder / "project").mkdir()
                 it = Yard(folder, server, Team(name="pair", members=FULL))
                 await it.start()
-                ended, used = await it.run(Death(number, took_effect, queued_kept))
+                ended, used = await it.run(CrashPoint(number, took_effect, queued_kept))
                 if ended is not None:
-                    # Every use has been died at, and a call takes two of them.
+                    # It has died at every store call, and each tool call makes two of them.
                     assert used == number - 1 > 2 * len(calls)
                     break
                 unknown.update(await check(it, plan, await it.to_the_end(), calls))
@@ -338,7 +340,7 @@ async def test_dying_at_every_use_of_the_store(memory_path: Path) -> None:
 
 
 async def test_dying_between_a_yes_and_what_it_was_for(memory_path: Path) -> None:
-    """What was answered is asked again only where nobody knows whether it was acted upon."""
+    """A question is asked again only if nobody knows whether its answer was acted upon."""
     steps = ([do("b"), do("b")], [("askUser", {"question": "How much is left?"})])
     plan, unknown = Plan(steps), 0
     (memory_path / "project").mkdir()
@@ -350,13 +352,13 @@ async def test_dying_between_a_yes_and_what_it_was_for(memory_path: Path) -> Non
             await it.answer()
             (before := memory_path.parent / f"{memory_path.name}-{answered}").mkdir()
             copied(memory_path, before)
-            # All of them after the first answer; after the others only where an answer matters.
+            # All crash points after the first answer; later only those where an answer matters.
             numbers, deaths = (
                 (range(1, 100), DEATHS) if answered == 1 else (range(9, 100, 2), DEATHS[1:])
             )
             for number, (took_effect, queued_kept) in itertools.product(numbers, deaths):
                 copied(before, memory_path)
-                ended, _ = await it.run(Death(number, took_effect, queued_kept))
+                ended, _ = await it.run(CrashPoint(number, took_effect, queued_kept))
                 result = ended if ended and ended.status in ENDED else await it.to_the_end()
                 assert result.status == "completed"
                 unknown += await check_questions(it, plan)
@@ -367,20 +369,20 @@ async def test_dying_between_a_yes_and_what_it_was_for(memory_path: Path) -> Non
 
 
 def copied(source: Path, target: Path) -> None:
-    """Make a folder what another one is."""
+    """Replace a folder with a copy of another."""
     shutil.rmtree(target)
     shutil.copytree(source, target, symlinks=True)
 
 
 async def check_questions(it: Yard, plan: Plan) -> int:
-    """That every question was answered once; how many calls are unknown."""
+    """Check that every question was answered once; return the number of unknown calls."""
     rows = [row for row in await it.audit() if row.kind == "ToolCallCompleted"]
     unknown = [row for row in rows if (row.output or {}).get("outcome") == "unknown"]
     assert len(rows) == len(plan.results) == 3
     assert 2 - len(unknown) <= len(it.counted) <= 2
     questions = await it.questions()
     answers = [one.interaction.purpose for one in questions if one.state == "answered"]
-    # However often we died, and although two of them are about the very same thing.
+    # However often it died, and although two questions are about the very same call.
     assert sorted(answers) == ["confirm_risky_action"] * 2 + ["request_info"]
     assert [one.interaction.purpose for one in questions].count("request_info") == 1
     assert plan.results[2] == "answer: left"
@@ -388,7 +390,7 @@ async def check_questions(it: Yard, plan: Plan) -> int:
 
 
 async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path: Path) -> None:
-    """The call was begun when we died; the model, told so, makes it again."""
+    """The call had begun when the process died; the model is told so and makes it again."""
     async with yard(memory_path, [do("b")], [do("b")]) as (it, plan):
         await it.run()
         await it.answer()
@@ -396,7 +398,7 @@ async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path
         copied(memory_path, before)
         for number in range(1, 100):
             copied(before, memory_path)
-            await it.run(Death(number, took_effect=True, queued_kept=True))
+            await it.run(CrashPoint(number, took_effect=True, queued_kept=True))
             if (await it.kinds())[-1:] == ["begun"]:
                 break
         await it.run()
@@ -418,7 +420,7 @@ async def test_a_budget_refuses_the_next_call_of_the_model(tmp_path: Path) -> No
         assert result is not None
         assert (result.status, result.reason) == ("waiting", "question")
         assert (len(plan.asked), it.counted) == (1, [])
-        # What it cost is not forgotten: a run that is not given more asks nobody's model.
+        # The cost is not forgotten: without an increase, a run calls no model.
         for _ in range(2):
             await it.answer(text="stop")
             result, _ = await it.run()
@@ -439,7 +441,7 @@ async def test_a_part_of_the_work_is_done_by_another_member(tmp_path: Path) -> N
         await it.run()
         (asked,) = await it.answer("bob")
         assert asked.interaction.purpose == "assign_subtask"
-        # Bob's own model hands it back: to nobody, for he is alone in his task.
+        # Bob's own model hands it on too: to nobody, as he is alone in his task.
         result = await it.to_the_end()
         assert result.status == "completed"
         assert plan.results == ["member: bob\nreport: It is done."]
@@ -453,7 +455,7 @@ async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_p
         it.services = RunServices(Redactor(["sesame-sesame"]))
         await it.to_the_end()
         assert it.counted[-1] == "sesame-sesame"
-        async with it.stage() as at:
+        async with it.scripted_project() as at:
             (turn,) = await at.storage.journal.turns(TASK)
             kept = await at.storage.conversation.thread(str(turn.thread))
         assert "sesame-sesame" not in "".join(kept)
@@ -464,7 +466,7 @@ async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_p
 
 
 async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    """A deny, then a stop with a question open, then the rest."""
+    """A denial, then a stop with a question open, then the rest."""
     async with yard(tmp_path, [do("a")], [do("b"), look("c")]) as (it, plan):
         await it.run()
         await it.answer("reject", text="not this")
@@ -474,7 +476,7 @@ async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> No
         result = await it.to_the_end()
         assert (result.status, it.counted) == ("completed", ["b", "c"])
         assert plan.results == [
-            "error: It was not run; the answer was no: not this",
+            "error: It was not run; permission was denied: not this",
             "counted: b",
             "counted: c",
         ]
@@ -487,7 +489,7 @@ async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> No
 async def test_breaking_off_takes_the_question_back(
     tmp_path: Path, step: tuple[str, Mapping[str, object]]
 ) -> None:
-    async with yard(tmp_path, [step]) as (it, _), it.stage() as at:
+    async with yard(tmp_path, [step]) as (it, _), it.scripted_project() as at:
         watcher = Watcher()
         at.recorder = watcher
         results: list[ResultRecord] = []
@@ -509,7 +511,7 @@ async def test_breaking_off_takes_the_question_back(
 
 
 class Watcher(Recorder):
-    """Says when somebody is asked."""
+    """Sets an event when a question is asked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -522,7 +524,7 @@ class Watcher(Recorder):
 
 
 class Unheld(Counting):
-    """The same, where nothing holds a command in."""
+    """The same, without a sandbox that confines commands."""
 
     async def toolbox(
         self, member: Member, workspace: Workspace, versions: FileVersions
@@ -545,15 +547,15 @@ async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path
 
 
 class Doubtful:
-    """Shows a call instead of making one, and understands when it is told so."""
+    """Writes out a call instead of making it, until told that this is not a call."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        told = "looks like the call of a tool and is none" in asked.newest
+        told = "looks like a tool call but is not one" in asked.newest
         return reply("It is done." if told else 'look(what="a")')
 
 
 async def test_dying_around_what_only_looks_like_a_call(memory_path: Path) -> None:
-    """Wherever it dies, the model is told, and its first reply is never taken for the end."""
+    """Wherever it dies, the model is told, and its first reply never ends the task."""
     deaths = 0
     async with RehearsalServer(Doubtful()) as server:
         for number in range(1, 100):
@@ -561,7 +563,7 @@ async def test_dying_around_what_only_looks_like_a_call(memory_path: Path) -> No
             (folder / "project").mkdir()
             it = Yard(folder, server, Team(name="pair", members=FULL))
             await it.start()
-            ended, _ = await it.run(Death(number, took_effect=True, queued_kept=True))
+            ended, _ = await it.run(CrashPoint(number, took_effect=True, queued_kept=True))
             result = ended or await it.to_the_end()
             assert (result.status, result.summary) == ("completed", "It is done.")
             assert await it.kinds() == ["prompt", "reply", "note", "reply"]

@@ -11,6 +11,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
+from coterie.model import instant
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord, Record
 from coterie.model.task import Caps
@@ -21,8 +22,8 @@ from coterie.testing.scripted import (
     Recorder,
     ScriptedChannel,
     ScriptedChannels,
-    Stage,
-    stage,
+    ScriptedProject,
+    scripted_project,
     team,
 )
 
@@ -36,7 +37,7 @@ def plain(member: Member, prompt: Prompt) -> str:
 
 
 async def test_every_member_speaks_once_in_order_and_the_round_is_over(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob", "cy"))
         result = await it.run(ScriptedChannels(plain))
         assert (result.status, result.reason, result.turns) == ("completed", "max_rounds", 3)
@@ -56,21 +57,21 @@ async def test_every_member_speaks_once_in_order_and_the_round_is_over(tmp_path:
 async def test_caps_end_the_talk_with_their_reason(
     tmp_path: Path, caps: Caps, turns: int, reason: str
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), caps=caps)
         result = await it.run(ScriptedChannels(plain))
         assert (result.turns, result.reason) == (turns, reason)
 
 
 async def test_a_mention_in_the_first_word_picks_the_speaker(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), goal="@bob what do you think?")
         await it.run(ScriptedChannels(plain))
         assert [name for name, _ in it.said] == ["bob", "ada"]
 
 
 async def test_a_human_turn_with_nobody_there_parks_the_task(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         result = await it.run(ScriptedChannels(plain))
         assert (result.status, result.reason) == ("waiting", "question")
@@ -82,12 +83,16 @@ async def test_a_human_turn_with_nobody_there_parks_the_task(tmp_path: Path) -> 
 async def test_an_answer_given_while_nobody_runs_counts_and_a_second_is_refused(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"), caps=Caps(max_turns=3, max_rounds=None))
         await it.run(ScriptedChannels(plain))
-    async with stage(tmp_path) as later:
+    async with scripted_project(tmp_path) as later:
         await steering.answer(later.look, "q1", None, "go on", "max")
-        with pytest.raises(AnswerRefused, match=r'q1 was answered "go on" at .* by max'):
+        [question] = await later.look.questions(only_open=False)
+        when = instant.local(question.answered_at or "")
+        with pytest.raises(
+            AnswerRefused, match=f'q1 was already answered "go on" at {when} by max'
+        ):
             await steering.answer(later.look, "q1", None, "no, stop", "max")
         result = await later.run(ScriptedChannels(plain))
         assert (result.status, result.turns) == ("completed", 3)
@@ -101,7 +106,7 @@ async def test_an_answer_given_while_nobody_runs_counts_and_a_second_is_refused(
 
 @pytest.mark.parametrize("word", ["/end", "enough [DONE]"])
 async def test_a_human_ends_the_talk(tmp_path: Path, word: str) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         await it.run(ScriptedChannels(plain))
         assert await steering.say(it.look, TASK, word, None) == "answered q1"
@@ -110,7 +115,7 @@ async def test_a_human_ends_the_talk(tmp_path: Path, word: str) -> None:
 
 
 async def test_on_a_terminal_the_floor_goes_back_to_the_person(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
         channels = ScriptedChannels(plain)
         assert (await it.run(channels)).status == "waiting"
@@ -124,7 +129,7 @@ async def test_on_a_terminal_the_floor_goes_back_to_the_person(tmp_path: Path) -
 
 
 async def test_without_a_first_word_the_person_speaks_first(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"), goal="", caps=Caps(floor="ask"))
         assert (await it.run(ScriptedChannels(plain))).status == "waiting"
         await steering.say(it.look, TASK, "now then", None)
@@ -133,7 +138,7 @@ async def test_without_a_first_word_the_person_speaks_first(tmp_path: Path) -> N
 
 
 async def test_a_word_said_while_they_talk_is_heard_before_the_next_turn(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), caps=Caps(max_rounds=2))
         await steering.say(it.look, TASK, "@bob you first", None)
         await it.run(ScriptedChannels(plain))
@@ -164,7 +169,7 @@ class Flaky:
 
 
 async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"))
         result = await it.run(ScriptedChannels(Flaky(2)))
         assert result.status == "completed"
@@ -174,7 +179,7 @@ async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
         assert "boom" in errors[0].message
 
 
-async def asked_about_bob(it: Stage, script: Flaky, *names: str) -> None:
+async def asked_about_bob(it: ScriptedProject, script: Flaky, *names: str) -> None:
     await it.start(team(*names, "bob"))
     result = await it.run(ScriptedChannels(script))
     assert (result.status, result.reason) == ("waiting", "question")
@@ -183,7 +188,7 @@ async def asked_about_bob(it: Stage, script: Flaky, *names: str) -> None:
 
 
 async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         script = Flaky(3)
         await asked_about_bob(it, script, "ada")
         await steering.answer(it.look, "q1", "retry", None, "you")
@@ -196,7 +201,7 @@ async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> 
 
 
 async def test_skip_passes_the_turn_over(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await asked_about_bob(it, Flaky(9), "ada")
         await steering.answer(it.look, "q1", "skip", None, "you")
         result = await it.run(ScriptedChannels(plain))
@@ -205,7 +210,7 @@ async def test_skip_passes_the_turn_over(tmp_path: Path) -> None:
 
 
 async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         script = Flaky(99)
         await asked_about_bob(it, script, "ada")
         await steering.answer(it.look, "q1", "replace", None, "you")
@@ -214,7 +219,7 @@ async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
 
 
 async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         script = Flaky(3)
         await it.start(team("ada", "bob"))
         channels = ScriptedChannels(script)
@@ -235,7 +240,7 @@ async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None
 
 
 async def test_a_missing_agent_is_not_tried_again(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"))
         result = await it.run(ScriptedChannels(plain, missing=frozenset({"bob"})))
         assert result.status == "waiting"
@@ -245,11 +250,11 @@ async def test_a_missing_agent_is_not_tried_again(tmp_path: Path) -> None:
         ]
 
 
-# -- clocks ------------------------------------------------------------------------------------
+# -- time limits -------------------------------------------------------------------------------
 
 
 async def test_a_turn_without_an_end_fails_as_stuck(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         clocks = Limits(total=0.05, quiet_after=30)
         result = await it.run(ScriptedChannels(lambda *_: [Activity()], clocks=clocks))
@@ -259,7 +264,7 @@ async def test_a_turn_without_an_end_fails_as_stuck(tmp_path: Path) -> None:
 
 
 class SlowChannel(ScriptedChannel):
-    """Says something only after it was told to be quiet, twice."""
+    """Says something only after it was reported quiet, twice."""
 
     quiet = anyio.Event()
 
@@ -272,7 +277,7 @@ class SlowChannel(ScriptedChannel):
 
 
 class Listening(Recorder):
-    """Wakes the slow one when it is told quiet."""
+    """Wakes the slow channel when it is reported quiet."""
 
     def __init__(self, slow: SlowChannel) -> None:
         super().__init__()
@@ -287,7 +292,7 @@ class Listening(Recorder):
 async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         members = team("ada")
         await it.start(members)
         slow = SlowChannel(members.members[0], plain)
@@ -301,7 +306,7 @@ async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
 
 
 async def test_what_an_open_question_asks_is_told_with_who_asks(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         await it.run(ScriptedChannels(plain))
         records = [r for r in it.recorder.records if isinstance(r, InteractionRecord)]
@@ -314,7 +319,7 @@ async def test_what_an_open_question_asks_is_told_with_who_asks(tmp_path: Path) 
 
 
 async def test_an_agent_with_a_memory_gets_only_what_is_new(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), caps=Caps(max_rounds=None, max_turns=6))
         channels = ScriptedChannels(lambda m, p: f"{m.id} speaks")
         await it.run(channels)
@@ -357,7 +362,7 @@ TALK = {
 async def test_how_a_team_is_routed(
     tmp_path: Path, routing: Routing, goal: str, spoken: list[str], reason: str
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         caps = Caps(max_rounds=1 if routing == "round_robin" else None)
         await it.start(routed(routing, "ada", "bob", "cy"), goal=goal, caps=caps)
         result = await it.run(ScriptedChannels(lambda member, _: TALK[member.id]))
@@ -368,7 +373,7 @@ async def test_how_a_team_is_routed(
 
 
 async def test_two_that_mention_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(routed("mention", "ada", "bob"), caps=Caps(max_rounds=None))
         other = {"ada": "@bob", "bob": "@ada"}
         result = await it.run(ScriptedChannels(lambda member, _: f"and you, {other[member.id]}?"))
@@ -376,7 +381,7 @@ async def test_two_that_mention_each_other_for_ever_are_stopped(tmp_path: Path) 
 
 
 async def test_next_counts_in_every_routing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(routed("handoff", "ada", "bob", "cy"), caps=Caps(max_rounds=None))
         says = {"ada": "your turn [NEXT: cy]", "cy": "done"}
         result = await it.run(ScriptedChannels(lambda member, _: says[member.id]))

@@ -1,4 +1,4 @@
-"""Checks as they are really run: in the sandbox, to their end, with what they printed kept."""
+"""Checks as they really run: in the sandbox, to their end, with their output kept."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_it_runs_in_a_ticket_s_worktree_with_git_and_without_secrets(
     done = await checks(project).run(command, folder, Log())
     lines = done.output.splitlines()
     assert lines[:2] == [str(folder), "key:"]
-    assert lines[-1] == "unseen" or await checks(project).loose()
+    assert lines[-1] == "unseen" or await checks(project).unconfined_warning()
     assert (folder / "made").exists()
     assert list((project / ".coterie" / "sessions" / "k3f9" / "checks").glob("tmp-*")) == []
 
@@ -74,7 +74,7 @@ async def test_past_its_limit_its_whole_tree_is_gone(project: Path) -> None:
     staying = f"sh -c 'sleep 600; true' {word} & echo begun; sleep 600"
     done = await checks(project, minutes=0.01).run(staying, project, Log())
     assert (done.exit_code, done.passed) == (None, False)
-    assert done.output == "begun\n\n[ended by Coterie, its limit is 0.01 min]\n"
+    assert done.output == "begun\n\n[It was stopped at its time limit of 0.01 min.]\n"
     assert await left(word) == 0
 
 

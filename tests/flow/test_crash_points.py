@@ -1,4 +1,4 @@
-"""The journal under any crash point: a chat that dies anywhere, any number of times."""
+"""The journal at any crash point: a chat that dies anywhere, any number of times."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coterie.model.task import ENDED, Caps, fold
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed, Update
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, ScriptedChannels, Stage, stage, team
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project, team
 
 TURNS = 7
-deaths = st.builds(Death, st.integers(1, 40), st.booleans(), st.booleans())
+deaths = st.builds(CrashPoint, st.integers(1, 40), st.booleans(), st.booleans())
 
 
 def newest(prompt: Prompt) -> str:
@@ -48,24 +48,24 @@ class CrashingChat(RuleBasedStateMachine):
         depth = int((re.findall(r"\d+", heard) or ["0"])[-1])
         return f"{member.id} {depth + 1}"
 
-    async def with_stage(self, death: Death | None) -> None:
+    async def with_stage(self, death: CrashPoint | None) -> None:
         real = await SqliteStorage.open(self.folder / "coterie.db")
         try:
-            async with stage(self.folder, MortalStorage(real, death)) as it:
+            async with scripted_project(self.folder, CrashingStorage(real, death)) as it:
                 try:
                     result = await it.run(ScriptedChannels(self.script), patience=0.0)
                     self.status = result.status
-                except Died:
+                except Crashed:
                     self.kills += 1
         finally:
             await real.close()
 
     async def outside(self, *words: str) -> None:
-        async with stage(self.folder) as it:
+        async with scripted_project(self.folder) as it:
             for word in words:
                 await self._say(it, word)
 
-    async def _say(self, it: Stage, word: str) -> None:
+    async def _say(self, it: ScriptedProject, word: str) -> None:
         for question in await it.look.questions():
             asked = question.interaction
             choice = "retry" if asked.kind == "Select" else None
@@ -77,14 +77,14 @@ class CrashingChat(RuleBasedStateMachine):
     @initialize()
     def create(self) -> None:
         async def start() -> None:
-            async with stage(self.folder) as it:
+            async with scripted_project(self.folder) as it:
                 caps = Caps(max_turns=TURNS, max_rounds=None)
                 await it.start(team("ada", "bob", human="max"), goal="word 0", caps=caps)
 
         anyio.run(start)
 
     @rule(death=deaths)
-    def die(self, death: Death) -> None:
+    def die(self, death: CrashPoint) -> None:
         if self.status not in ENDED:
             anyio.run(self.with_stage, death)
 
@@ -99,19 +99,19 @@ class CrashingChat(RuleBasedStateMachine):
                 await self.with_stage(None)
                 if self.status not in ENDED:
                     await self.outside("word 50")
-            async with stage(self.folder) as it:
+            async with scripted_project(self.folder) as it:
                 await self.check(it)
 
         if (self.folder / "coterie.db").exists():
             anyio.run(check)
 
-    async def check(self, it: Stage) -> None:
+    async def check(self, it: ScriptedProject) -> None:
         messages = await it.storage.conversation.messages(TASK)
         assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
         assert [message.turn for message in messages] == [0, *range(1, TURNS + 1)]
         names = [message.member for message in messages]
         assert names == (["max", "ada", "bob"] * 3)[: TURNS + 1]
-        # Nothing said is lost or doubled, and every reply was made for the message before it.
+        # No message is lost or doubled, and every reply was made for the message before it.
         assert [m.text for m in messages if m.member == "max"][1:] == self.said
         for before, reply in itertools.pairwise(messages):
             if reply.member != "max":

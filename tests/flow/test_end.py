@@ -1,6 +1,6 @@
-"""What is said to a conversation at any instant is heard: its end, and any other word.
+"""A conversation hears what it is sent at any instant: a request to end, or any message.
 
-The instants are the uses that a run makes of its store; the word comes from another process.
+The instants are the run's store calls; the requests come from another process.
 """
 
 from __future__ import annotations
@@ -20,29 +20,38 @@ from coterie.model.task import BY_PERSON, TaskState
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed, Update
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, Script, ScriptedChannels, Stage, stage, team
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import (
+    TASK,
+    Script,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+    team,
+)
 
 Meanwhile = Callable[[], Awaitable[object]]
-Say = Callable[[Stage], Awaitable[object]]
+Say = Callable[[ScriptedProject], Awaitable[object]]
 
 
-class VisitedStorage(MortalStorage):
-    """A storage of which one call is kept waiting, until something else was done."""
+class VisitedStorage(CrashingStorage):
+    """A storage that holds up one call until something else was done."""
 
     at: int | None = None
     meanwhile: Meanwhile | None = None
 
-    async def live(self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+    async def call_through(
+        self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
         if self.calls + 1 == self.at:
             await self.visit()
-        return await super().live(call, *args, **options)
+        return await super().call_through(call, *args, **options)
 
     async def visit(self) -> None:
-        """Do it now, if it was not done before."""
+        """Do it now, unless it was done before."""
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
-            with anyio.CancelScope(shield=True):  # who says it is not cancelled with the run
+            with anyio.CancelScope(shield=True):  # the sender is not cancelled with the run
                 await meanwhile()
 
 
@@ -54,11 +63,11 @@ def failing(member: Member, prompt: Prompt) -> list[Update]:
     return [TurnFailed("protocol", "it is broken", retry=False)]
 
 
-async def end(by: Stage) -> None:
+async def end(by: ScriptedProject) -> None:
     await steering.end(by.look, by.engine.claimant, TASK, lambda entries: ())
 
 
-async def thank_and_end(by: Stage) -> None:
+async def thank_and_end(by: ScriptedProject) -> None:
     await steering.say(by.look, TASK, "thanks", None)
     await end(by)
 
@@ -66,11 +75,11 @@ async def thank_and_end(by: Stage) -> None:
 async def run_and_say(
     folder: Path, call: int, say: Say, script: Script, patience: float | None
 ) -> tuple[bool, TaskState, list[str]]:
-    """Run a conversation; before its n-th use of the store somebody says something, or else when
-    it waits.  Whether it came to that use, how the task stands then, what was said."""
+    """Run a conversation, and say something just before its n-th store call, or else when it
+    waits.  Return whether it came to that call, the state of the task, and the conversation."""
     folder.mkdir()
     storage = VisitedStorage(await SqliteStorage.open(folder / "coterie.db"), None)
-    async with stage(folder, storage) as it, stage(folder) as other:
+    async with scripted_project(folder, storage) as it, scripted_project(folder) as other:
         await it.start(team("ada", human="max"))
         storage.at, storage.meanwhile = storage.calls + call, lambda: say(other)
 
@@ -112,29 +121,29 @@ async def test_a_conversation_ends_whenever_that_is_asked_for(
 async def test_what_is_said_just_before_a_person_has_the_floor_is_their_turn(
     memory_path: Path,
 ) -> None:
-    """And what they say after it comes after it."""
+    """And what they say next comes after it."""
     for call in itertools.count(1):
         place = memory_path / str(call)
         came, state, said = await run_and_say(place, call, thank_and_end, plain, None)
         assert state.reason == BY_PERSON
-        # One that has not begun is ended as it is.
+        # A conversation that has not begun is ended as it is.
         assert said == ["hello"] or said.count("thanks") == 1, (call, said)
         if not came:
             return
 
 
-async def die_after_the_end_was_asked_for(folder: Path, call: int, other: Stage) -> bool:
-    """Run it until its process dies, n uses of the store later; whether it came to that."""
-    storage = MortalStorage(await SqliteStorage.open(folder / "coterie.db"), None)
+async def die_after_the_end_was_asked_for(folder: Path, call: int, other: ScriptedProject) -> bool:
+    """Kill a run n store calls after its end was requested; return whether it came to that."""
+    storage = CrashingStorage(await SqliteStorage.open(folder / "coterie.db"), None)
 
     async def ending(member: Member, prompt: Prompt) -> str:
         await end(other)
-        storage.death = Death(storage.calls + call, took_effect=True, queued_kept=True)
+        storage.crash = CrashPoint(storage.calls + call, took_effect=True, queued_kept=True)
         return "yes"
 
-    async with stage(folder, storage) as it:
+    async with scripted_project(folder, storage) as it:
         await it.start(team("ada", human="max"))
-        with suppress(Died):
+        with suppress(Crashed):
             await it.run(ScriptedChannels(ending), None)
     await storage.real.close()
     return storage.dead
@@ -146,7 +155,7 @@ async def test_an_end_that_was_asked_for_before_its_process_died_needs_no_furthe
     for call in itertools.count(1):
         folder = memory_path / str(call)
         folder.mkdir()
-        async with stage(folder) as other:
+        async with scripted_project(folder) as other:
             died = await die_after_the_end_was_asked_for(folder, call, other)
             result = await other.run(ScriptedChannels(failing))
             assert (result.status, result.reason) == ("completed", BY_PERSON), call

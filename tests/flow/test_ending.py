@@ -22,7 +22,7 @@ KEEPERS = ["bubblewrap", "subreaper"]
 
 @dataclass(frozen=True)
 class Yard:
-    """A project, a registry of the scripted agent, and the commands run in it."""
+    """A project, a registry with the scripted agent, and commands to run there."""
 
     house: House
 
@@ -43,11 +43,11 @@ class Yard:
         return Cli(self.house).start(*words, "--json")
 
     def run(self, *words: str) -> Ran:
-        """In a process of its own, to its end."""
+        """Run a command to its end, in a process of its own."""
         return Cli(self.house)(*words, "--json")
 
     def look(self, *words: str) -> Ran:
-        """In this process, which is another one than those that run tasks."""
+        """Run a command in this process, which is none of those that run tasks."""
         return Inside(self.house)(*words, "--json")
 
 
@@ -57,7 +57,7 @@ def yard(house: House) -> Yard:
 
 
 def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """Wait for something that is about to be true."""
+    """Wait until a condition is true."""
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it did not come true"
@@ -65,7 +65,7 @@ def until(condition: Callable[[], object], seconds: float = 30) -> None:
 
 
 def carrying(token: str) -> list[int]:
-    """The processes that have the token as an argument."""
+    """Return the pids of the processes that have the token as an argument."""
     found: list[int] = []
     for process in psutil.process_iter():
         try:
@@ -84,7 +84,7 @@ def test_a_daemon_of_an_agent_is_gone_within_five_seconds(
     """Its child calls setsid, forks twice, ignores TERM and has an empty environment."""
     token = f"daemon-{os.getpid()}-{keeper}-{way.replace(' ', '')}"
     yard.furnish(keeper, "--deaf")
-    # The daemon is left behind by the first turn's act, then the agent hangs.
+    # The first turn leaves the daemon behind, then the agent hangs.
     command = yard.start("chat", "--agents", "a=scripted", f"go\n!daemon-hang {token}")
     until(lambda: carrying(token))
     began = time.monotonic()
@@ -118,7 +118,7 @@ def test_a_human_turn_survives_a_kill_and_is_answered_from_another_process(yard:
     assert yard.look("answer", "q1", "--say", "go on then [DONE]").code == 0
     late = yard.look("answer", "q1", "--say", "no, wait")
     assert late.code == 2
-    assert 'q1 was answered "go on then [DONE]"' in late.lines[-1]["message"]
+    assert 'q1 was already answered "go on then [DONE]"' in late.lines[-1]["message"]
 
     resumed = yard.run("resume", "last")
     assert resumed.code == 0

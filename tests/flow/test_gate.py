@@ -1,4 +1,4 @@
-"""The gate before every tool call: rules first, then the user; and what a yes is good for."""
+"""The gate before every tool call: rules first, then the user; and how far an approval reaches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
-from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
+from coterie.testing.scripted import (
+    TASK,
+    ScriptedChannel,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+    team,
+)
 
 END = TurnCompleted("done")
 
@@ -71,7 +78,7 @@ def answers(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
     return [(one.selected_option_id, one.comment) for one in channel.answers]
 
 
-def open_questions(it: Stage) -> list[InteractionRecord]:
+def open_questions(it: ScriptedProject) -> list[InteractionRecord]:
     seen = [one for one in it.recorder.records if isinstance(one, InteractionRecord)]
     return [one for one in seen if one.state == "open"]
 
@@ -90,7 +97,7 @@ def open_questions(it: Stage) -> list[InteractionRecord]:
 async def test_what_a_rule_decides_nobody_is_asked(
     tmp_path: Path, rules: dict[str, object], asked: Asked, verdict: str
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(allowed(team("ada"), **rules))
         channels = ScriptedChannels(script(asked))
         result = await it.run(channels)
@@ -99,7 +106,7 @@ async def test_what_a_rule_decides_nobody_is_asked(
 
 
 async def test_a_question_shows_all_and_offers_four_answers(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         result = await it.run(ScriptedChannels(script(asks("c1", "npm install stripe@17"))))
         [asked] = open_questions(it)
@@ -129,14 +136,14 @@ async def test_a_question_shows_all_and_offers_four_answers(tmp_path: Path) -> N
 
 
 async def answered(folder: Path, choice: str, text: str | None, *asked: Asked) -> ScriptedChannels:
-    """A run that parks at its first question, the answer, and a run to the end."""
-    async with stage(folder) as it:
+    """Run until it parks at its first question, answer that, and run to the end."""
+    async with scripted_project(folder) as it:
         await it.start(team("ada"), caps=Caps(max_rounds=1))
         await it.run(ScriptedChannels(script(*asked)))
         [question] = await it.storage.inbox.questions()
         name = question.interaction.interaction_id
         await steering.answer(it.look, name, choice, text, "you")
-    async with stage(folder) as it:
+    async with scripted_project(folder) as it:
         channels = ScriptedChannels(script(*asked))
         result = await it.run(channels)
         assert result.status == "completed", await it.storage.inbox.questions()
@@ -158,21 +165,21 @@ async def test_yes_by_rule_is_for_all_that_the_rule_covers(tmp_path: Path) -> No
 async def test_a_rule_given_while_nobody_ran_the_task_holds_though_the_call_is_another_now(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"), caps=Caps(max_turns=2, max_rounds=None))
         await it.run(ScriptedChannels(script(asks("c1", "npm install a"))))
         await steering.answer(it.look, "q1", "rule", "npm install *", "you")
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         channels = ScriptedChannels(script(asks("c2", "npm install b")))
         assert (await it.run(channels)).status == "completed"
         assert [answer for answer, _ in answers(channels)] == ["approve", "approve"]
 
 
 async def test_a_rule_that_is_none_is_refused_and_the_question_stays(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         await it.run(ScriptedChannels(script(asks("c1", "npm install a"))))
-        with pytest.raises(AnswerRefused, match="no rule"):
+        with pytest.raises(AnswerRefused, match="not a valid rule"):
             await steering.answer(it.look, "q1", "rule", "walk(the dog)", "you")
         assert [one.state for one in await it.storage.inbox.questions()] == ["open"]
 
@@ -185,7 +192,7 @@ async def test_a_no_with_a_word_is_said_afterwards_where_the_agent_takes_none(
             return [TurnCompleted("With uv, then.")]
         return [asks("c1", "pip install x", words=False), TurnCompleted("I may not.")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         await it.run(ScriptedChannels(obeys))
         await steering.answer(it.look, "q1", "deny", "use uv", "you")
@@ -206,7 +213,7 @@ async def test_secrets_are_in_no_table(tmp_path: Path) -> None:
         call = ToolCallStarted("c1", "Bash", {"command": f"curl -H 'x: {secret}'"})
         return [call, asks("c2", f"export K={secret}"), TurnCompleted(f"The key is {secret}.")]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(allowed(team("ada"), mode="ask"))
         await it.run(ScriptedChannels(leaks))
         response = Response(
@@ -220,14 +227,14 @@ async def test_secrets_are_in_no_table(tmp_path: Path) -> None:
 
 
 async def test_what_was_redacted_is_still_the_same_question(tmp_path: Path) -> None:
-    """A yes is bound to the real command, so that another secret is another question."""
+    """An approval is bound to the real command, so a different secret is a new question."""
     command = "deploy --key sk-ant-" + "0123456789" * 3
     channels = await answered(tmp_path, "approve", None, asks("c1", command))
     assert json.dumps(answers(channels)) == '[["approve", null]]'
 
 
-async def ends(it: Stage) -> dict[str, object]:
-    """By call: the output that it ended with."""
+async def ends(it: ScriptedProject) -> dict[str, object]:
+    """Return the output with which each call ended, by call id."""
     rows = [row for row in await it.storage.audit.of_task(TASK) if row.kind == "ToolCallCompleted"]
     assert len({row.tool_call_id for row in rows}) == len(rows)
     assert all(row.is_error for row in rows)
@@ -235,9 +242,9 @@ async def ends(it: Stage) -> dict[str, object]:
 
 
 async def test_a_call_that_never_ran_ends_with_its_turn(tmp_path: Path) -> None:
-    """Denied or never answered, and its agent said no more of it."""
+    """Whether denied or never answered, and although its agent did not mention it again."""
     late = {"error": "the turn ended before anybody allowed it", "not_run": True}
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(allowed(team("ada"), mode="read"))
         unannounced = asks("c2", "touch y")
 
@@ -251,7 +258,7 @@ async def test_a_call_that_never_ran_ends_with_its_turn(tmp_path: Path) -> None:
 
 
 async def test_a_call_of_a_cut_turn_that_never_ran_ends_with_the_next_try(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         await it.run(ScriptedChannels(script(asks("c1", "npm install"))))
         assert await ends(it) == {}
@@ -262,7 +269,7 @@ async def test_a_call_of_a_cut_turn_that_never_ran_ends_with_the_next_try(tmp_pa
 
 
 async def test_a_call_that_waits_when_its_task_is_canceled_never_ran(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         await it.run(ScriptedChannels(script(asks("c1", "npm install"))))
         await steering.cancel(it.look, it.engine.claimant, TASK)

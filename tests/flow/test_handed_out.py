@@ -1,4 +1,4 @@
-"""Turns of tickets that are taken on another machine: they are their session's, in every way."""
+"""Turns of tickets that are taken on another machine belong to their session in every way."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def is_run(storage: Storage, task_id: str) -> bool:
 
 
 class Busy:
-    """A worker that begins to work, and never ends unless it is let."""
+    """A worker that starts its work, and finishes only when allowed to."""
 
     def __init__(self) -> None:
         self.places: list[str] = []
@@ -59,7 +59,7 @@ class Busy:
 
 @asynccontextmanager
 async def busy(machines: Machines, desk: OpenProject, worker: Busy) -> AsyncGenerator[str]:
-    """A session whose one turn is under way elsewhere; it is over with the block."""
+    """Run a session whose only turn is under way elsewhere; wait for it after the block."""
     machines.play(but(Split_the_goal_into_tasks=ONE, Do_the_work_now=worker))
     task = await machines.session(desk)
     results: list[ResultRecord] = []
@@ -78,7 +78,7 @@ async def busy(machines: Machines, desk: OpenProject, worker: Busy) -> AsyncGene
 
 
 def agents(app: OpenProject) -> list[object]:
-    """Those that are open."""
+    """Return the open channels."""
     return [slot.channel for slot in app.pool._slots.values() if slot.channel is not None]
 
 
@@ -126,7 +126,7 @@ async def test_a_session_that_is_canceled_cancels_its_turn_elsewhere(
 async def test_a_turn_on_a_machine_that_does_not_answer_is_canceled_by_who_goes_on_with_it(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "LETTING_GO", 0.2)
+    monkeypatch.setattr(ending, "RELEASE_TIMEOUT", 0.2)
     worker = Busy()
     silent = OwnerRow("silent", "gpu9", 0, False, instant.now(), "1.0")
     async with machines.open() as desk:
@@ -180,8 +180,8 @@ SHOWN = (
 
 
 def shown(cli: Inside, task: str) -> dict[str, str]:
-    """What commands say of a session and of its ticket, with what differs from run to run put away;
-    that another machine was there, too."""
+    """Return what commands print about a session and its ticket, without what differs between
+    runs or shows that another machine took part."""
     ran = {" ".join(words): cli(*words) for words in SHOWN}
     told = {name: steady(one.out).replace(task, "k3f9") for name, one in ran.items()}
     return {name: re.sub(" +0.1s", " 0.1s", text) for name, text in told.items()}
@@ -190,7 +190,7 @@ def shown(cli: Inside, task: str) -> dict[str, str]:
 def test_what_a_turn_elsewhere_asked_did_and_cost_is_its_ticket_s(
     machines: Machines, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it is shown as where the turn was taken in the session's own process."""
+    """All of it is shown as if the turn had been taken in the session's own process."""
     monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
     machines.play(but(Split_the_goal_into_tasks=ONE, Do_the_work_now=asks_runs_and_reports))
     cli, url = Inside(house), os.environ["COTERIE_STORE"]
@@ -229,7 +229,7 @@ def test_what_a_turn_elsewhere_asked_did_and_cost_is_its_ticket_s(
 async def test_a_turn_elsewhere_uses_its_ticket_s_budget(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is asked about once, by the ticket's name."""
+    """The limit is asked about once, under the ticket's name."""
     monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
 
     def spends(member: Member, text: str) -> object:

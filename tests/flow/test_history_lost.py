@@ -1,5 +1,5 @@
-"""A store that lost some of its history, by a backup or a replica that took its place: everybody
-stops, and goes on when a person has said so."""
+"""A store that lost history, as a backup or a replica took its place: every process stops, and
+continues only when a person has said so."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["machines"]
 
 @dataclass
 class Backup:
-    """A copy of a database, and the way back to it; nobody may use that while it is made."""
+    """A backup of a database that can be restored; nobody may use the database while it is made."""
 
     databases: Databases
     url: str
@@ -45,7 +45,7 @@ class Backup:
         self.databases.create(self.copy, self.name)
 
     def put_back(self) -> None:
-        """Whoever is connected is cut off."""
+        """Restore the backup, which cuts off every connection."""
         self.databases.drop(self.name)
         self.databases.create(self.name, self.copy)
 
@@ -58,7 +58,7 @@ def backup(postgres: Databases, database: str) -> Iterator[Backup]:
 
 
 async def recorded(machines: Machines, task: str, machine: str = "desk") -> None:
-    """A task is made and started."""
+    """Create a task and start it."""
     async with machines.open(machine) as app:
         fence = await app.storage.create(created(task), await app.own(), None)
         await app.storage.commit(fence, started(task))
@@ -83,7 +83,7 @@ async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
     await in_thread(backup.make)
     await recorded(machines, "m2n4", "gpu1")
     async with machines.open():
-        pass  # whoever only looks knows it too
+        pass  # just opening the project records how far the history goes
     await in_thread(backup.put_back)
     said = "History is lost: it ends at event 2, but event 4 was written"
     for machine in ("desk", "gpu1"):
@@ -95,10 +95,11 @@ async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
 
     ran = await in_thread(Inside(house), "store", "continue")
     assert (ran.code, ran.err.splitlines()[0]) == (
-        *(2, "! Every process of Coterie must be ended, on every machine."),
+        *(2, "! Every Coterie process must be stopped, on every machine."),
     )
     ran = await in_thread(Inside(house), "store", "continue", "--yes")
-    assert (ran.code, ran.out.splitlines()[0]) == (0, f"The store goes on as it is: {backup.url}")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, f"Accepted the store as it is: {backup.url}")
+    assert "  holds     1 task, " in ran.out
     for machine in ("desk", "gpu1"):
         async with machines.open(machine) as app:
             assert [row.id for row in await app.storage.events.tasks()] == ["k3f9"]
@@ -108,7 +109,7 @@ async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
 async def test_what_runs_by_a_history_that_is_gone_writes_nothing_more(
     machines: Machines, backup: Backup
 ) -> None:
-    """Its token may be given out again after that: not so soon that it could be taken for it."""
+    """Later tokens skip far ahead, so that none issued again can be mistaken for this one's."""
     await recorded(machines, "k3f9")
     async with machines.open() as app:
         claimant = await app.claimant()
@@ -132,13 +133,13 @@ async def test_another_history_of_the_same_length(machines: Machines, backup: Ba
         "UPDATE coterie.events SET hash = sha256(hash) WHERE sequence = 2",
     )
     error = await refused(machines, "desk")
-    assert error.problem == "History is lost: event 2 is not the one that was written"
+    assert error.problem == "History is lost: event 2 differs from what was written"
 
 
 async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something(
     machines: Machines, backup: Backup
 ) -> None:
-    """The worker and the session on it, and its agent with them."""
+    """The worker, the session that it serves, and the agent."""
     busy, told = Busy(), list[WorkerEvent]()
     machines.play(but(Split_the_goal_into_tasks=ONE, Do_the_work_now=busy))
     await anyio.to_thread.run_sync(execute, backup.url, "UPDATE coterie.project SET ttl = 12")
@@ -176,7 +177,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
 
 
 def written(home: Path) -> list[Head | None]:
-    """What is known of all stores on a machine."""
+    """Return what is recorded on a machine about the history of each store."""
     return [HeadFile(home, "stores", file.name).read() for file in (home / "stores").iterdir()]
 
 

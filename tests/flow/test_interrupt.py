@@ -1,4 +1,4 @@
-"""Esc in a chat: the message stays interrupted, and the floor the person's, also after a resume."""
+"""Esc in a chat: the message stays cut off and the person has the floor, even after a resume."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import (
+    TASK,
+    ScriptedChannel,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+    team,
+)
 
 
 async def halting(member: Member, prompt: Prompt) -> str | list[Update]:
-    """The first words of ada never end by themselves; anything else is answered."""
+    """Ada's first reply never ends by itself; everything else is answered."""
     if member.id == "ada" and prompt.text.endswith("hello"):
         return [TextDelta("I was ab"), *(Activity() for _ in range(10_000))]
     return f"{member.id} heard {prompt.text.rpartition(chr(10))[2]!r}"
@@ -38,8 +45,8 @@ class Patient(ScriptedChannel):
             yield update
 
 
-async def interrupted(it: Stage, *words: str) -> ResultRecord:
-    """Run it: Esc while ada speaks, then words whenever the person has the floor, then park."""
+async def interrupted(it: ScriptedProject, *words: str) -> ResultRecord:
+    """Run it: Esc while ada speaks, then words whenever the person has the floor; then park."""
     members = team("ada", "bob")
     await it.start(members, caps=Caps(floor="ask"))
     channels = ScriptedChannels(halting, open={"ada": Patient(members.members[0], halting)})
@@ -61,7 +68,7 @@ async def interrupted(it: Stage, *words: str) -> ResultRecord:
     return results[0]
 
 
-async def asked(it: Stage) -> None:
+async def asked(it: ScriptedProject) -> None:
     """Wait until the person has the floor."""
     while not await it.look.questions():
         await anyio.lowlevel.checkpoint()
@@ -71,13 +78,13 @@ async def asked(it: Stage) -> None:
 async def test_a_chat_goes_on_where_it_was_interrupted(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await interrupted(it, *words)
         before = await it.conversation()
         assert [text for name, text in before if name == "you"] == ["hello", *words]
         messages = await it.storage.conversation.messages(TASK)
         assert [message.cut for message in messages] == [False, True, *(False for _ in before[2:])]
-    async with stage(tmp_path) as later:
+    async with scripted_project(tmp_path) as later:
         channels = ScriptedChannels(halting)
         assert (await later.run(channels)).status == "waiting"
         assert [one.interaction.author_actor_id for one in await later.look.questions()] == ["you"]
@@ -99,14 +106,14 @@ def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:
     return f"{member.id} answers {asker if asker in ('ada', 'bob') else 'you'}"
 
 
-async def lived(folder: Path, death: Death | None) -> bool:
-    """Run the task until it parks or its process dies; whether it died."""
+async def lived(folder: Path, death: CrashPoint | None) -> bool:
+    """Run the task until it parks or its process dies; return whether it survived."""
     storage = await SqliteStorage.open(folder / "coterie.db")
     try:
-        async with stage(folder, MortalStorage(storage, death)) as it:
+        async with scripted_project(folder, CrashingStorage(storage, death)) as it:
             try:
                 await it.run(ScriptedChannels(cut_off), patience=0.0)
-            except Died:
+            except Crashed:
                 return False
             return True
     finally:
@@ -115,20 +122,20 @@ async def lived(folder: Path, death: Death | None) -> bool:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after the write", "before the write"])
 async def test_it_resumes_after_an_interrupt_wherever_it_dies(tmp_path: Path, kept: bool) -> None:
-    """At every use of the store, before and after it: nothing is lost, nothing is repeated."""
+    """Die before and after every store call: nothing is lost, nothing is repeated."""
     for point in itertools.count(1):
         folder = tmp_path / str(point)
         folder.mkdir()
-        async with stage(folder) as it:
+        async with scripted_project(folder) as it:
             await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
-        survived = await lived(folder, Death(point, kept, kept))
+        survived = await lived(folder, CrashPoint(point, kept, kept))
         words = ["go on, @bob", "and you, @ada?", "/end"]
         for word in words:
             await lived(folder, None)
-            async with stage(folder) as it:
+            async with scripted_project(folder) as it:
                 await steering.say(it.look, TASK, word, None)
         await lived(folder, None)
-        async with stage(folder) as it:
+        async with scripted_project(folder) as it:
             messages = await it.storage.conversation.messages(TASK)
             assert [(m.member, m.text, m.cut) for m in messages] == [
                 ("you", "hello", False),

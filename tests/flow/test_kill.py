@@ -34,7 +34,7 @@ def test_a_killed_chat_loses_and_doubles_nothing(
 @pytest.mark.parametrize("stores", [STORE], indirect=True)
 def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path, stores: Stores) -> None:
     cut = 0
-    for seed in range(7, 12):  # on a busy machine an interrupt may come when its turn is over
+    for seed in range(7, 12):  # on a busy machine an interrupt may come after its turn
         folder = tmp_path / str(seed)
         chaos = InterruptChaos(folder, turns=8, milliseconds=20, seed=seed, stores=stores)
         outcome = anyio.run(chaos.run, 3)

@@ -1,4 +1,4 @@
-"""Owners by a lease: what proves a death, what is said of it when, and what a run does after it."""
+"""Owners with a lease: what proves a death, when it is reported, and what a run does after it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from coterie.model.update import TurnFailed
 from coterie.ports import LeaseStore
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.contracts.owners import MarksReaper
+from coterie.testing.contracts.owners import RecordingReaper
 from coterie.testing.owner_rows import SqliteOwnerRows
-from coterie.testing.scripted import TASK, Played, ScriptedChannels, stage, team
+from coterie.testing.scripted import TASK, ScriptedChannels, TurnScript, scripted_project, team
 from tests.flow.test_takeover import make_task
 
 T = TypeVar("T")
@@ -38,9 +38,9 @@ HERE, THERE = Machine("here", "boot", "ns"), Machine("there", "other", "ns")
 @asynccontextmanager
 async def owners_in(
     folder: Path, machine: Machine = HERE, times: LeaseTimes = LONG
-) -> AsyncIterator[tuple[LeasedOwners, SqliteStorage, MarksReaper]]:
-    """A process that is an owner on a machine."""
-    storage, reaper = await SqliteStorage.open(folder / "coterie.db"), MarksReaper()
+) -> AsyncIterator[tuple[LeasedOwners, SqliteStorage, RecordingReaper]]:
+    """Run an owner process on a machine."""
+    storage, reaper = await SqliteStorage.open(folder / "coterie.db"), RecordingReaper()
     rows, locks = SqliteOwnerRows(folder / "owners.db"), folder / machine.host
     made = LeasedOwners(rows, storage.leases, reaper, machine, locks, machine.host, times=times)
     await made.begin()
@@ -50,7 +50,7 @@ async def owners_in(
 
 
 def killed(owners: LeasedOwners) -> str:
-    """Lose the lock as by `kill -9`; the owner that died."""
+    """Lose the lock as by `kill -9`; return the id of the dead owner."""
     owner = owners._owner
     assert owner is not None
     os.close(owner._fd)
@@ -74,8 +74,8 @@ async def test_an_owner_that_nobody_knows_is_not_dead(tmp_path: Path) -> None:
         assert await mine.living("nobody") is None
 
 
-class Watching(MarksReaper):
-    """Notes whether the owner was said to be dead when its survivors were ended."""
+class Watching(RecordingReaper):
+    """Records whether the owner was already declared dead when its survivors were ended."""
 
     def __init__(self, rows: SqliteOwnerRows, left: Sequence[int]) -> None:
         super().__init__()
@@ -105,8 +105,8 @@ async def test_survivors_are_ended_before_their_owner_is_said_dead(
         assert (mine.folder / owner).exists() is bool(left)
 
 
-class Slow(MarksReaper):
-    """Takes as long as another one needs to come as far."""
+class Slow(RecordingReaper):
+    """Waits until every other reaper has come as far."""
 
     def __init__(self, both: list[anyio.Event]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Slow(MarksReaper):
 
 
 async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: Path) -> None:
-    """One that takes a task over looks after the others meanwhile, and so do other processes."""
+    """A process that takes a task over watches other owners meanwhile, as do other processes."""
     both, found = list[anyio.Event](), list[bool]()
     async with (
         owners_in(tmp_path) as (gone, _, _),
@@ -157,7 +157,7 @@ async def test_an_owner_that_another_declares_dead_meanwhile_is_dead(tmp_path: P
 
 
 class Meanwhile:
-    """Leases of which something becomes when they are first read."""
+    """Leases that run a callback when they are first read."""
 
     def __init__(self, leases: LeaseStore, then: Callable[[], Awaitable[object]]) -> None:
         self._leases, self._then = leases, [then]
@@ -184,7 +184,7 @@ async def test_what_runs_for_who_has_taken_a_task_over_is_left_alone(tmp_path: P
         await make_task(storage, owner, TASK)
 
         async def take() -> None:
-            fence = await Claimant(other, storage.leases, MarksReaper(), HERE).take(TASK)
+            fence = await Claimant(other, storage.leases, RecordingReaper(), HERE).take(TASK)
             await storage.leases.record_child(fence, child("new", HERE))
 
         mine.leases = cast("LeaseStore", Meanwhile(storage.leases, take))
@@ -227,7 +227,7 @@ async def test_who_is_declared_dead_stops_and_begins_anew(tmp_path: Path) -> Non
 
 
 async def test_who_finds_that_the_store_lost_its_history_stops_at_once(tmp_path: Path) -> None:
-    """No agent goes on until the lease is over: nobody knows who runs what."""
+    """Agents are not left running until the lease ends: nobody knows who runs what."""
 
     class Older(SqliteOwnerRows):
         async def renew(self, owner: str) -> int | None:
@@ -260,7 +260,7 @@ async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_told_once
 ) -> None:
     told: list[str] = []
     async with owners_in(tmp_path) as (mine, _, _):
-        # It lives long itself: only its patience with others is short.
+        # Its own lease is long: only its patience with others is short.
         impatient = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
         mine._silent.times = impatient
 
@@ -296,7 +296,7 @@ async def test_processes_elsewhere_are_gone_with_a_dead_owner_and_not_with_a_liv
         fence = await make_task(storage, gone.me, TASK)
         await storage.leases.record_child(fence, child("m1", THERE))
         await storage.leases.park(fence)
-        claimant = Claimant(mine, storage.leases, MarksReaper(), HERE)
+        claimant = Claimant(mine, storage.leases, RecordingReaper(), HERE)
         if is_dead_there:
             assert await mine.rows.declare_dead(gone.me, None)
             assert await claimant.take(TASK) == Fence(TASK, 2)
@@ -308,17 +308,17 @@ async def test_processes_elsewhere_are_gone_with_a_dead_owner_and_not_with_a_liv
 
 
 async def test_of_a_turn_that_the_lease_ended_nothing_is_recorded(tmp_path: Path) -> None:
-    """Its agent did not fail: it is not tried again here, nobody is asked, and it is not parked."""
+    """Its agent did not fail: no retry here, no question, and the task is not parked."""
     async with owners_in(tmp_path) as (mine, storage, _):
         tried: list[int] = []
 
-        def script(member: Member, prompt: Prompt) -> Played:
+        def script(member: Member, prompt: Prompt) -> TurnScript:
             tried.append(prompt.tries)
             assert mine.deadline is not None
-            mine.deadline.miss()
+            mine.deadline.expire()
             return [TurnFailed("exit", "killed by signal 15")]
 
-        async with stage(tmp_path, storage, owners=mine) as it:
+        async with scripted_project(tmp_path, storage, owners=mine) as it:
             await it.start(team("ada"))
             with pytest.raises(LeaseExpired):
                 await it.run(ScriptedChannels(script))
@@ -329,7 +329,7 @@ async def test_of_a_turn_that_the_lease_ended_nothing_is_recorded(tmp_path: Path
             assert await storage.inbox.questions() == []
     async with (
         owners_in(tmp_path, THERE) as (other, storage, _),
-        stage(tmp_path, storage, owners=other) as it,
+        scripted_project(tmp_path, storage, owners=other) as it,
     ):
         assert (await it.run(ScriptedChannels(lambda member, prompt: "done"))).task == TASK
         outcomes = [turn.outcome for turn in (await storage.history(TASK)).turns]

@@ -1,4 +1,4 @@
-"""What passes unasked: it sees the work folder and the system's programs, and changes nothing."""
+"""Commands allowed unasked see the work folder and the system's programs, and change nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.tools.read_only_sandbox import ReadOnlySandbox, read_only_sandbox
-from coterie.tools.run_command import CommandRunner, LookCommand, RunCommand
+from coterie.tools.run_command import CommandRunner, ReadOnlyCommand, RunCommand
 from tests.unit.process.children import left, token
 from tests.unit.tools.workshop import Log, Workshop, call, toolbox, workshop
 
@@ -39,11 +39,11 @@ async def runner(shop: Workshop) -> CommandRunner:
     made = await CommandRunner.of("ann", shop.workspace, Log())
     looking = await read_only_sandbox(made.root)
     assert looking is not None, "bubblewrap, unshare and mount must work where tests are run"
-    return replace(made, looking=looking)
+    return replace(made, read_only_sandbox=looking)
 
 
 async def test_it_looks(shop: Workshop) -> None:
-    looking = LookCommand(await runner(shop))
+    looking = ReadOnlyCommand(await runner(shop))
     script = "cat file; git status --short; pwd; ls -A .coterie; echo x > /tmp/x && cat /tmp/x"
     outcome = await call(toolbox(shop, looking), "runCommand", command=script)
     printed = f"text\n?? evil\n?? file\n?? out\n{shop.root.path}\nx\n"
@@ -74,7 +74,7 @@ ACTS = {
     "mount": "unshare -rm sh -c 'mount --bind . . && mount -o remount,bind,rw,exec . && ./evil'",
     "become another user": "su nobody -s /bin/sh -c 'echo did'",
 }
-"""What is tried; what is done prints something."""
+"""What is attempted, by name; an attempt that succeeds prints something."""
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -82,14 +82,14 @@ async def test_it_does_nothing_else(shop: Workshop, listening: int, act: str) ->
     places = {"outside": shop.outside, "home": shop.user_home, "port": listening}
     command = f"({ACTS[act].format(**places)}) 2> /dev/null"
     before = {path: path.lstat().st_mtime_ns for path in shop.project.parent.rglob("*")}
-    ran = await (await runner(shop)).run(command, 60, only_looking=True)
+    ran = await (await runner(shop)).run(command, 60, read_only=True)
     assert ran.output == ""
     after = {path: path.lstat().st_mtime_ns for path in shop.project.parent.rglob("*")}
     assert after == before
 
 
 async def test_nothing_else_holds_what_is_tried(shop: Workshop, listening: int) -> None:
-    """The positive control: without the sandbox each of them is done, as far as root can."""
+    """The positive control: without the sandbox each attempt succeeds, some only for root."""
     places = {"outside": shop.outside, "home": shop.user_home, "port": listening}
     env = {**os.environ, "KEY_OF_A_MODEL": "sk-secret"}
 
@@ -107,14 +107,14 @@ async def test_nothing_of_it_is_left(shop: Workshop) -> None:
     word = token()
     commands = await runner(shop)
     script = f"setsid sh -c 'sleep 600; true' {word} & echo ok"
-    assert (await commands.run(script, 60, only_looking=True)).output == "ok\n"
+    assert (await commands.run(script, 60, read_only=True)).output == "ok\n"
     assert await left(word) == 0
-    ended = await commands.run(f"sh -c 'sleep 600; true' {word}", 1, only_looking=True)
+    ended = await commands.run(f"sh -c 'sleep 600; true' {word}", 1, read_only=True)
     assert (ended.exit_code, await left(word)) == (None, 0)
 
 
 def shown(looking: ReadOnlySandbox, command: str) -> str:
-    """What a shell prints that is given the wrapped command."""
+    """Return what a shell prints when it is given the wrapped command."""
     words = ["sh", "-c", looking.wrapped(command, looking.root)]
     return subprocess.run(words, stdout=subprocess.PIPE, cwd="/", text=True, check=False).stdout
 
@@ -145,5 +145,5 @@ async def test_where_there_can_be_none(shop: Workshop) -> None:
         RunCommand.inputs.model_validate({"command": "ls"}), str(shop.root.path)
     )
     assert not action.read_only_sandbox
-    outcome = await call(toolbox(shop, LookCommand(commands)), "runCommand", command="ls")
+    outcome = await call(toolbox(shop, ReadOnlyCommand(commands)), "runCommand", command="ls")
     assert (outcome.is_error, list(outcome.output)) == (True, ["error"])

@@ -1,4 +1,4 @@
-"""A task goes from one machine to the next, and never has two agents: real processes, real hits."""
+"""A task moves from machine to machine and never has two agents: real processes, real faults."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.flow.leased_worker import TASK, last_token, ticks, work
 TTL = 1.5
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
-"""For a busy machine: nothing here is fast or slow, only before or after something else."""
+"""Enough for a busy machine: these tests depend on order, not on speed."""
 
 
 async def furnish(folder: Path) -> None:
-    """A task whose first owner is dead."""
+    """Create a task whose first owner is dead."""
     folder.mkdir()
     storage = await SqliteStorage.open(folder / "coterie.db")
     created = TaskCreated(
@@ -51,7 +51,7 @@ async def furnish(folder: Path) -> None:
 
 @contextmanager
 def worker(name: str, *folders: str) -> Iterator[subprocess.Popen[str]]:
-    """A process on a machine of that name, which runs the task of each folder."""
+    """Start a process on a machine of that name, which runs the task of each folder."""
     words = [sys.executable, "-m", "tests.flow.leased_worker", name, *folders]
     path = os.pathsep.join([*sys.path, str(ROOT), str(ROOT / "src")])
     env = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
@@ -65,7 +65,7 @@ def worker(name: str, *folders: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def stop(process: subprocess.Popen[str], folder: Path) -> None:
-    """Stop it, but not in the middle of a transaction: that would be the end of a SQLite file."""
+    """Stop it, but not in the middle of a transaction: that would leave the SQLite file locked."""
     with closing(sqlite3.connect(folder / "owners.db", timeout=30)) as rows:
         rows.execute("BEGIN IMMEDIATE")
         process.send_signal(signal.SIGSTOP)
@@ -81,7 +81,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def check_never_two(folder: Path) -> None:
-    """Nothing of a run was alive when anything of the next one was."""
+    """Check that nothing of a run was still alive when anything of the next one was."""
     alive = sorted((token, min(at), max(at)) for token, at in ticks(folder).items())
     assert len(alive) > 1
     for (_, _, last), (token, first, _) in pairwise(alive):
@@ -89,8 +89,8 @@ def check_never_two(folder: Path) -> None:
 
 
 async def test_whatever_befalls_a_machine_its_task_never_has_two_agents(tmp_path: Path) -> None:
-    """Each is hit when its agent runs; another machine takes over when all of it is gone, and one
-    that is well again finds itself dead."""
+    """Each machine is hit while its agent runs; another takes over when nothing of it is left,
+    and one that recovers finds itself declared dead."""
     names = ("killed", "restarted", "stopped", "cut", "mute")
     killed, restarted, stopped, cut, mute = folders = [tmp_path / name for name in names]
     over: list[str] = []

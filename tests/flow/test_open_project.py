@@ -1,4 +1,4 @@
-"""A project as a program uses it: teams by name, a run as a stream, and how that is left."""
+"""A project as a program uses it: teams by name, a run as a stream, and leaving that stream."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from coterie import (
     open_project,
 )
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import MortalStorage
+from coterie.testing.crash import CrashingStorage
 from tests.conftest import House, ours
 from tests.unit.process.children import AGENT
 
 ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"], "persistent": True}
-ENDLESS = 10**6  # turns: what is told from outside may arrive many turns later
+ENDLESS = 10**6  # turns: a request from outside may arrive many turns later
 
 
 @pytest.fixture
@@ -176,15 +176,15 @@ async def test_a_conversation_that_is_parked_is_ended_at_once(
         assert (detail.view.status, detail.state.reason) == ("completed", "ended")
         assert detail.state.summary == summary
         assert await opened.questions() == []
-        with pytest.raises(UsageError, match="is completed already"):
+        with pytest.raises(UsageError, match="is already completed"):
             await opened.cancel(task)
-        await opened.end(task)  # said twice, it has ended once
-        (result,) = [one async for one in opened.stream(task)]  # nobody is started any more
+        await opened.end(task)  # asked for twice, it ends once
+        (result,) = [one async for one in opened.stream(task)]  # no agent is started any more
         assert isinstance(result, ResultRecord)
 
 
 async def test_one_that_runs_ends_when_its_turn_is_over(project: Path) -> None:
-    """Whoever says so, and however often."""
+    """Whichever process asks for it, and however often."""
     async with open_project(project) as opened, open_project(project) as other:
         team = await opened.team(agents="a=scripted,b=scripted")
         for caller in (opened, other):
@@ -215,16 +215,16 @@ async def test_only_a_conversation_is_ended_and_whatever_was_not_begun_is_cancel
 ) -> None:
     async with open_project(project) as opened:
         task = await opened.start("pair", "!turn", workflow="solo")
-        with pytest.raises(UsageError, match="is no conversation"):
+        with pytest.raises(UsageError, match="is not a conversation"):
             await opened.end(task)
-        with anyio.fail_after(5):  # nobody has to let it go
+        with anyio.fail_after(5):  # no owner has to release it
             assert not await opened.stop(task)
             await opened.cancel(task)
         assert [view.status for view in await opened.tasks()] == ["canceled"]
 
 
 async def test_a_turn_that_is_broken_off_hands_the_word_to_nobody(project: Path) -> None:
-    """Also where no person has the floor: whoever broke it off says how to go on."""
+    """Even if no person has the floor: the user who interrupted it says how to continue."""
     async with open_project(project) as opened:
         team = await opened.team(agents="a=scripted,b=scripted")
         task = await opened.start(team, "!hang")
@@ -274,8 +274,8 @@ async def test_sessions_and_members_that_run_at_once_share_no_process(project: P
 
 
 async def test_another_back_end_can_be_put_in(project: Path) -> None:
-    """Whatever keeps the promises of `coterie.Storage`: here one that is no file."""
-    elsewhere = MortalStorage(await SqliteStorage.in_memory(), None)
+    """Any implementation of `coterie.Storage` will do: here one that is not a file."""
+    elsewhere = CrashingStorage(await SqliteStorage.in_memory(), None)
     async with open_project(project, storage=elsewhere) as opened:
         task = await opened.start("pair", "!turn", Caps(max_turns=2, max_rounds=None))
         assert await texts(opened, task, wait=0) == ["turn 1"]
@@ -302,11 +302,11 @@ OTHERS = {
     "envelopes": f"'zz', n, {LONG}",
     "events": f"n + 1000, 'zz', 'TaskStarted', '', {LONG}, x''",
 }
-"""Rows of a task that is much longer, by table."""
+"""Rows of another, much longer task, by table."""
 
 
 async def test_what_is_read_does_not_grow_with_what_others_did(project: Path) -> None:
-    """Every list of a task is found by an index."""
+    """Every list of a task is read through an index."""
     async with open_project(project) as opened:
         task = await opened.start("pair", "!turn", Caps(max_turns=1))
         await texts(opened, task)

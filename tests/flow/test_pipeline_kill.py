@@ -1,5 +1,5 @@
-"""A pipeline whose process dies at some write between plan and accept, or is killed with -9: it
-ends all the same, with every phase's effect once and one commit.
+"""A pipeline whose process dies at some write between plan and accept, or is killed with -9, still
+ends with every phase's effect once and one commit.
 
 `make chaos` does the latter a hundred times on each store.
 """
@@ -14,7 +14,7 @@ import pytest
 from bench.chaos.pipelines import PipelineChaos
 from bench.chaos.stores import Stores
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK
 from coterie.workspace.pipeline_work import open_work
 from tests.flow.pipeline_stage import Say, by, pipeline
@@ -22,17 +22,17 @@ from tests.flow.ticket_stage import git, repository
 
 INSTANTS = 10
 _CALLS = 58
-"""How many calls of the storage a whole run makes, at least."""
+"""The minimum number of storage calls that a whole run makes."""
 
 
-async def ran(project: Path, death: Death | None, say: Say) -> int | None:
-    """How many calls of the storage there were; None where the process died."""
+async def ran(project: Path, death: CrashPoint | None, say: Say) -> int | None:
+    """Run the pipeline; return the number of its storage calls, or None if the process died."""
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
-    mortal = MortalStorage(real, death)
+    mortal = CrashingStorage(real, death)
     try:
         async with pipeline(project, storage=mortal, accept="Add coupons") as built:
             assert (await built.run(say)).reason == "accepted"
-    except Died:
+    except Crashed:
         return None
     finally:
         await real.close()
@@ -46,7 +46,7 @@ def test_a_killed_pipeline_comes_to_the_same_as_one_left_alone(
 ) -> None:
     tally = PipelineChaos(tmp_path, seed=5, stores=stores).run(kills=3)
     assert tally.clean, tally
-    assert tally.kills == 3  # of one pipeline, or of several where a quick one ends before
+    assert tally.kills == 3  # of one pipeline, or of several if a quick one ends early
 
 
 @pytest.mark.parametrize("instant", range(INSTANTS))
@@ -59,7 +59,7 @@ async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, insta
         return by()(member, text)  # type: ignore[arg-type]
 
     call = 8 + instant * (_CALLS - 8) // INSTANTS
-    death = Death(call, took_effect=instant % 2 == 0, queued_kept=instant % 4 < 2)
+    death = CrashPoint(call, took_effect=instant % 2 == 0, queued_kept=instant % 4 < 2)
     assert await ran(project, death, say) is None
     before = len(asked)
     calls = await ran(project, None, say)
@@ -67,7 +67,7 @@ async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, insta
     assert git(project, "log", "--format=%s").splitlines() == ["Add coupons", "begin"]
     assert git(project, "show", "HEAD:cart.py") == "total = 0\ncoupons = True\n"
     assert git(project, "status", "--porcelain") == ""
-    # Only the turns that were under way, at most one for each member, are taken again.
+    # Only the turns that were under way, at most one per member, are repeated.
     assert len(asked) - len(set(asked)) <= 2, (before, len(asked))
     state = (project / ".coterie" / "sessions" / TASK / "state.json").read_text()
     assert '"phase": "done"' in state
@@ -77,7 +77,7 @@ async def test_work_that_is_taken_back_between_death_and_resume_begins_anew(
     memory_path: Path,
 ) -> None:
     project = repository(memory_path)
-    dies_in_codegen = Death(40, took_effect=True, queued_kept=True)
+    dies_in_codegen = CrashPoint(40, took_effect=True, queued_kept=True)
     assert await ran(project, dies_in_codegen, by()) is None
     base = git(project, "rev-parse", "HEAD").strip()
     assert "coterie/k3f9/work" in git(project, "branch", "--list", "coterie/*")
@@ -85,7 +85,7 @@ async def test_work_that_is_taken_back_between_death_and_resume_begins_anew(
     async with pipeline(project, accept="Add coupons") as built:
         assert (await built.run()).reason == "question"
         asked = await built.asked()
-        assert asked.display.title == "The work was taken back: what next?"
+        assert asked.display.title == "The work was reverted: what next?"
         assert (built.state.phase, built.state.meta.status) == ("planning", "redo")
         await built.answer("next")
         assert (await built.run()).reason == "accepted"

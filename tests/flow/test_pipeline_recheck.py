@@ -1,4 +1,4 @@
-"""A build whose branch has moved meanwhile: brought on to it, tested there, and only then taken."""
+"""A build whose branch has moved: brought up to date with it, tested there, and only then taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coterie.model.about import ChangeAcceptance
 from coterie.model.interaction import Interaction
 from coterie.model.team import Member
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from tests.flow.pipeline_stage import GRAPHS, Built, by, pipeline
 from tests.flow.ticket_stage import folder_of, git, repository
 
@@ -23,7 +23,7 @@ def project(memory_path: Path) -> Path:
 
 
 def committed(project: Path, name: str = "other.py", text: str = "mine = 1\n") -> None:
-    """What the user does on their branch meanwhile; something else they have not committed."""
+    """Commit something on the user's branch, and leave another file uncommitted."""
     (project / name).write_text(text)
     git(project, "add", name)
     git(project, "commit", "-qm", "my own")
@@ -40,7 +40,7 @@ def about(asked: Interaction) -> ChangeAcceptance:
 
 
 async def asked_again(built: Built, choice: str) -> Interaction:
-    """Answer, and what is asked then."""
+    """Answer the open question; return the next one."""
     await built.answer(choice, "Coupons")
     assert (await built.run()).reason == "question"
     return await built.asked()
@@ -53,11 +53,11 @@ async def test_it_is_tested_on_the_branch_as_it_is_now_and_becomes_one_commit(
         await built.run()
         committed(project)
         refused = await asked_again(built, "accept")
-        assert about(refused).problem.startswith("main moved since the work began")
+        assert about(refused).problem.startswith("main has moved since the work began")
         assert offered(refused)[0] == "recheck"
         reviewed = built.state.meta.gates["review"].tree
         ran = len(built.checks.ran)
-        await built.answer("recheck")  # the message is known
+        await built.answer("recheck")  # the commit message is known
         assert (await built.run()).reason == "accepted"
         assert built.checks.ran[ran:] == [("make test", "work")]
         gates, tree = built.state.meta.gates, git(project, "rev-parse", "HEAD^{tree}").strip()
@@ -97,7 +97,7 @@ async def test_what_does_not_pass_there_is_not_taken_without_an_override(project
         assert offered(refused)[0] == "override"
         assert git(project, "rev-parse", "HEAD") == head
         ran = len(built.checks.ran)
-        again = await asked_again(built, "recheck")  # as it is, and it fails as before
+        again = await asked_again(built, "recheck")  # unchanged, and it fails as before
         assert (about(again).failed, built.checks.ran[ran:]) == (
             ("tests",),
             [("make test", "work")],
@@ -127,7 +127,7 @@ async def test_a_conflict_is_sent_back_to_the_coder_with_both_versions_in_its_fi
     heard: list[str] = []
 
     def settles(member: Member, text: str) -> object:
-        if "between conflict marks" in text:
+        if "between conflict markers" in text:
             heard.append((folder_of(member) / "cart.py").read_text())
         return by()(member, text)
 
@@ -155,11 +155,11 @@ async def test_a_conflict_is_named_by_file_with_the_way_out(project: Path) -> No
         await asked_again(built, "accept")
         refused = await asked_again(built, "recheck")
         assert about(refused).problem == (
-            "it conflicts with your branch in cart.py: settle it by hand with "
+            "it conflicts with your branch in cart.py: resolve this by hand with "
             "git merge coterie/k3f9/work"
         )
         assert git(project, "rev-parse", "HEAD", "coterie/k3f9/work") == before
-        git(project, "reset", "-q", "--hard", "HEAD~1")  # the user's own way out: theirs goes
+        git(project, "reset", "-q", "--hard", "HEAD~1")  # the user's way out: dropping the commit
         committed(project)
         await built.answer("recheck")
         assert (await built.run()).reason == "accepted"
@@ -187,12 +187,12 @@ async def test_killed_at_every_write_of_it_there_is_one_commit_in_the_end(projec
     deaths = 0
     for call in range(4, 60, 2):
         real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
-        death = Death(call, took_effect=call % 4 == 0, queued_kept=False)
+        death = CrashPoint(call, took_effect=call % 4 == 0, queued_kept=False)
         try:
-            async with pipeline(project, storage=MortalStorage(real, death)) as built:
+            async with pipeline(project, storage=CrashingStorage(real, death)) as built:
                 assert (await built.run()).reason == "accepted"
                 break
-        except Died:
+        except Crashed:
             deaths += 1
         finally:
             await real.close()

@@ -18,7 +18,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from tests.flow.pipeline_stage import MINUTES, PLAN, Built, by, pipeline, team
 from tests.flow.ticket_stage import folder_of, git, repository
 
@@ -73,7 +73,7 @@ async def test_roles_plan_side_by_side_and_every_artifact_fits_its_schema(projec
                 Draft202012Validator(schema).validate(json.loads(part))
         openspec = state.files["openspec.change"]
         assert openspec == "openspec/changes/add-coupons-to-cart-py-k3f9/proposal.md"
-        assert "Only the form of the OpenSpec change was looked at" in text(built, "plan-review.md")
+        assert "Only the structure of the OpenSpec change" in text(built, "plan-review.md")
         assert built.artifact("plan-review.json")["openspec"] == "structure"
 
 
@@ -153,7 +153,7 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
 
 
 def failing(*but: str) -> Callable[[Member, str], object]:
-    """No model answers, but for these words."""
+    """Answer only prompts that contain one of these phrases; fail the others."""
     known = by()
 
     def say(member: Member, text: str) -> object:
@@ -172,7 +172,7 @@ async def test_rules_take_over_where_no_model_answers(project: Path) -> None:
         assert "ai_meeting" not in meeting
         assert meeting["planning_summary"]["why"] == PLAN["why"]
         assert "No model answered" in text(built, "planning.meeting.md")
-        # The review of code cannot be done without: one question.
+        # Rules cannot replace the review of code: one question.
         assert built.state.phase == "code_review"
         assert (await built.asked()).about is not None
 
@@ -217,7 +217,7 @@ async def test_a_failed_gate_sends_the_plan_back_for_what_was_found(project: Pat
     async with pipeline(project) as built:
         await built.run(say)
         for field in ("requirements", "file_impacts", "test_plan"):
-            assert f"The plan says nothing under {field}." in told[0]
+            assert f"The plan has no {field}." in told[0]
         lines = transcript(built)
         assert [line["round"] for line in lines if line["round"] > 1] == [2, 2]
         assert lines[0]["content"] == "Add coupons to cart.py"
@@ -346,8 +346,8 @@ async def test_a_broken_prompt_stops_the_run_with_its_place(project: Path) -> No
             await built.run()
 
 
-async def planned(project: Path, death: Death | None) -> Built | None:
-    """A plan with a question that the user answers; None where the process died."""
+async def planned(project: Path, death: CrashPoint | None) -> Built | None:
+    """Run a pipeline whose plan has a question for the user; None if the process died."""
 
     def replan(member: Member, text: str) -> object:
         settled = {**PLAN, "assumptions": ["Only members."]}
@@ -361,14 +361,14 @@ async def planned(project: Path, death: Death | None) -> Built | None:
     )
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
     try:
-        async with pipeline(project, storage=MortalStorage(real, death), caps=Caps()) as built:
+        async with pipeline(project, storage=CrashingStorage(real, death), caps=Caps()) as built:
             for kind in ("plan_question", "phase_choice"):
                 await built.run(say)
                 about = (await built.asked()).about
                 if about is not None and about.kind == kind == "plan_question":
                     await built.answer("", "members")
             return built
-    except Died:
+    except Crashed:
         return None
     finally:
         await real.close()
@@ -376,7 +376,10 @@ async def planned(project: Path, death: Death | None) -> Built | None:
 
 @pytest.mark.parametrize("call", [14, 46, 54])
 async def test_a_plan_survives_the_death_of_its_process(project: Path, call: int) -> None:
-    assert await planned(project, Death(call, took_effect=call % 4 == 2, queued_kept=True)) is None
+    assert (
+        await planned(project, CrashPoint(call, took_effect=call % 4 == 2, queued_kept=True))
+        is None
+    )
     built = await planned(project, None)
     assert built is not None
     assert built.artifact("planning.final.json")["assumptions"] == ["Only members."]

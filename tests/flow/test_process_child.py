@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("keeper", KEEPERS)
 
 
 async def told(child: Child, prompt: str) -> str:
-    """The reply of a one-shot scripted agent."""
+    """Return the reply of a one-shot scripted agent."""
     child.post(prompt.encode())
     child.close_stdin()
     with anyio.fail_after(30):
@@ -120,7 +120,7 @@ async def test_output_that_nobody_receives_is_bounded(keeper: KeeperName) -> Non
 
 
 async def test_a_broken_pipe_is_no_error(keeper: KeeperName) -> None:
-    # In a pid namespace the init keeps the pipe open too, so there it takes the agent's end.
+    # In a pid namespace init keeps the pipe open too, so there it breaks only when the agent exits.
     rest = "sleep 600" if keeper == "subreaper" else "exit"
     async with started(program("sh", "-c", f"exec <&-; echo shut; {rest}"), keeper) as child:
         assert await child.receive() == b"shut\n"

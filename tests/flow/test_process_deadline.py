@@ -1,4 +1,4 @@
-"""An agent ends with the lease of its owner, whatever its owner does or cannot do any more."""
+"""An agent ends with its owner's lease, whatever the owner does or can no longer do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ both = pytest.mark.parametrize("keeper", KEEPERS)
 
 @contextmanager
 def page(seconds: float, soft: float) -> Iterator[DeadlinePage]:
-    """A lease that ends so many seconds from now."""
+    """A lease that ends this many seconds from now."""
     made = DeadlinePage.made(soft)
     made.begin(now() + seconds)
     yield made
@@ -34,7 +34,7 @@ def page(seconds: float, soft: float) -> Iterator[DeadlinePage]:
 
 
 def shorten(lease: DeadlinePage, seconds: float, keeper: int) -> None:
-    """End a lease sooner; its keeper has to be woken: it looks when the old deadline is near."""
+    """End a lease sooner, and wake its keeper, which looks only when the old deadline is near."""
     lease.begin(now() + seconds)
     os.kill(keeper, signal.SIGCHLD)
 
@@ -60,7 +60,7 @@ async def test_at_the_deadline_all_of_a_deaf_agent_is_gone(keeper: KeeperName) -
             await until(lambda: not carrying(word), 60)
             await child.exit()
         assert lease.passed()
-        assert keeper == "bubblewrap" or now() >= lease.deadline  # that one hears no TERM
+        assert keeper == "bubblewrap" or now() >= lease.deadline  # a deaf agent ignores TERM
 
 
 async def test_it_is_asked_before_and_may_end_in_order(tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ async def test_an_agent_outlives_a_deadline_that_is_put_off() -> None:
 
 
 def test_a_lease_that_another_has_taken_leaves_no_time_to_end() -> None:
-    """As on a machine that was paused with its clock: others run its tasks when it wakes."""
+    """As on a machine whose clock was paused too: others run its tasks when it wakes up."""
     with page(FAR, 0.1) as lease:
         timer = LeaseTimer(lease)
         assert timer.look() == ""
-        lease.lose()
+        lease.revoke()
         assert (timer.look(), lease.passed()) == ("k", True)
 
 
@@ -161,7 +161,7 @@ def test_a_keeper_wakes_once_per_lease_and_not_with_every_beat() -> None:
             woken.append(clock[0])
             assert timer.look() == ""
     assert woken == [150.0, 200.0, 250.0, 300.0, 350.0]
-    clock[0] = timer.due  # no beat comes any more
+    clock[0] = timer.due  # the beats stop
     assert (timer.look(), timer.due) == ("", lease.deadline - 10.0)
     clock[0] = timer.due
     assert (timer.look(), timer.look(), lease.passed()) == ("e", "", True)

@@ -1,4 +1,4 @@
-"""The generic adapter: an agent made of nothing but a registry entry."""
+"""The generic adapter: an agent defined by nothing but a registry entry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STAYS: dict[str, object] = {"persistent": True, "promptFormat": "jsonl"}
 
 @dataclass
 class Log:
-    """A child log that can be looked at."""
+    """A child log that tests can inspect."""
 
     running: dict[str, int | None] = field(default_factory=dict[str, int | None])
     seen: int = 0
@@ -153,7 +153,7 @@ async def test_after_a_silence_nothing_goes_on_working(desk: TaskRun) -> None:
 
 def test_the_clocks(desk: TaskRun) -> None:
     silent, other = desk.adapter(SILENT), desk.adapter(EVENT)
-    # The engine's clock stands a little above our own, which can say more.
+    # The engine's limit is a little above the adapter's own, whose error can say more.
     assert (silent.total(desk.member()), silent.limits(desk.member())) == (
         30.0,
         Limits(32.0, 120.0),
@@ -163,7 +163,7 @@ def test_the_clocks(desk: TaskRun) -> None:
     assert (other.total(member), other.limits(member)) == (5.0, Limits(7.0, 0.1))
 
 
-# -- who it is ---------------------------------------------------------------------------------
+# -- how the agent is started ------------------------------------------------------------------
 
 
 async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: TaskRun) -> None:
@@ -174,7 +174,7 @@ async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: Ta
     assert heard == ["--deaf", "--graceful", "opus", "--system", ROLE, "args"]
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 
 
 async def test_an_agent_that_is_not_installed(desk: TaskRun) -> None:
@@ -251,7 +251,7 @@ async def test_an_interrupt_between_turns_harms_nobody(desk: TaskRun) -> None:
 async def test_one_that_is_broken_off_while_it_starts_does_not_wait_for_its_prompt(
     desk: TaskRun,
 ) -> None:
-    """At the end of its input, should we be killed, it would take nothing for a prompt."""
+    """Left waiting, it would take the end of its input for an empty prompt if Coterie died."""
     async with desk.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 

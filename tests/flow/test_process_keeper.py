@@ -1,4 +1,4 @@
-"""Nothing of an agent is left: not after its end, not after ours, however it tries to stay."""
+"""Nothing of an agent is left after its own end or Coterie's, however it tries to stay."""
 
 from __future__ import annotations
 
@@ -258,5 +258,5 @@ async def test_without_bubblewrap_auto_is_our_own_keeper(tmp_path: Path) -> None
     )
     assert told.stdout.splitlines() == [
         "4 True",
-        "ann cannot start: /bin/sh: its keeper, bubblewrap: not installed (in teams/t/ann).",
+        "ann cannot start: /bin/sh: keeper bubblewrap: not installed (in teams/t/ann).",
     ]

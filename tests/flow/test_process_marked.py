@@ -1,4 +1,4 @@
-"""What a dead owner left is found by its mark and ended."""
+"""Processes that a dead owner left behind are found by its mark and ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ time.sleep(600)
 
 
 def leave_orphan(mark: str, word: str) -> None:
-    """A marked process in its own session without a parent, and its unmarked child."""
+    """Leave a marked process in its own session without a parent, and its unmarked child."""
     argv = [sys.executable, "-I", "-S", "-c", ORPHAN, *SLEEP, word]
     subprocess.run(argv, env=os.environ | {processes.MARK: mark}, check=True)
 
@@ -65,7 +65,7 @@ async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: s
 
 
 async def test_one_that_takes_long_to_end_is_waited_for(mark: str, tmp_path: Path) -> None:
-    """With its memory gone nobody can tell whose it was, and its lock is held all the same."""
+    """Once its memory is gone its mark cannot be read, but it still holds its lock."""
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     argv = [sys.executable, "-I", "-S", "-c", LARGE, str(tmp_path / "lock")]
     env = os.environ | {processes.MARK: mark}
@@ -100,7 +100,7 @@ async def test_a_stopped_keeper_is_woken() -> None:
 
 async def test_a_zombie_is_dead(mark: str) -> None:
     child = subprocess.Popen(["true"], env={processes.MARK: mark})
-    await until(lambda: processes.find_marked([mark]) == [])  # not yet reaped by us
+    await until(lambda: processes.find_marked([mark]) == [])  # not yet reaped
     assert await processes.end_marked_in_thread([mark]) == []
     child.wait()
 
@@ -123,7 +123,7 @@ async def test_those_that_cannot_be_proven_dead_are_returned(mark: str) -> None:
     child = subprocess.Popen(SLEEP, env=os.environ | {processes.MARK: mark})
     await until(lambda: [p.pid for p in processes.find_marked([mark])] == [child.pid])
     try:
-        # No patience at all: it looks once, and once is not a proof.
+        # Without any patience it looks only once, and that proves nothing.
         assert [p.pid for p in await processes.end_marked_in_thread([mark], patience=-1)] == [
             child.pid
         ]

@@ -1,4 +1,4 @@
-"""One prompt and its reply: how the end is known, and that no output can harm the next turn."""
+"""One prompt and its reply: how the end is detected, and that no output harms the next turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK = CompletionStrategy.after_silence(200)
 async def taken(
     turns: StdioTurns, prompt: str, total: float = 30.0
 ) -> tuple[list[TextDelta | Activity], ReplyEnd]:
-    """A whole turn: its pieces, and the one outcome at its end."""
+    """Take a whole turn; return its pieces, and the one outcome at its end."""
     with anyio.fail_after(total + 30):
         async with aclosing(turns.take(prompt.encode(), total)) as items:
             *pieces, outcome = [item async for item in items]
@@ -31,7 +31,7 @@ async def taken(
 async def outcome_of(
     child: Child, prompt: str, strategy: CompletionStrategy = RESULT, total: float = 30.0
 ) -> ReplyEnd:
-    """The outcome of a one-shot turn."""
+    """Return the outcome of a one-shot turn."""
     return (await taken(StdioTurns(child, strategy, one_shot=True), prompt, total))[1]
 
 
@@ -101,7 +101,7 @@ async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
     async with started(scripted()) as child:
         assert await outcome_of(child, "!exit 3") == TurnFailed(
-            "exit", "the agent ended with exit code 3 before it had finished its reply", 3, "boom\n"
+            "exit", "the agent exited with code 3 before finishing its reply", 3, "boom\n"
         )
 
 
@@ -191,7 +191,7 @@ async def test_what_is_left_over_does_not_enter_a_silent_turn() -> None:
     async with started(program("sh", "-c", shell)) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
         assert (await taken(turns, "1"))[1] == TurnCompleted("reply 1")
-        child.post(b"x\n")  # what it answers to this was said to nobody
+        child.post(b"x\n")  # its reply to this belongs to no turn
         await anyio.sleep(0.2)
         assert (await taken(turns, "2"))[1] == TurnCompleted("reply 2")
 

@@ -1,4 +1,4 @@
-"""Agents that want a terminal get one, always under our own keeper."""
+"""Agents that need a terminal get one, always under Coterie's own keeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository that a member makes inside the work: told, kept, never run, never half taken in."""
+"""A repository created by a member inside the work: reported, kept, never run, never half added."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHO = ("-c", "user.name=a", "-c", "user.email=a@b")
 
 
 def made(folder: Path, *, has_commit: bool) -> Path:
-    """A repository within, with a hook and a setting that would run something."""
+    """Create a nested repository, with a hook and a setting that would run something."""
     within = folder / "lib" / "within"
     within.mkdir(parents=True)
     git(within, "init", "-q")
@@ -46,7 +46,7 @@ async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit
     async with pipeline(project, graph=GRAPHS["small"]) as built:
         assert (await built.run(by(Make_the_change_now=codes))).reason == "question"
         asked = (await built.asked()).about
-        problem = "lib/within is a repository of its own, which a commit does not hold"
+        problem = "lib/within is a separate repository, which a commit cannot contain"
         assert isinstance(asked, FailedPhaseStep)
         assert (asked.step, asked.reason) == ("codegen", problem)
         assert [f"Your work cannot be committed: {problem}." in one for one in told] == [
@@ -58,7 +58,7 @@ async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit
         assert (within / "a.py").read_text() == "kept = 1\n", "nothing of it is lost"
         aside = (within / ".git").rename(memory_path.parent / "aside.git")
         await built.answer("again")
-        # What is planned is cart.py alone: the rest needs a word, and is shown.
+        # Only cart.py is planned: the rest is shown, and needs approval.
         await built.run(by())
         assert await built.answer("allow") == "unplanned_files"
         await built.run(by())

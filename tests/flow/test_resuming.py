@@ -1,4 +1,4 @@
-"""A turn that was cut is taken up again with what is known of it; a yes is never used twice."""
+"""A turn that was cut off is resumed with what is known of it; an approval is never used twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
-from coterie.testing.scripted import ScriptedChannels, stage, team
+from coterie.testing.scripted import ScriptedChannels, scripted_project, team
 
 COMMAND = {"command": "rm -rf build"}
 
@@ -66,16 +66,16 @@ def dying(*updates: Update) -> Callable[[Member, Prompt], list[Update]]:
 
 
 async def cut(folder: Path, *updates: Update) -> None:
-    """A first run that is killed after these updates."""
-    async with stage(folder) as it:
+    """Make a first run that is killed after these updates."""
+    async with scripted_project(folder) as it:
         await it.start(team("ada"))
         with pytest.raises(Killed):
             await it.run(ScriptedChannels(dying(*updates), threads=True), patience=None)
 
 
 async def parked(folder: Path) -> None:
-    """A first run that stops at an open permission, since nobody is there."""
-    async with stage(folder) as it:
+    """Make a first run that parks at an open permission, since nobody is there."""
+    async with scripted_project(folder) as it:
         await it.start(team("ada"))
         first = script(ToolCallStarted("c1", "Bash", COMMAND), asks("c1"))
         result = await it.run(ScriptedChannels(first, threads=True))
@@ -84,10 +84,10 @@ async def parked(folder: Path) -> None:
 
 async def test_an_unanswered_permission_closes_as_stale_and_is_asked_anew(tmp_path: Path) -> None:
     await parked(tmp_path)
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         channels = ScriptedChannels(script(*WHOLE), threads=True)
         assert (await it.run(channels)).status == "waiting"
-        with pytest.raises(AnswerRefused, match="q1 was closed: the turn that asked was cut"):
+        with pytest.raises(AnswerRefused, match="the turn that asked was interrupted"):
             await steering.answer(it.look, "q1", "approve", None, "you")
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
         assert "Bash rm -rf build: it was not run." in channels.opened[0].sent[0].text
@@ -95,7 +95,7 @@ async def test_an_unanswered_permission_closes_as_stale_and_is_asked_anew(tmp_pa
 
 async def test_a_yes_that_was_never_delivered_serves_one_equal_request(tmp_path: Path) -> None:
     await parked(tmp_path)
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await steering.answer(it.look, "q1", "approve", None, "you")
         again = (*WHOLE[:3], asks("c3"), TurnCompleted("done"))
         channels = ScriptedChannels(script(*again), threads=True)
@@ -109,7 +109,7 @@ async def test_a_yes_that_was_never_delivered_serves_one_equal_request(tmp_path:
 async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_so(
     tmp_path: Path,
 ) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         first = script(ToolCallStarted("c1", "Bash", COMMAND), asks("c1"))
         await it.run(ScriptedChannels(first, threads=True))
@@ -117,7 +117,7 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         delivered = dying(ToolCallStarted("c2", "Bash", COMMAND), asks("c2"))
         with pytest.raises(Killed):
             await it.run(ScriptedChannels(delivered, threads=True))
-    async with stage(tmp_path) as later:
+    async with scripted_project(tmp_path) as later:
         channels = ScriptedChannels(script(*WHOLE), threads=True)
         assert (await later.run(channels)).status == "waiting"
         [question] = await later.look.questions()
@@ -133,7 +133,7 @@ async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) ->
         ToolCallFinished("c1", is_error=False),
         ToolCallStarted("c2", "Bash", {"command": "make"}),
     )
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         channels = ScriptedChannels(lambda *_: "done", threads=True)
         assert (await it.run(channels)).status == "completed"
         [prompt] = channels.opened[0].sent
@@ -141,8 +141,8 @@ async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) ->
         lines = prompt.text.splitlines()
         assert lines[0] == "[RESUMED]"
         assert lines[2:] == [
-            "- Read a.py: it ran to its end; do not run it again.",
-            "- Bash make: whether it ran is unknown; look before you do it again.",
+            "- Read a.py: it completed; do not run it again.",
+            "- Bash make: whether it ran is unknown; check before repeating it.",
             "",
             "[MESSAGE]",
             "hello",
@@ -151,7 +151,7 @@ async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) ->
 
 async def test_a_lost_thread_gets_the_past_from_our_store(tmp_path: Path) -> None:
     await cut(tmp_path, ToolCallStarted("c1", "Bash", {"command": "make"}))
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         [turn] = await it.storage.journal.turns("k3f9")
         lost = frozenset({turn.thread or ""})
         channels = ScriptedChannels(lambda *_: "done", threads=True, lost=lost)
@@ -162,12 +162,12 @@ async def test_a_lost_thread_gets_the_past_from_our_store(tmp_path: Path) -> Non
 
 
 async def test_a_thread_taken_up_again_is_sent_only_what_is_new(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         first = ScriptedChannels(lambda *_: "one", threads=True)
         await it.run(first)
         await steering.say(it.look, "k3f9", "and then? ", None)
-    async with stage(tmp_path) as later:
+    async with scripted_project(tmp_path) as later:
         second = ScriptedChannels(lambda *_: "two", threads=True)
         await later.run(second)
         assert second.opened[0].thread == first.opened[0].thread
@@ -187,8 +187,8 @@ async def test_another_try_is_told_what_the_failed_one_did(tmp_path: Path) -> No
             TurnFailed("model", "the stream was cut"),
         ]
 
-    async with stage(tmp_path) as it:
+    async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
         assert (await it.run(ScriptedChannels(failing, threads=True))).status == "completed"
     assert "[RESUMED]" not in tries[0].text
-    assert "- Bash echo once: it ran to its end; do not run it again." in tries[1].text
+    assert "- Bash echo once: it completed; do not run it again." in tries[1].text

@@ -1,4 +1,4 @@
-"""`takeover: ask`: a machine that is silent is one question, whoever finds it so."""
+"""`takeover: ask`: a silent machine leads to one question, no matter how many notice it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.web.inside import inside
 
 SILENT = OwnerRow("silent", "gpu1", 3, False, "2026-01-01T00:00:00Z", "1.0")
 IMPATIENT = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
-"""With others alone: those who look live long themselves."""
+"""Patience with others only: the machines that watch have long leases themselves."""
 PATIENCE = 60.0
 
 
 @pytest.fixture
 def project(house: House, database: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project on a store, of a user who wants to be asked."""
+    """A project on a store, of a user who wants to be asked about takeovers."""
     monkeypatch.setenv("COTERIE_STORE", database)
     schema.init(database, schema.StoreProject("project", ""), 600.0)
     house.coterie_home.mkdir()
@@ -47,7 +47,7 @@ def project(house: House, database: str, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 async def furnish(app: App) -> OwnerRows:
-    """Two tasks that a silent process on gpu1 runs."""
+    """Create two tasks that a silent process on gpu1 runs."""
     assert app.shared is not None
     await app.shared.owners.rows.add(SILENT)
     for task in ("k3f9", "m2n4"):
@@ -58,7 +58,7 @@ async def furnish(app: App) -> OwnerRows:
 
 @asynccontextmanager
 async def looking(project: Path, *names: str) -> AsyncGenerator[list[App]]:
-    """Machines that look at the others."""
+    """Open the project on machines that watch the others."""
     async with AsyncExitStack() as stack:
         apps: list[App] = []
         for name in names:
@@ -81,7 +81,7 @@ async def all_questions(app: App) -> list[Question]:
 
 
 def knows(app: App) -> bool:
-    """Whether it has found the machine silent, and what is asked about that."""
+    """Whether it has noticed the silent machine, and knows the question about it."""
     assert app.shared is not None
     takeover = app.shared.owners.takeover
     assert isinstance(takeover, UserTakeover)
@@ -107,7 +107,7 @@ async def test_all_who_find_it_silent_ask_one_question_and_the_page_answers_it(
         await until(all_know)
         (shown,) = await page.get("/inbox")
         since = f"{shown['about']['since'][:10]} {shown['about']['since'][11:16]}"
-        assert shown["title"] == f"gpu1 has not been heard of since {since} UTC"
+        assert shown["title"] == f"gpu1 has not been heard from since {since} UTC"
         assert shown["description"].startswith("It runs 2 tasks: k3f9, m2n4. Take over only")
         assert (shown["task"], [one["id"] for one in shown["options"]]) == (
             *("k3f9", ["takeover", "wait"]),
@@ -120,6 +120,23 @@ async def test_all_who_find_it_silent_ask_one_question_and_the_page_answers_it(
         assert [one.state for one in await all_questions(apps[0])] == ["answered"]
         taken = await (await apps[1].claimant()).take("m2n4")
         assert taken.token == 2
+
+
+async def test_it_is_fenced_after_the_answer_and_until_that_succeeds(
+    project: Path, house: House, tmp_path: Path
+) -> None:
+    key, turned = anyio.Path(tmp_path / "key"), anyio.Path(tmp_path / "gpu1")
+    settings = {"takeover": "ask", "fence": f"mv {key} {tmp_path}/{{machine}}"}
+    await anyio.Path(house.coterie_home / "settings.json").write_text(json.dumps(settings))
+    async with looking(project, "m1") as (app,):
+        rows = await furnish(app)
+        await app.own()
+        await until(app.questions)
+        assert not (await app.answer("q1", "takeover")).resumable
+        assert not await is_dead(rows)
+        await key.touch()
+        await until(lambda: is_dead(rows))
+        assert await turned.exists()
 
 
 async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path) -> None:
@@ -151,7 +168,7 @@ async def test_a_person_s_word_that_it_is_gone_is_the_answer(project: Path) -> N
 
 
 async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(project: Path) -> None:
-    """A new silence is a new question; after `wait` nothing more is asked about the old one."""
+    """A new silence is a new question; after `wait` the old one is not asked about again."""
     async with looking(project, "m1", "m2") as (app, other):
         rows = await furnish(app)
         await app.own()
@@ -165,7 +182,7 @@ async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(projec
         with pytest.raises(AnswerRefused) as refused:
             await app.answer("q1", "takeover")
         assert str(refused.value) == snapshot(
-            "q1 was closed: gpu1 was heard of again. Yours was not used."
+            "q1 was closed: gpu1 was heard from again. Your answer was not used."
         )
         await until(app.questions)
         (again,) = await app.questions()
@@ -181,15 +198,15 @@ async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(projec
 
 
 async def test_an_answer_that_comes_after_a_sign_of_life_is_refused(project: Path) -> None:
-    """Also where nobody has seen that sign."""
+    """Even if nobody has noticed that sign."""
     async with looking(project, "m1", "m2") as (app, other):
         rows = await furnish(app)
         await app.own()
         await until(app.questions)
         assert app.shared is not None
-        app.shared.owners.takeover = UserTakeover(app._project, app.storage, _has_looked=True)
+        app.shared.owners.takeover = UserTakeover(app.project, app.storage, _has_loaded=True)
         assert await rows.renew(SILENT.id) == 4
-        with pytest.raises(AnswerRefused, match="gpu1 was heard of again"):
+        with pytest.raises(AnswerRefused, match="gpu1 was heard from again"):
             await other.answer("q1", "takeover")
         assert not await is_dead(rows)
 

@@ -1,4 +1,4 @@
-"""Twenty machines on a virtual clock: what the real rules of leases and offers hold."""
+"""Twenty machines on a virtual clock: what the real rules for leases and offers guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.simulation.worker import Rules
 from coterie.model.lease_clock import LeaseTimes
 
 TIMES = LeaseTimes()
-# Seats are free, so that what is given back is taken at once; agents run long enough to be met.
+# Seats are free, so that a released task is taken at once; agents run long enough to be hit.
 MANY_FAULTS = Scenario(
     20,
     25,
@@ -45,7 +45,7 @@ def test_within_the_margin_no_task_has_two_agents_and_each_ends_once(
 def test_clocks_that_differ_by_far_more_than_the_margin_do_give_two_agents() -> None:
     scenario = replace(MANY_FAULTS, drift=0.6, extremes=True, faults=("cut",), fault_length=120.0)
     outcome = simulate(scenario)
-    check_all_done(scenario, outcome)  # the journal is kept by tokens, which have no clock
+    check_all_done(scenario, outcome)  # tokens protect the journal, and need no clock
     assert max(outcome.overlaps) > 1.0
 
 

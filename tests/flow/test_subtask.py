@@ -1,4 +1,4 @@
-"""A part of a member's work that another member does: a task of its own, its result returned."""
+"""Part of a member's work, done by another member as a task of its own that returns its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display
 from coterie.model.team import Member
 from coterie.model.update import Asked, Delegated, TurnCompleted, Update
-from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, stage, team
+from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, scripted_project, team
 from coterie.workflows.chat import Chat, Solo
 
 
@@ -27,7 +27,7 @@ def given(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
 
 
 async def test_the_user_chooses_who_does_it_and_the_result_comes_back(tmp_path: Path) -> None:
-    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         await it.start(team("ada", "rex"))
         result = await it.run(ScriptedChannels(working))
         [question] = await it.storage.inbox.questions()
@@ -43,7 +43,7 @@ async def test_the_user_chooses_who_does_it_and_the_result_comes_back(tmp_path: 
 
 
 async def test_nobody_need_do_it(tmp_path: Path) -> None:
-    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         await it.start(team("ada", "rex"))
         await it.run(ScriptedChannels(working))
         await steering.answer(it.look, "q1", "reject", "do it yourself", "you")
@@ -73,13 +73,13 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
 
         return Dying()
 
-    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         await it.start(team("ada", "rex"))
         await it.run(ScriptedChannels(working))
         await steering.answer(it.look, "q1", "rex", None, "you")
         with pytest.raises(Killed):
             await it.run(ScriptedChannels(dying))
-    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         channels = ScriptedChannels(working)
         assert (await it.run(channels)).status == "completed"
         assert given(channels) == [("rex", "It has 12 callers.")]
@@ -89,14 +89,14 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
 
 
 async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> None:
-    """Also one that waits for an answer: nobody would ever go on with it."""
+    """Even one that waits for an answer: nobody would ever resume it."""
 
     def asking(member: Member, prompt: Prompt) -> list[Update]:
         if member.id == "rex":
             return [Asked("a1", "Input", "generic", Display(title="Which ones?"))]
         return working(member, prompt)
 
-    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         await it.start(team("ada", "rex"))
         await it.run(ScriptedChannels(asking))
         await steering.answer(it.look, "q1", "rex", None, "you")

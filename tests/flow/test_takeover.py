@@ -26,7 +26,7 @@ HERE = Machine("here", "boot", "ns")
 
 
 class Reaping:
-    """Remembers whom it was asked to end."""
+    """Records the marks of the processes that it was asked to end."""
 
     def __init__(self, left: Sequence[int] = ()) -> None:
         self.left = left
@@ -228,7 +228,7 @@ def test_of_two_that_race_for_a_dead_task_one_wins_every_time(tmp_path: Path) ->
 
 
 def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
-    """SIGSTOP is no death: there are no clocks, so how long it lasts makes no difference."""
+    """SIGSTOP is not death: no clocks are involved, so how long it lasts does not matter."""
     holder = subprocess.Popen(
         [sys.executable, "-c", RACER, str(tmp_path)],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A worker whose ticket comes back to it goes on with its thread, which is on one machine."""
+"""A worker whose ticket comes back to it continues its thread, which exists on one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["machines"]
 
 
 class Review:
-    """Sends the work back so often, then approves; begins when it is let."""
+    """Sends the work back that many times, then approves; with `waits`, begins when allowed."""
 
     def __init__(self, times: int, *, waits: bool = False) -> None:
         self.left = times
@@ -39,7 +39,7 @@ class Review:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
-    """Agents have threads; on which machine each of the worker's was opened, and with which."""
+    """Give agents threads; return machine and thread of each channel opened for the worker."""
     found: list[tuple[str, str | None]] = []
     plain = InProcess.open
 
@@ -77,8 +77,8 @@ async def test_not_where_that_machine_is_busy(
     opened: list[tuple[str, str | None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another one takes the turn after a while, and begins a new thread."""
-    monkeypatch.setattr(hand_out, "KNOWS", 0.3)
+    """Another machine takes the turn after a while, and begins a new thread."""
+    monkeypatch.setattr(hand_out, "THREAD_PATIENCE", 0.3)
     review = Review(1, waits=True)
     machines.play(but(Split_the_goal_into_tasks=ONE, Is_it_done=review))
     async with (
@@ -98,7 +98,7 @@ async def test_not_where_that_machine_is_busy(
 async def test_not_where_that_machine_is_gone(
     machines: Machines, opened: list[tuple[str, str | None]]
 ) -> None:
-    """Another one takes the turn at once."""
+    """Another machine takes the turn at once."""
     review = Review(1, waits=True)
     machines.play(but(Split_the_goal_into_tasks=ONE, Is_it_done=review))
     async with machines.open() as desk, anyio.create_task_group() as group:

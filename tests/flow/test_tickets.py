@@ -1,4 +1,4 @@
-"""A goal as tickets: the whole loop with members that say what a script says, on real git."""
+"""A goal as tickets: the whole loop, with scripted members on real git."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Pa
     def works(member: Member, text: str) -> object:
         path = folder_of(member) / "cart.py"
         before = path.read_text()
-        if "conflict marks" in text:
+        if "conflict markers" in text:
             seen.append(before)
             path.write_text("total = 'both'\n")
         else:
@@ -156,19 +156,19 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
             path.write_text(f"total = {ticket!r}\n")
         elif times[ticket] == 3:
             path.write_text("total = 'both'\n")
-        return {"status": "completed"}  # the second time with the marks still in it
+        return {"status": "completed"}  # the second time with the conflict markers still in it
 
     say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
     async with session(project) as on:
         assert await on.run(say) == "completed done 2 done"
         assert await on.errors() == ["merge_conflict", "conflict_marks"]
         told = await on.error("conflict_marks")
-        assert told.endswith("both sides of a conflict are still in cart.py")
+        assert told.endswith("still has unresolved conflicts in cart.py")
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
 
 
 async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
-    """`b` waits until the user has said that it is not wanted, and is then called off."""
+    """`b` waits until the user has said that it is not wanted, and is then dropped."""
     async with session(project, team("wren", "finn")) as on:
         said = anyio.Event()
 
@@ -263,7 +263,7 @@ async def test_an_output_that_git_ignores_is_kept_as_an_artifact(project: Path) 
 
 
 async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:
-    """Two at once, in folders of their own; one that may not be doubled never is."""
+    """Two instances work at once, each in its own folder; a member without that setting has one."""
     both = anyio.Semaphore(0)
     homes: set[str] = set()
 
@@ -330,7 +330,7 @@ async def test_a_check_that_is_not_permitted_is_told_to_the_manager(project: Pat
     async with session(project, who, checks=checks) as on:
         assert await on.run(say) == "completed done 1 done"
     assert checks.ran == []
-    assert "make test: not run, as it is not permitted" in told[0]
+    assert "make test: not run because it is not permitted" in told[0]
 
 
 async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None:
@@ -359,7 +359,7 @@ async def test_what_a_worker_needs_is_asked_of_the_user(
     say = but(
         Split_the_goal=plan(part("a")),
         Do_the_work_now=lambda member, text: reports.pop(0),
-        cannot_go_on=order,
+        cannot_continue=order,
     )
     async with session(project, team("wren")) as on:
         assert await on.run(say) == "waiting question"

@@ -1,4 +1,4 @@
-"""A session's work and the user's branch: taken in on the user's word only, and back out again."""
+"""A session's work enters the user's branch only when they say so, and can be taken out again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def project(house: House) -> Path:
 
 
 async def carried_out(project: Path, **more: object) -> None:
-    """A session that added T1.txt, with `test -f T1.txt` as its check."""
+    """Run a session that adds T1.txt, with `test -f T1.txt` as its check."""
     config = SchedulerConfig(checks=("test -f T1.txt",))
     async with session(project, config=config, checks=FakeChecks()) as on:
         assert await on.run(but(Split_the_goal=ONE, **more)) == DONE
@@ -38,7 +38,7 @@ def head(project: Path, name: str = "HEAD") -> str:
 
 
 def hook(project: Path, name: str) -> Path:
-    """A hook that would leave a trace."""
+    """Install a hook that would leave a trace; return the path of the trace."""
     path = project / ".git" / "hooks" / name
     path.write_text(f"#!/bin/sh\ntouch '{project}/../ran-{name}'\n")
     path.chmod(0o755)
@@ -68,13 +68,13 @@ async def test_the_branch_moves_forward_and_it_is_on_record(project: Path) -> No
             "commit": work,
             "recheck": False,
         }
-        with pytest.raises(NotAccepted, match="k3f9 was accepted already"):
+        with pytest.raises(NotAccepted, match="k3f9 was already accepted"):
             await app.accept(TASK)
     assert [trace for trace in traces if trace.exists()] == []
 
 
 async def test_two_pages_of_one_server_take_it_once(project: Path) -> None:
-    """One process owns the task for both: what git has on record decides."""
+    """One process owns the task for both pages: what git has on record decides."""
     begun = head(project)
     await carried_out(project)
     said: list[str] = []
@@ -91,7 +91,7 @@ async def test_two_pages_of_one_server_take_it_once(project: Path) -> None:
             group.start_soon(accept)
         commit = head(project)
         said.remove(commit)
-        lost = f"accepted already, as {commit[:7]}|another terminal is accepting"
+        lost = f"already accepted, as {commit[:7]}|another terminal is accepting"
         assert [bool(re.search(lost, one)) for one in said] == [True], said
         assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
     assert git(project, "diff", "--name-only", begun, "HEAD") == ""
@@ -137,8 +137,8 @@ def detached(project: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a file of the user's in the way": (dirty, "you have changes of your own in T1.txt"),
-    "an ignored file in the way": (ignored, "you have changes of your own in T1.txt"),
+    "a file of the user's in the way": (dirty, "you have uncommitted changes in T1.txt"),
+    "an ignored file in the way": (ignored, "you have uncommitted changes in T1.txt"),
     "the branch moved": (moved, r"main moved since the checks \(\w{7}, now \w{7}\)"),
     "the work moved": (work_moved, r"coterie/k3f9/merged moved since the checks \(\w{7}, now"),
     "in a merge": (in_a_merge, "is in the middle of a merge"),
@@ -214,12 +214,12 @@ async def test_an_accept_that_was_cut_after_the_branch_had_moved_is_known(projec
     git(project, "update-ref", f"refs/coterie/taking/{TASK}", work)
     git(project, "merge", "-q", "--ff-only", work)
     async with App.open(project) as app:
-        with pytest.raises(NotAccepted, match="k3f9 was accepted already"):
+        with pytest.raises(NotAccepted, match="k3f9 was already accepted"):
             await app.accept(TASK)
         assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
 
 
-# -- back out ----------------------------------------------------------------------------------
+# -- reverting ---------------------------------------------------------------------------------
 
 
 async def test_a_revert_takes_back_exactly_that(project: Path) -> None:
@@ -268,7 +268,7 @@ async def test_what_was_never_accepted_is_only_marked(project: Path) -> None:
         assert (await app.accept(TASK)).commit == work
 
 
-# -- what surfaces ask -------------------------------------------------------------------------
+# -- what is shown to users --------------------------------------------------------------------
 
 
 async def test_tickets_and_envelopes_are_there_to_be_shown(project: Path) -> None:
@@ -291,7 +291,7 @@ async def test_a_failed_ticket_is_reset_by_its_name(project: Path) -> None:
             await app.reset_ticket(TASK, "T9")
         answered = await app.reset_ticket(TASK, f"{TASK}/t1")
         assert (answered.choice, answered.resumable) == ("reset", True)
-        with pytest.raises(UsageError, match="Nobody has asked about T1 yet"):
+        with pytest.raises(UsageError, match="There is no question about T1 yet"):
             await app.reset_ticket(TASK, "T1")
     async with session(project) as on:
         assert await on.run(but(Split_the_goal=ONE)) == DONE

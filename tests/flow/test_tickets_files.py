@@ -1,4 +1,4 @@
-"""Envelopes as files: what the rows say, whatever happened to the files or to Coterie."""
+"""Envelopes as files: they match the rows, whatever happened to the files or to Coterie."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def files_of(on: Played, *, signed: bool = False) -> EnvelopeFiles:
 
 
 async def compare(on: Played) -> dict[str, bytes]:
-    """That the files are the rows, all of them and nothing else; returns them."""
+    """Check that the files match the rows, with none missing and none added; return the files."""
     rows = await on.on.storage.tickets.envelopes(TASK)
     wanted = {
         f"{sequence:06d}-{one.payload_type}.json": one.model_dump(mode="json", exclude_none=True)
@@ -79,13 +79,13 @@ BUSY = but(
 async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
     async with session(project) as on:
         on.look_after(RunServices(session_files=files_of(on)))
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
         assert await on.run(say) == "waiting question"
         await compare(on)
 
 
 async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> None:
-    """Nobody runs a task again that has ended: what is not told by then would never be."""
+    """An ended task is never run again: what is not written by then never would be."""
     seen: list[tuple[str, int]] = []
 
     class Looking(EnvelopeFiles):
@@ -105,7 +105,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
 async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> None:
     project = repository(house.project / "shop")
     async with session(project) as on:
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
         assert await on.run(say) == "waiting question"
     assert not logs(project).exists()
     async with App.open(project) as app:
@@ -118,7 +118,7 @@ async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> No
 
 
 async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: Path) -> None:
-    """Killed between the commit and the files: at every number of files that may be there."""
+    """Killed between the commit and the files, with any number of the files written."""
     async with session(project) as on:
         on.look_after(RunServices(session_files=files_of(on)))
         assert await on.run(BUSY) == "completed done 2 done"
@@ -170,13 +170,24 @@ async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
         await compare(on)
 
 
+async def test_a_stray_file_that_cannot_be_moved_is_not_called_moved(project: Path) -> None:
+    async with session(project) as on:
+        on.look_after(RunServices(session_files=files_of(on)))
+        await on.run(BUSY)
+        stray = logs(project) / "000999-review.json"
+        stray.write_text("{}")
+        stray.with_name("000999-review.json.stray").mkdir()
+        (fault,) = (await files_of(on).verify("cut")).new
+        assert (fault.kind, fault.mended, stray.exists()) == ("unknown", False, True)
+
+
 async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project: Path) -> None:
     async with session(project) as on:
         on.look_after(RunServices(session_files=files_of(on)))
         hurt = [_remove_all, DAMAGE["line added"]]
 
         def works(member: Member, text: str) -> object:
-            with suppress(FileNotFoundError):  # they are being put right
+            with suppress(FileNotFoundError):  # they are being restored
                 hurt.pop()(logs(project)) if hurt else None
             return obedient(member, text)
 
@@ -197,12 +208,12 @@ async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> N
         database.execute("UPDATE envelopes SET body = '{}' WHERE sequence = 3")
     database.close()
     async with session(project) as on:
-        with pytest.raises(StorageDamaged, match="An envelope of k3f9 is none"):
+        with pytest.raises(StorageDamaged, match="An envelope of k3f9 is invalid"):
             await files_of(on).flush()
 
 
 async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
-    """What one more costs does not grow with how many there are: only those are asked for."""
+    """The cost of adding one does not grow with their number: only new rows are requested."""
     storage = await SqliteStorage.in_memory()
     fence = await storage.create(created(), "me", None)
     asked: list[tuple[int, int]] = []
@@ -229,7 +240,7 @@ async def test_a_full_disk_leaves_no_half_of_an_envelope(tmp_path: Path) -> None
     await storage.commit(fence, AppendEnvelope(envelope(1)))
     kept = EnvelopeFiles(tmp_path, storage.tickets, created().session_id)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))  # then a write stops in the middle
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))  # makes a write stop in the middle
     try:
         with pytest.raises(StorageError):
             await kept.flush()
@@ -248,14 +259,14 @@ SIGNED = SchedulerConfig(sign=True)
 
 
 async def test_a_signed_session_goes_on_and_its_key_is_nowhere_else(project: Path) -> None:
-    blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+    blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
     async with session(project, config=SIGNED) as on:
         on.look_after(RunServices(session_files=files_of(on, signed=True)))
         assert await on.run(blocked) == "waiting question"
         await on.answer("retry")
     async with session(project) as on:
         on.look_after(RunServices(session_files=files_of(on, signed=True)))
-        say = but(**{"cannot_go_on:": {"summary": "again"}})
+        say = but(**{"cannot_continue:": {"summary": "again"}})
         assert await on.run(say) == "completed done 3 done"
         assert all(one.signature for one in await on.envelopes())
         await compare(on)
@@ -289,7 +300,7 @@ def _rewrite(project: Path, pattern: str, instead: str) -> None:
 async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, what: str) -> None:
     async with session(project, config=SIGNED) as on:
         on.look_after(RunServices(session_files=files_of(on, signed=True)))
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
         await on.run(say)
         await on.answer("retry")
     FORGED[what](project)
@@ -297,7 +308,7 @@ async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, wh
         for services in (
             RunServices(session_files=files_of(on, signed=True)),
             RunServices(),
-        ):  # the files', and the session's
+        ):  # checked by the files, and by the session
             on.look_after(services)
             with pytest.raises(EnvelopeForged) as raised:
                 await on.run()

@@ -1,4 +1,4 @@
-"""Sessions with tickets that are killed: with -9 at random instants, and at every single write.
+"""Ticket sessions that are killed: with -9 at random instants, and at every single write.
 
 `make chaos` does the former a hundred times.
 """
@@ -20,15 +20,15 @@ from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, ScriptedChannels, Stage, stage
+from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project
 from coterie.workflows.tickets import Tickets
 from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone | None:
-    """What every session comes to, whatever its store."""
+    """Return the outcome that every session must reach, whatever its store."""
     return TicketChaos(tmp_path_factory.mktemp("alone")).left_alone()
 
 
@@ -77,14 +77,14 @@ SAY = but(
 )
 
 
-async def died(project: Path, death: Death | None) -> bool:
-    """One run; whether it died."""
+async def died(project: Path, death: CrashPoint | None) -> bool:
+    """Run it once; return whether it died."""
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
     try:
-        mortal = MortalStorage(real, death)
-        async with stage(project / ".coterie", mortal, Tickets(), root=project) as on:
+        mortal = CrashingStorage(real, death)
+        async with scripted_project(project / ".coterie", mortal, Tickets(), root=project) as on:
             await on.run(ScriptedChannels(script(SAY)))
-    except Died:
+    except Crashed:
         return True
     finally:
         await real.close()
@@ -100,11 +100,11 @@ async def came_to(project: Path) -> dict[str, object]:
 
 
 async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_path: Path) -> None:
-    async def lived_through(name: str, death: Death | None) -> tuple[bool, dict[str, object]]:
+    async def lived_through(name: str, death: CrashPoint | None) -> tuple[bool, dict[str, object]]:
         project = memory_path / name
         (project / ".coterie").mkdir(parents=True)
         async with session(project):
-            pass  # it is made, and not run
+            pass  # only create it
         was_cut = await died(project, death)
         if was_cut:
             assert not await died(project, None)
@@ -114,7 +114,7 @@ async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_p
     call, was_cut = 0, True
     while was_cut:
         call += 1
-        death = Death(call, took_effect=call % 2 == 0, queued_kept=call % 4 < 2)
+        death = CrashPoint(call, took_effect=call % 2 == 0, queued_kept=call % 4 < 2)
         was_cut, found = await lived_through(f"cut{call}", death)
         assert found == expected, death
     assert call >= 45
@@ -127,8 +127,8 @@ ASKED = but(
 )
 
 
-async def decided(on: Stage) -> None:
-    """Answer what is open: the plan is fine, the report only the second time."""
+async def decided(on: ScriptedProject) -> None:
+    """Answer the open questions: approve the plan, but the report only the second time."""
     for asked in await on.storage.inbox.questions():
         said = [one.payload for _, one in await on.storage.tickets.envelopes(TASK)]
         seen = any(isinstance(one, Review) and one.notes == "not yet" for one in said)
@@ -140,30 +140,32 @@ async def decided(on: Stage) -> None:
 async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
     memory_path: Path,
 ) -> None:
-    async def ran(project: Path, death: Death | None) -> int:
-        """How many calls of the storage there were."""
+    async def ran(project: Path, death: CrashPoint | None) -> int:
+        """Run it to the end, restarted if it dies; return the number of storage calls."""
         real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
-        mortal = MortalStorage(real, death)
+        mortal = CrashingStorage(real, death)
         try:
-            async with stage(project / ".coterie", mortal, Tickets(), root=project) as on:
+            async with scripted_project(
+                project / ".coterie", mortal, Tickets(), root=project
+            ) as on:
                 while (await on.run(ScriptedChannels(script(ASKED)), 0.0)).status == "waiting":
                     await decided(on)
-        except Died:
+        except Crashed:
             return await ran(project, None)
         finally:
             await real.close()
         return mortal.calls
 
-    async def lived_through(name: str, death: Death | None) -> tuple[int, dict[str, object]]:
+    async def lived_through(name: str, death: CrashPoint | None) -> tuple[int, dict[str, object]]:
         project = memory_path / name
         (project / ".coterie").mkdir(parents=True)
         async with session(project, caps=Caps()):
-            pass  # it is made, and not run
+            pass  # only create it
         return await ran(project, death), await came_to(project)
 
     calls, expected = await lived_through("alone", None)
     assert calls > 60
     for call in range(calls - 45, calls + 1, 3):
-        death = Death(call, took_effect=call % 4 < 2, queued_kept=call % 8 < 4)
+        death = CrashPoint(call, took_effect=call % 4 < 2, queued_kept=call % 8 < 4)
         _, found = await lived_through(f"cut{call}", death)
         assert found == expected, death

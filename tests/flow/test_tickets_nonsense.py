@@ -1,5 +1,5 @@
-"""A manager that plans nonsense, and workers that cannot be trusted: a named error each, and
-nothing is lost."""
+"""A manager that plans nonsense, and workers that cannot be trusted: each gets a named error,
+and nothing is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def in_turn(*said: object) -> Callable[[Member, str], object]:
-    """Each answer once; the last one for ever."""
+    """Give each answer once, then the last one forever."""
     left = [*said]
 
     def answer(member: Member, text: str) -> object:
@@ -47,6 +47,7 @@ def in_turn(*said: object) -> Callable[[Member, str], object]:
 
 # -- the manager -------------------------------------------------------------------------------
 
+NO_PLAN = "The reply is not a valid plan:"
 NONSENSE: dict[str, tuple[object, str]] = {
     "an unknown worker": (
         plan(part("a", assigned_to={"role_id": "bob"})),
@@ -54,7 +55,7 @@ NONSENSE: dict[str, tuple[object, str]] = {
     ),
     "a skill that nobody has": (
         plan(part("a", capability="rust")),
-        "The plan cannot be carried out: a needs rust; the workers can python, sql",
+        "The plan cannot be carried out: a needs rust; the workers offer python, sql",
     ),
     "an unknown part": (
         plan(part("a", "z")),
@@ -62,18 +63,18 @@ NONSENSE: dict[str, tuple[object, str]] = {
     ),
     "a part twice": (
         plan(part("a"), part("a")),
-        "The plan cannot be carried out: a is there twice",
+        "The plan cannot be carried out: a appears twice",
     ),
     "too much": (
         plan(*(part(f"t{n}") for n in range(10_000))),
-        "The plan cannot be carried out: the plan has 10000 tasks; at most 1000 can be looked over",
+        "The plan cannot be carried out: the plan has 10000 tasks; the maximum is 1000",
     ),
-    "nothing": ({"tasks": []}, "The reply is no plan: tasks: Tuple should have at least 1 item"),
-    "no JSON": ("I would rather not.", "The reply is no plan: there is no JSON object in it"),
-    "half of it": ('```json\n{"tasks": [\n```', "The reply is no plan: there is no JSON object"),
+    "nothing": ({"tasks": []}, f"{NO_PLAN} tasks: Tuple should have at least 1 item"),
+    "no JSON": ("I would rather not.", f"{NO_PLAN} there is no JSON object in it"),
+    "half of it": ('```json\n{"tasks": [\n```', f"{NO_PLAN} there is no JSON object"),
     "another kind": (
         {"payload_type": "review", "payload": {"decision": "approved"}},
-        'The reply is no plan: payload_type is "review"; it must be plan',
+        f'{NO_PLAN} payload_type is "review"; it must be plan',
     ),
 }
 
@@ -91,9 +92,7 @@ async def test_a_plan_that_is_none_goes_back_with_the_reason(project: Path, what
         assert await on.run(but(Split_the_goal=planned)) == "completed done 1 done"
         assert await on.errors() == ["validation_failed"]
         assert (await on.error("validation_failed")).startswith(why)
-    told = why.removeprefix("The plan cannot be carried out: ").removeprefix(
-        "The reply is no plan: "
-    )
+    told = why.removeprefix("The plan cannot be carried out: ").removeprefix(f"{NO_PLAN} ")
     assert told[:60] in prompts[1]
 
 
@@ -102,26 +101,26 @@ async def test_a_manager_that_only_ever_plans_nonsense_ends_as_a_question(projec
     async with session(project) as on:
         assert await on.run(but(Split_the_goal=circle)) == "waiting question"
         assert await on.errors() == ["validation_failed"] * 3
-        assert await on.answer("retry") == "mira gives no plan that can be carried out"
+        assert await on.answer("retry") == "mira gave no plan that can be carried out"
         assert await on.run(but(Split_the_goal=in_turn(PLAN))) == "completed done 3 done"
 
 
 async def test_a_manager_that_never_says_json_ends_as_a_question(project: Path) -> None:
     async with session(project) as on:
         assert await on.run(but(Split_the_goal="no")) == "waiting question"
-        assert await on.answer("retry") == "mira (manager) gives no answer that can be used"
+        assert await on.answer("retry") == "mira (manager) gave no usable answer"
         assert await on.run() == "completed done 3 done"
 
 
 async def test_a_manager_that_fails_on_the_way_is_asked_about_once(project: Path) -> None:
-    """Two tickets need it at the same time; there is one question, and both go on after it."""
+    """Two tickets need it at the same time; there is one question, and both continue after it."""
     gone = TurnFailed("exit", "it broke", exit_code=3, retry=False)
     two = plan(part("a"), part("b"))
     async with session(project) as on:
         say = but(Split_the_goal=two, Write_the_instruction=gone)
         assert await on.run(say) == "waiting question"
         assert await on.states() == {"T1": "pending", "T2": "pending"}
-        assert await on.answer("retry") == "mira (manager) gives no answer that can be used"
+        assert await on.answer("retry") == "mira (manager) gave no usable answer"
         assert await on.run(but(Split_the_goal=two)) == "completed done 2 done"
 
 
@@ -144,7 +143,7 @@ async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
         say = but(Split_the_goal=ONE, Do_the_work_now=reported)
         assert await on.run(say) == "completed done 1 done"
         assert await on.error("validation_failed") == (
-            "The reply is no report: it holds 2 different reports; give one; "
+            "The reply is not a valid report: it holds 2 different reports; give one; "
             "it came from wren (.coterie/teams/shop/wren)"
         )
         reports = [one for one in await on.envelopes() if isinstance(one.payload, Report)]
@@ -154,7 +153,7 @@ async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
 async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
     def works(member: Member, text: str) -> object:
         ticket = ticket_in(text)
-        said = "T2" if ticket == "T1" and "The reply is no report" not in text else ticket
+        said = "T2" if ticket == "T1" and "The reply is not a valid report" not in text else ticket
         return {"ticket_id": said, "status": "completed"}
 
     say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
@@ -162,7 +161,7 @@ async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
         assert await on.run(say) == "completed done 2 done"
         assert await on.errors() == ["validation_failed"]
         assert await on.error("validation_failed") == (
-            'The reply is no report: ticket_id is "T2"; this is about T1; '
+            'The reply is not a valid report: ticket_id is "T2"; this is about T1; '
             "it came from wren (.coterie/teams/shop/wren)"
         )
         about = [one.ticket_id for one in await on.envelopes() if one.payload_type == "error"]
@@ -171,7 +170,7 @@ async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
 
 async def test_an_edit_outside_the_worktree_is_named_and_never_put_back(project: Path) -> None:
     def works(member: Member, text: str) -> object:
-        if "An earlier try" not in text:
+        if "An earlier attempt" not in text:
             (project / "cart.py").write_text("mine now\n")
             (project / "new.py").write_text("new\n")
         return obedient(member, text)

@@ -24,7 +24,7 @@ TICKETS = 200
 
 
 def random_plan(dice: random.Random) -> dict[str, object]:
-    """Parts that depend on a few of those before them; each names a file of its own."""
+    """Return a plan whose parts depend on a few earlier ones; most name a file of their own."""
     names = [f"p{number}" for number in range(TICKETS)]
     shape = dice.choice(["wide", "deep", "mixed"])
     parts: list[dict[str, object]] = []
@@ -34,12 +34,12 @@ def random_plan(dice: random.Random) -> dict[str, object]:
         after = dice.sample(before, min(many, len(before)))
         files = [f"{name}.py"] if dice.random() < 0.9 else [f"shared{dice.randint(0, 2)}.py"]
         parts.append(part(name, *after, expected_outputs=files))
-    dice.shuffle(parts)  # a plan need not be in any order
+    dice.shuffle(parts)  # a plan need not be in any particular order
     return plan(*parts)
 
 
 class Watched:
-    """Workers that are looked at while they work, and fail or are sent back now and then."""
+    """Workers that are observed while they work, and fail or are sent back now and then."""
 
     def __init__(self, dice: random.Random, who: Team) -> None:
         self._dice = dice
@@ -62,7 +62,7 @@ class Watched:
 
     def works(self, member: Member, text: str) -> object:
         with self._seen(member):
-            time.sleep(self._dice.random() * 0.01)  # work takes its time; nothing waits for that
+            time.sleep(self._dice.random() * 0.01)  # work takes time; nothing relies on how much
             chance = self._dice.random()
             if chance < 0.03:
                 return TurnFailed("exit", "it broke", exit_code=1)
@@ -78,12 +78,12 @@ class Watched:
         return but(
             Split_the_goal=planned,
             Do_the_work_now=self.works,
-            **{"Is_it_done?": self.reviews, "cannot_go_on:": {"summary": "around it"}},
+            **{"Is_it_done?": self.reviews, "cannot_continue:": {"summary": "around it"}},
         )
 
 
 def broken_rules(envelopes: Iterable[Envelope], limit: int) -> list[str]:
-    """What happened in the order in which it was recorded, against the rules."""
+    """Check the envelopes in the order they were recorded; return the broken rules."""
     states: dict[str, str] = {}
     wrong: list[str] = []
     for one in envelopes:

@@ -1,4 +1,4 @@
-"""Commands of a member: held, bounded, and nothing of them left, however they try to stay."""
+"""A member's commands: confined, bounded, and nothing of them left, however they try to stay."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def run(shop: Workshop, kind: Kind, command: str, seconds: float = 60) -> 
 
 
 def staying(word: str) -> str:
-    """A command that would stay for ever, known by a word."""
+    """Return a command that would run forever, recognizable by a word."""
     return f"sh -c 'sleep 600; true' {word}"
 
 
@@ -109,7 +109,7 @@ async def test_the_network_is_open(shop: Workshop, kind: Kind) -> None:
 
 @every
 async def test_no_socket_without_a_file_is_reached(shop: Workshop, kind: Kind) -> None:
-    """Desktops and other services of the user's have such, which no mount can hide."""
+    """Desktops and other services of the user have such sockets, which no mount can hide."""
     name = token()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")
@@ -121,7 +121,7 @@ async def test_no_socket_without_a_file_is_reached(shop: Workshop, kind: Kind) -
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """A folder that a command can see: what is in /tmp it sees nothing of."""
+    """A folder that a command can see, unlike those in /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         Path(folder, "file").write_text("untouched")
         yield Path(folder)
@@ -220,7 +220,7 @@ async def test_of_coterie_and_git_it_sees_and_changes_what_it_may(shop: Workshop
     assert (shop.project / ".coterie" / "coterie.db").read_text() == "the database"
     assert (shop.project / ".git" / "config").read_text() == config
     assert not (shop.project / ".git" / "hooks" / "pre-commit").exists()
-    assert "included" in Sandbox("landlock").description
+    assert "including" in Sandbox("landlock").description
 
 
 async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None:
@@ -248,11 +248,11 @@ async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None
 
 
 async def test_a_command_that_cannot_be_held_is_not_run(shop: Workshop) -> None:
-    """As on a kernel without Landlock: the launcher gives up rather than go on unheld."""
+    """As on a kernel without Landlock: the launcher gives up rather than run it unconfined."""
     words = Sandbox("landlock").words(sandbox.SandboxPolicy((shop.project,)), shop.project)
     launcher = Path(words[3])
     broken = shop.outside / "launcher.py"
-    broken.write_text(launcher.read_text().replace("OLDEST = 3", "OLDEST = 99"))
+    broken.write_text(launcher.read_text().replace("VERSION = 3\n", "VERSION = 99\n"))
     ended = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
             [sys.executable, "-I", "-S", broken, "--", "touch", shop.project / "ran"],
@@ -262,7 +262,7 @@ async def test_a_command_that_cannot_be_held_is_not_run(shop: Workshop) -> None:
         )
     )
     assert (ended.returncode, ended.stdout) == (126, "")
-    assert ended.stderr.startswith("The sandbox cannot be set up: Landlock is of version")
+    assert ended.stderr.startswith("The sandbox cannot be set up: the kernel has Landlock version")
     assert not (shop.project / "ran").exists()
 
 
@@ -306,8 +306,8 @@ async def test_what_it_leaves_behind_is_ended_and_said_to_be(shop: Workshop, kin
     outcome = await call(toolbox(shop, RunCommand(runner)), "runCommand", command=command)
     assert time.monotonic() - begun < 10
     assert (outcome.output["exitCode"], outcome.output["output"]) == (0, "ok\n")
-    # Each is a shell and what it runs, as far as they have come by then.
-    assert "left running in the background, and ended with it." in str(outcome.output["note"])
+    # Each is a shell and its child, as far as they have started by then.
+    assert "running, now stopped." in str(outcome.output["note"])
     assert [await left(word) for word in words] == [0, 0]
 
 
@@ -319,7 +319,7 @@ async def test_one_that_leaves_nothing_is_not_said_to(shop: Workshop, kind: Kind
 
 
 async def test_at_its_time_limit_the_whole_tree_goes(shop: Workshop) -> None:
-    """At the same time, for they only wait."""
+    """All kinds at the same time, as they only wait."""
     runners = [await commands(shop, kind) for kind in KINDS]
     async with anyio.create_task_group() as group:
         for runner in runners:
@@ -333,7 +333,7 @@ async def past_its_time(box: Toolbox) -> None:
     begun = time.monotonic()
     outcome = await call(box, "runCommand", command=command, timeoutSeconds=3)
     assert time.monotonic() - begun < 3 + 5
-    note = "It was ended after 3 s, its time limit, with all that it began."
+    note = "It was stopped at its time limit of 3 s."
     assert outcome == ToolOutcome(
         {"exitCode": None, "output": "begun\n", "note": note}, is_error=True
     )
@@ -363,11 +363,11 @@ async def test_one_that_kills_its_keeper_if_it_can_is_still_ended(shop: Workshop
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_it)
-        await until(lambda: len(log.told) == 2)  # before that it would be one that never was
+        await until(lambda: len(log.told) == 2)  # before that it would count as never started
         shop.write("go", "")
-    # In a pid namespace nobody can kill the first process.
+    # In a pid namespace nothing can kill the first process.
     code = 7 if await can_be_private() else 128 + signal.SIGKILL
-    assert [(ran.exit_code, ran.gone) for ran in ended] == [(code, True)]
+    assert [(ran.exit_code, ran.all_ended) for ran in ended] == [(code, True)]
     assert await left(word) == 0
 
 

@@ -1,5 +1,5 @@
 """Sessions whose team asks for what a machine must allow: turns go where its file is trusted,
-wherever the session was made and runs; what no machine takes is done where the session runs."""
+wherever the session was made or runs; what no machine takes is done where the session runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "crew.json"
 
 
 def crew(machines: Machines, mode: str) -> None:
-    """A team whose file every clone has; its worker is in this mode."""
+    """Commit a team file, so that every clone has it; its worker is in this mode."""
     machines.play(but(Split_the_goal_into_tasks=plan(part("model"))))
     members = [
         {"id": name, "agent": agent, "role": role, "permissions": permissions}
@@ -38,7 +38,7 @@ def crew(machines: Machines, mode: str) -> None:
 
 
 def trusted(project: Project) -> None:
-    """The user has looked at the team's file there."""
+    """Trust the team's file there, as a user does who has reviewed it."""
     teams = Teams(project, project.home)
     trust(teams.choose(str(project.root / FILE), None).loaded, instant.now(), project.home)
 
@@ -54,7 +54,7 @@ async def made(desk: OpenProject) -> str:
 
 
 async def ran_by(desk: OpenProject, task: str) -> str | None:
-    """The machine that took the worker's turn."""
+    """Return the machine that took the worker's turn."""
     (turn,) = await desk.storage.journal.turns(f"{task}/T1.2")
     return turn.machine
 
@@ -86,7 +86,7 @@ async def test_a_turn_that_every_machine_refuses_is_done_where_its_session_runs(
 async def test_a_member_that_never_asks_goes_where_that_is_allowed(
     machines: Machines, allowed: bool
 ) -> None:
-    """Nobody else is waited for."""
+    """No other machine is waited for."""
     crew(machines, "full")
     await trust_on(machines, "desk", "gpu1")
     async with machines.open() as desk, machines.worker("gpu1", allow_full=allowed):

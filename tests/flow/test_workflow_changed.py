@@ -11,7 +11,7 @@ from coterie.errors import StepRepeated
 from coterie.model.conversation import Message
 from coterie.model.task import Ended, TaskCreated
 from coterie.ports import Context
-from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
+from coterie.testing.scripted import ScriptedChannels, ScriptedProject, scripted_project, team
 
 
 class Named:
@@ -40,13 +40,13 @@ class Named:
 
 
 async def first_run(folder: Path) -> None:
-    async with stage(folder, workflow=Named("old")) as it:
+    async with scripted_project(folder, workflow=Named("old")) as it:
         await it.start(team("ada", human="max"))
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "waiting"
         await steering.say(it.look, "k3f9", "go on", None)
 
 
-async def asked(it: Stage) -> str:
+async def asked(it: ScriptedProject) -> str:
     result = await it.run(ScriptedChannels(lambda *_: "yes again"))
     assert (result.status, result.reason) == ("waiting", "question")
     [question] = await it.look.questions()
@@ -55,15 +55,15 @@ async def asked(it: Stage) -> str:
 
 async def test_another_meaning_under_an_old_name_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with stage(tmp_path, workflow=Named("new")) as it:
+    async with scripted_project(tmp_path, workflow=Named("new")) as it:
         told = await asked(it)
-        assert told.startswith("The workflow changed at choose: What is recorded no longer fits")
+        assert told.startswith("The workflow changed at choose: The recorded steps no longer match")
 
 
 async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
     await first_run(tmp_path)
     flow = Named("new")
-    async with stage(tmp_path, workflow=flow) as it:
+    async with scripted_project(tmp_path, workflow=flow) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "keep", None, "you")
         result = await it.run(ScriptedChannels(lambda *_: "yes"))
@@ -73,7 +73,7 @@ async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
 async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
     await first_run(tmp_path)
     flow = Named("new")
-    async with stage(tmp_path, workflow=flow) as it:
+    async with scripted_project(tmp_path, workflow=flow) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "fork", None, "you")
         assert (await it.run(ScriptedChannels(lambda *_: "yes again"))).status == "waiting"
@@ -93,20 +93,20 @@ async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
 
 async def test_a_step_that_is_no_longer_asked_for_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with stage(tmp_path, workflow=Named("old", turns=0)) as it:
+    async with scripted_project(tmp_path, workflow=Named("old", turns=0)) as it:
         assert (await asked(it)).startswith("The workflow changed at turn/1: ")
 
 
 async def test_another_meaning_of_a_step_that_is_open_is_asked_about(tmp_path: Path) -> None:
     """Without the turn before it, the human would be asked about another message."""
     await first_run(tmp_path)
-    async with stage(tmp_path, workflow=Named("old", turns=1)) as it:
+    async with scripted_project(tmp_path, workflow=Named("old", turns=1)) as it:
         assert (await asked(it)).startswith("The workflow changed at human: ")
 
 
 async def test_stop_parks_and_asks_again_later(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with stage(tmp_path, workflow=Named("new")) as it:
+    async with scripted_project(tmp_path, workflow=Named("new")) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "stop", None, "you")
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).reason == "question"
@@ -129,7 +129,7 @@ class Twice:
 
 
 async def test_a_name_used_twice_is_an_error(tmp_path: Path) -> None:
-    async with stage(tmp_path, workflow=Twice()) as it:
+    async with scripted_project(tmp_path, workflow=Twice()) as it:
         await it.start(team("ada"))
-        with pytest.raises(StepRepeated, match="'same' was asked for twice"):
+        with pytest.raises(StepRepeated, match="'same' was used twice"):
             await it.run(ScriptedChannels(lambda *_: "yes"))

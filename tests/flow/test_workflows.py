@@ -1,4 +1,4 @@
-"""Every workflow keeps to the contract of workflows: ours, and the one of docs/python.md."""
+"""Every workflow keeps the workflow contract: the built-in ones, and that of docs/python.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coterie import (
 )
 from coterie.model.interaction import Interaction
 from coterie.testing.contracts.workflow import WorkflowContract
-from coterie.testing.scripted import TASK, Played, Stage, team
+from coterie.testing.scripted import TASK, ScriptedProject, TurnScript, team
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from tests.docs.test_docs import ROOT, files
@@ -38,7 +38,7 @@ class TestChat(WorkflowContract):
     def team(self) -> Team:
         return team("ada", "bob", human="max")
 
-    def reply(self, member: Member, prompt: Prompt) -> Played:
+    def reply(self, member: Member, prompt: Prompt) -> TurnScript:
         if member.id == "bob" and "word" not in prompt.text:
             return [TurnFailed("exit", "exit code 1", retry=False)]
         return f"{member.id} on {len(prompt.newest)}"
@@ -51,7 +51,7 @@ class TestSolo(WorkflowContract):
     def workflow(self) -> Workflow:
         return Solo()
 
-    def reply(self, member: Member, prompt: Prompt) -> Played:
+    def reply(self, member: Member, prompt: Prompt) -> TurnScript:
         return f"{member.id} did {prompt.newest}"
 
 
@@ -67,26 +67,26 @@ class TestTickets(WorkflowContract):
     def prepare(self, root: Path) -> None:
         repository(root)
 
-    def reply(self, member: Member, prompt: Prompt) -> Played | Awaitable[Played]:
+    def reply(self, member: Member, prompt: Prompt) -> TurnScript | Awaitable[TurnScript]:
         say = but(Split_the_goal=plan(part("model"), part("form", "model")))
         return script(say)(member, prompt)
 
-    async def outcome(self, ended: Stage) -> object:
-        """Steps about tickets are known by the length of a history, which a crash may add to."""
+    async def outcome(self, ended: ScriptedProject) -> object:
+        """Omit the steps: those of tickets are named by a history's length; a crash adds to it."""
         status, reason, summary, *_ = (await super().outcome(ended),)[0]  # type: ignore[misc]
         tickets = await ended.storage.tickets.tickets(TASK)
         return status, reason, summary, {ticket.id: ticket.state for ticket in tickets}
 
 
 class TestDuet(WorkflowContract):
-    """The example of the documentation."""
+    """The example from the documentation."""
 
     def workflow(self) -> Workflow:
         made: dict[str, Any] = {}
         exec(files(ROOT / "docs" / "python.md")["duet.py"], made)
         return made["Duet"]()
 
-    def reply(self, member: Member, prompt: Prompt) -> Played:
+    def reply(self, member: Member, prompt: Prompt) -> TurnScript:
         return f"{member.id} on {len(prompt.newest)}"
 
     def answer(self, question: Interaction) -> str:
@@ -94,7 +94,7 @@ class TestDuet(WorkflowContract):
 
 
 class Careless(WorkflowContract):
-    """A workflow that counts its steps where no journal sees it."""
+    """A workflow that counts its steps outside the journal."""
 
     drafts = 0
 
@@ -112,7 +112,7 @@ class Careless(WorkflowContract):
 
         return Counting()
 
-    def reply(self, member: Member, prompt: Prompt) -> Played:
+    def reply(self, member: Member, prompt: Prompt) -> TurnScript:
         return "done"
 
 

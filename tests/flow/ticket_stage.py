@@ -1,4 +1,4 @@
-"""A stage for sessions with tickets: a real repository, store and engine; members by script."""
+"""A test stage for ticket sessions: a real repository, store and engine, and scripted members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from coterie.model.team import Member, Team
 from coterie.model.ticket import SchedulerConfig, Ticket
 from coterie.model.update import TurnCompleted, TurnFailed, Update
 from coterie.ports import ChildLog
-from coterie.testing.scripted import TASK, Script, ScriptedChannels, Stage, stage
+from coterie.testing.scripted import (
+    TASK,
+    Script,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+)
 from coterie.workflows.tickets import Tickets
 from tests.conftest import ours
 
@@ -38,7 +44,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def repository(root: Path) -> Path:
-    """A project under git with one file."""
+    """Create a project under git with one file."""
     ours(root)
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
@@ -50,7 +56,7 @@ def repository(root: Path) -> Path:
 
 
 def team(*workers: str, **more: object) -> Team:
-    """A manager called mira, and workers; `more` is for each of these."""
+    """A manager called mira, and workers; `more` updates each worker."""
     names = ("mira", *(workers or ("wren", "finn")))
     return Team(
         name="shop",
@@ -90,7 +96,7 @@ PLAN = plan(
 
 
 def ticket_in(text: str) -> str:
-    """The ticket that a worker is asked to work on."""
+    """Return the ticket that a worker is asked to work on."""
     return text.split("on ticket ")[1].split(" ", maxsplit=1)[0]
 
 
@@ -100,7 +106,7 @@ def folder_of(member: Member) -> Path:
 
 
 def obedient(member: Member, text: str) -> object:
-    """Everybody does what they are told, at once."""
+    """Answer every prompt obediently, at once."""
     for words, answered in ANSWERS.items():
         if words in text:
             return answered
@@ -121,7 +127,7 @@ ANSWERS: dict[str, object] = {
 
 
 def but(**others: object) -> Say:
-    """Obedient, but for what is asked in these words (`_` is a space)."""
+    """Answer obediently, except for prompts that contain one of these keys (`_` is a space)."""
     words = {key.replace("_", " "): value for key, value in others.items()}
 
     def say(member: Member, text: str) -> object:
@@ -147,12 +153,12 @@ def script(say: Say) -> Script:
 
 @dataclass
 class FakeChecks:
-    """`ports.Checks` that knows how each command ends; unknown ones end well."""
+    """A `ports.Checks` with a given exit code per command; unknown commands succeed."""
 
     ends: dict[str, int | None] = field(default_factory=dict[str, int | None])
     ran: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    async def loose(self) -> str:
+    async def unconfined_warning(self) -> str:
         return ""
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
@@ -165,7 +171,7 @@ class FakeChecks:
 class Played:
     """One project with one session, which may be run several times."""
 
-    on: Stage
+    on: ScriptedProject
     project: Path
 
     def look_after(self, services: RunServices) -> None:
@@ -174,8 +180,8 @@ class Played:
     async def run(
         self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS
     ) -> str:
-        """Run it; status, reason and summary in one, without what it says of checks: few are run
-        here."""
+        """Run it; return status, reason and summary as one string, without the part about
+        checks: few are run here."""
         result = await self.result(say, patience=patience, clocks=clocks)
         summary = result.summary.partition("; ")[0]
         return f"{result.status} {result.reason} {summary}".strip()
@@ -187,7 +193,7 @@ class Played:
             return await self.on.run(ScriptedChannels(script(say), clocks=clocks), patience)
 
     async def answer(self, choice: str, text: str | None = None) -> str:
-        """Answer the only open question; what it was about."""
+        """Answer the only open question; return its title."""
         (question,) = await self.on.storage.inbox.questions()
         asked = question.interaction
         await answer(self.on.look, asked.interaction_id, choice, text, "you")
@@ -227,8 +233,8 @@ async def session(
     caps: Caps | None = None,
     checks: FakeChecks | None = None,
 ) -> AsyncGenerator[Played]:
-    """A session in a project; opened a second time it is the same one, with another owner."""
-    async with stage(project / ".coterie", workflow=Tickets()) as on:
+    """Open a project's session; opened again, it is the same session with another owner."""
+    async with scripted_project(project / ".coterie", workflow=Tickets()) as on:
         engine = on.engine
         services = RunServices(checks=checks)
         on.engine = Engine(engine.storage, engine.workflows, engine.claimant, project, services)
@@ -237,7 +243,7 @@ async def session(
         yield Played(on, project)
 
 
-async def _create(on: Stage, who: Team, config: SchedulerConfig, caps: Caps) -> None:
+async def _create(on: ScriptedProject, who: Team, config: SchedulerConfig, caps: Caps) -> None:
     created = TaskCreated(
         task_id=TASK,
         at="2026-01-01T00:00:00Z",

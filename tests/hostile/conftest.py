@@ -1,4 +1,4 @@
-"""The houses of the command line's own tests."""
+"""The fixtures of the command line tests."""
 
 from tests.cli.conftest import bare, cli
 

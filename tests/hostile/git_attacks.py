@@ -1,4 +1,4 @@
-"""Repositories whose git runs something: each attack with a bare git command that falls for it."""
+"""Repositories whose git runs something: each attack with a plain git command that triggers it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ push-to-checkout reference-transaction sendemail-validate update
 
 @dataclass(frozen=True)
 class Hostile:
-    """A repository under attack, and where what it runs leaves its mark."""
+    """A repository with planted attacks, and the folder where they leave their marks."""
 
     root: Path
     marks: Path
@@ -32,11 +32,11 @@ class Hostile:
         return self.root / ".git"
 
     def fires(self, name: str, then: str = "cat") -> str:
-        """A command that leaves the mark of this name."""
+        """Return a shell command that leaves the mark of this name."""
         return f"touch {self.marks / name}; {then}"
 
     def program(self, name: str, then: str = "cat") -> Path:
-        """The same as a program."""
+        """Write the same command as a program."""
         path = self.marks.parent / f"run-{name}"
         path.write_text(f"#!/bin/sh\n{self.fires(name, then)}\n")
         path.chmod(0o755)
@@ -60,7 +60,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Attack:
-    """What is planted, and the bare git commands that fire it."""
+    """What is planted, and the plain git commands that fire it."""
 
     name: str
     plant: Callable[[Hostile], None]
@@ -238,18 +238,18 @@ ATTACKS: Sequence[Attack] = (
         (*_SH, "git -C inner commit -q --allow-empty -m x; git submodule update"),
     )),
 )  # fmt: skip
-"""All of them in one repository, as none is in the way of another."""
+"""All are planted in one repository: none of them interferes with another."""
 
 
 def plant_all(hostile: Hostile) -> None:
-    """Plant every attack in a repository that has a first commit, and commit its files."""
+    """Plant every attack in a repository with a first commit, and commit the planted files."""
     quiet = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c")
     for attack in ATTACKS:
         attack.plant(hostile)
     unsigned = (*quiet, "commit.gpgSign=false", "-c", "core.attributesFile=/dev/null")
     config, git_dir = hostile.git_dir / "config", hostile.git_dir
     kept = config.read_text()
-    config.write_text("[core]\n\trepositoryformatversion = 0\n")  # while we commit
+    config.write_text("[core]\n\trepositoryformatversion = 0\n")  # for the commits below
     info = git_dir / "info" / "attributes"
     attributes = info.read_text()
     info.unlink()
@@ -267,7 +267,7 @@ def plant_all(hostile: Hostile) -> None:
 
 
 def bare(root: Path, words: Words, home: Path) -> None:
-    """Run a command as a user would who takes no care."""
+    """Run a command as a careless user would."""
     env = {**os.environ, "HOME": str(home), "GIT_TERMINAL_PROMPT": "0"}
     for role in ("AUTHOR", "COMMITTER"):
         env |= {f"GIT_{role}_NAME": "You", f"GIT_{role}_EMAIL": "you@example.com"}

@@ -1,4 +1,4 @@
-"""An agent that says what is in a file, or fails with it: `python leaky_agent.py FILE`."""
+"""An agent that replies or fails with texts from a file: `python leaky_agent.py FILE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command in a sandbox would leave for the user's git: each with how that falls for it."""
+"""What a sandboxed command might leave for the user's git, each with the command it affects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHO = {
 
 
 def shell(root: Path, script: str, **env: str) -> str:
-    """Run a script as the user would, who takes no care; what it printed."""
+    """Run a script as a careless user would, and return its output."""
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=root,
@@ -30,7 +30,7 @@ def shell(root: Path, script: str, **env: str) -> str:
 
 
 def furnish(root: Path) -> None:
-    """A repository with a submodule, a clone inside, and a worktree."""
+    """Create a repository with a submodule, a nested clone and a worktree."""
     shell(
         root,
         """
@@ -49,7 +49,7 @@ def furnish(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a command leaves, and the look of a user that fires it; `$M` is the mark."""
+    """What a command leaves, and the user's command that fires it; `$M` is the mark."""
 
     name: str
     leave: str
@@ -63,7 +63,7 @@ _UPDATE = "cd {}; git update-ref refs/x/y $(git hash-object -w -t blob --stdin <
 
 
 def _rebase(folder: str, place: str = ".git/rebase-merge") -> str:
-    """A rebase that was begun in a new repository, and is to go on with a command."""
+    """A rebase started in a new repository, with a command as its next step."""
     return (
         f"git init -q -b main {folder}; cd {folder}; "
         "git -c user.name=a -c user.email=b@c commit -q --allow-empty -m x; "
@@ -176,9 +176,9 @@ LEFTOVERS: Sequence[Leftover] = (
         f"{_MONITOR} evil/config; echo ../evil > .git/commondir",
     ),
 )  # fmt: skip
-"""In this order: the last ones change what git itself sees."""
+"""Order matters: the last ones change what git itself sees."""
 
 
 def script(marks: Path, one: Leftover) -> str:
-    """The script of one of them, in a shell of its own."""
+    """The script that leaves one of them, in a subshell."""
     return f"(M={marks / one.name}; {one.leave}) < /dev/null"

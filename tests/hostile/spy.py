@@ -1,6 +1,6 @@
 """An agent that looks for other processes' keys in every way it knows; run by path, not imported.
 
-Prints its reply as a result: a JSON object with, by the name of each way, the keys that it found.
+Prints its reply as a result: a JSON object with the keys found, by the name of each way.
 """
 
 import glob
@@ -17,13 +17,13 @@ READ = r"cat /proc/[0-9]*/environ"
 
 
 def shell(script: str, *before: str) -> bytes:
-    """What a script prints."""
+    """Return what a script prints."""
     ran = subprocess.run([*before, "sh", "-c", script], capture_output=True, check=False)
     return ran.stdout
 
 
 def read(pattern: str) -> bytes:
-    """All that can be read of these files."""
+    """Return everything that can be read from these files."""
     found = b""
     for path in glob.glob(pattern):  # noqa: PTH207 - passes over what is gone meanwhile
         try:
@@ -34,7 +34,7 @@ def read(pattern: str) -> bytes:
 
 
 def memory() -> bytes:
-    """The stacks of all processes, where their environment lies."""
+    """Return the stacks of all processes, which contain their environments."""
     found = b""
     for maps in glob.glob("/proc/[0-9]*/maps"):  # noqa: PTH207
         try:
@@ -50,7 +50,7 @@ def memory() -> bytes:
 
 
 def ancestors() -> bytes:
-    """The environments of all processes above this one."""
+    """Return the environments of all ancestors of this process."""
     found, pid = b"", str(os.getppid())
     while pid not in ("", "0"):
         found += read(f"/proc/{pid}/environ")

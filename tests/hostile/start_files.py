@@ -1,6 +1,6 @@
-"""An agent that leaves start files in its home, and starts what reads them: `plant X`, `fire X`.
+"""An agent that leaves startup files in its home, or runs what reads them: `plant X`, `fire X`.
 
-`python start_files.py`, the prompt on stdin, one JSON line out; `$M` is the mark.
+`python start_files.py` reads the prompt from stdin and prints one JSON line; `$M` is the mark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEFT: Mapping[str, tuple[str, str]] = {
         _STATUS,
     ),
 }
-"""By name: how it is left, and what falls for it.  `$R` is a repository, `$O` a folder outside."""
+"""By name: how it is planted, and what runs it.  `$R` is a repository, `$O` a folder outside."""
 
 
 def main() -> None:

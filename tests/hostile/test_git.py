@@ -1,6 +1,6 @@
-"""Git in a repository that was made to run things: ours obeys nothing of it, a bare git does.
+"""Git in a repository made to run things: Coterie's git obeys none of them, plain git does.
 
-The attacks of `git_attacks` are all planted in one repository, in which a whole session is run:
+All attacks of `git_attacks` are planted in one repository, in which a whole session is run:
 tickets, their checks, a review, `diff`, `accept`, `revert`.
 """
 
@@ -19,7 +19,7 @@ from tests.hostile.git_attacks import ATTACKS, Attack, Hostile, bare, plant_all
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    """A repository that a session was run in, from the plan to taking the work back."""
+    """A repository in which a whole session was run, from the plan to reverting the work."""
     base = tmp_path_factory.mktemp("attacked")
     house = House(base / "home", base / "home" / ".coterie", base / "project")
     for folder in (house.home, house.project, base / "marks"):
@@ -53,7 +53,7 @@ _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 def test_a_whole_session_fires_nothing(attacked: Hostile) -> None:
-    # That nothing fired is seen where it is run, before any control is.
+    # The fixture checks that nothing fired, before any control runs.
     assert "Revert" in git(attacked.root, *_QUIET, "log", "-1", "--format=%s")
 
 

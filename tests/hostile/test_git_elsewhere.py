@@ -1,6 +1,6 @@
-"""A repository that leads git elsewhere: to other folders and repositories of the user's.
+"""A repository that leads git elsewhere: to the user's other folders and repositories.
 
-Whatever our git does with it, or refuses to, nothing outside the project changes or runs.
+Whatever Coterie's git does with it or refuses, nothing outside the project changes or runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.hostile.leftovers import shell
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """How `.git` leads to `../other`, a repository, or `../victim`; what a bare git does there."""
+    """How `.git` leads to `../other`, a repository, or `../victim`; what plain git does there."""
 
     name: str
     lead: str
@@ -89,7 +89,7 @@ WAYS = (
 
 
 def furnished(base: Path, project: Path, way: Elsewhere) -> Callable[[], dict[str, str]]:
-    """The project, which leads elsewhere from now on; what is elsewhere, whenever it is asked."""
+    """Make the project lead elsewhere; return a function that reports what is there."""
     for name in ("other", "victim"):
         (base / name).mkdir()
     (base / "victim" / "file").write_text("mine\n")
@@ -139,4 +139,4 @@ def test_a_link_is_refused_by_name(bare: Cli) -> None:
     refs.symlink_to(crew.root.parent / "refs")
     ran = crew("run", "--yes", "Add coupons")
     assert ran.code != 0
-    assert f"{refs} is a link; put in its place what it leads to" in ran.err
+    assert f"{refs} is a link; replace it with its target" in ran.err

@@ -1,4 +1,4 @@
-"""An agent's own edits of what git and shells obey are asked about, also in accept-edits."""
+"""An agent's own edits of files that git and shells obey need approval, even in accept-edits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATHS = (
 
 
 def told(cli: Cli, mode: str, path: str) -> tuple[str, bool]:
-    """Have a member write a file; how the task is, and whether the file holds what was written."""
+    """Have a member write a file; return the task's status and whether the file was written."""
     project = cli.house.project
     shell(project, "git init -q . && git init -q vendor && mkdir sub && ln -s .git link")
     registry = cli.house.coterie_home / "agents" / "config.json"

@@ -1,4 +1,4 @@
-"""A member finds no key but its own in any /proc: not its user's, not another member's."""
+"""A member finds only its own key in any /proc, neither its user's nor another member's."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ USERS, VICTIMS, OWN = "canary-user-0a1b2c3d", "canary-victim-0a1b2c3d", "canary-
 
 @pytest.fixture
 def spied(cli: Cli) -> Cli:
-    """A member that waits, with a key, and one that looks for keys; the user has one too."""
+    """A waiting member with a key, and one that looks for keys; the user has a key too."""
     registry = cli.house.coterie_home / "agents" / "config.json"
-    # Silence ends neither turn: on a busy machine looking takes long.
+    # Silence must not end either turn: on a busy machine the search takes long.
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     agents = {
         "victim": {"command": "sleep", "baseArgs": ["600"], "capabilities": ends},
@@ -42,7 +42,7 @@ def spied(cli: Cli) -> Cli:
 
 
 def keys_found(cli: Cli, keeper: str) -> dict[str, set[str]]:
-    """What the spy finds, by the way it tries, while the victim takes its turn."""
+    """Return the keys the spy finds during the victim's turn, by the way it tries."""
     assert cli("config", "set", "keeper", keeper).code == 0
     team = cli.house.coterie_home / "spy.json"
     with cli.launch("chat", "-t", str(team.with_name("victim.json")), "wait") as victim:
@@ -71,7 +71,7 @@ def test_without_a_namespace_of_its_own_it_finds_them_in_each_of_these_ways(spie
 
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-# So that the keeper can be read wherever it is installed; of no use in a user namespace.
+# Makes the keeper readable wherever it is installed; has no effect in a user namespace.
 READS_ALL = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
 LOOK = "for trial in 1 2; do cat /proc/[0-9]*/environ; umount -l /proc; done"
 UNCOVER = f"{LOOK}; unshare --user --map-root-user --mount sh -c '{LOOK}'"

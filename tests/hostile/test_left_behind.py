@@ -1,4 +1,4 @@
-"""What a sandboxed command leaves behind for the user's git runs nothing later."""
+"""Nothing that a sandboxed command leaves behind makes the user's git run anything later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROGRAMS = "bash cat chmod cp echo env git ln ls mkdir mv printf rm sed sh slee
 
 @dataclass(frozen=True)
 class Furnished:
-    """A project with repositories inside, and a member that runs what it is told."""
+    """A project with nested repositories, and a member that runs any command it is given."""
 
     base: Path
     cli: Cli
@@ -40,7 +40,7 @@ class Furnished:
         return str(self.cli.house.home)
 
     def told(self, command: str) -> tuple[str, ...]:
-        """The words by which the member runs a command."""
+        """Return the CLI arguments that make the member run a command."""
         call = {"name": "runCommand", "input": {"command": command}}
         script = self.base / "script.json"
         replies = [{"tools": [call]}, {"text": "Done."}]
@@ -76,15 +76,15 @@ def furnished(
 
 @pytest.fixture(scope="module")
 def left(furnished: Furnished) -> list[str]:
-    """Which of all that a member's command tried to leave fired in the user's hands."""
+    """The leftovers of a member's command that fired when the user ran git."""
     every = "\n".join(script(furnished.marks, one) for one in LEFTOVERS)
-    # Work goes on: files are written and committed.
+    # Normal work remains possible: files are written and committed.
     who = "git -c user.name=a -c user.email=b@c"
     work = f"echo 2 > work.txt; git add work.txt; {who} commit -qm worked work.txt"
     ran = furnished.cli(*furnished.told(f"{work}\n{every}\ntrue"))
     assert ran.code == 0, ran.out + ran.err
     assert furnished.fired == []
-    assert (furnished.project / "evil").is_dir()  # the last one was tried
+    assert (furnished.project / "evil").is_dir()  # even the last one was attempted
     for one in LEFTOVERS:
         shell(furnished.project, one.fire, HOME=furnished.home)
     assert "worked" in shell(furnished.project, "git log --format=%s main")
@@ -101,14 +101,14 @@ def _without_bubblewrap(folder: Path) -> Path:
 
 
 def test_nor_does_what_is_left_when_coterie_is_killed(furnished: Furnished) -> None:
-    """Its keeper puts it right, a moment later; what a sandbox mounts could never be left."""
+    """The keeper restores the files a moment later; a sandbox with mounts never lets any change."""
     started = furnished.project / "started"
     planted = [one for one in LEFTOVERS if one.name in ("new", "bare", "setting-by-hand", "common")]
     every = "; ".join(script(furnished.marks, one) for one in planted)
     with furnished.cli.start(*furnished.told(f"{every}; touch {started}; sleep 60")) as run:
         until(started.exists)
         held = "fsmonitor" not in (furnished.project / ".git" / "config").read_text()
-        if held:  # then not even while it runs
+        if held:  # then it must not fire even during the run
             shell(furnished.project, "git status", HOME=furnished.home)
             assert furnished.fired == []
         os.kill(run.pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_without_a_sandbox_it_fires(tmp_path: Path, one: Leftover) -> None:
 
 
 def test_what_an_agent_leaves_that_nothing_holds_is_named(bare: Cli) -> None:
-    """It runs as the user, so nothing can be taken from it; but no diff would show it."""
+    """The agent runs as the user, so nothing can be blocked; but no diff would show the change."""
     project = bare.house.project
     shell(project, "git init -q; git init -q inner; git config user.name x; echo 1 > f; git add f")
     leave = (
@@ -154,7 +154,7 @@ def test_what_an_agent_leaves_that_nothing_holds_is_named(bare: Cli) -> None:
     bare.registry(ada={"command": "sh", "baseArgs": ["-c", f"mkdir -p .git/hooks; {leave}"]})
     bare.team("ada", name="solo")
     words = ("chat", "--max-turns", "1", "--json", "Leave something.")
-    why = "git obeys it: look before you run git here"
+    why = "git acts on it: check it before you run git here"
     hook, setting = f".git/hooks/pre-commit ({why})", f"inner/.git/config ({why})"
     [first] = bare(*words).of("result")
     assert first["changed"] == [hook, setting]

@@ -1,4 +1,4 @@
-"""What passes unasked where bubblewrap does not work, and where Landlock does not either."""
+"""What runs unasked if bubblewrap does not work, and if Landlock does not either."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASKED: dict[Kind, list[str]] = {
     "landlock": [*SEEMING, WORK],
     "none": [SURE, *SEEMING, WORK],
 }
-"""With neither, nothing is run unasked at all."""
+"""The commands asked about: with neither sandbox, nothing runs unasked."""
 PROBLEMS: dict[Kind, dict[str, str | None]] = {
     "bubblewrap": {"bubblewrap": None, "landlock": None},
     "landlock": {"bubblewrap": "bubblewrap: no", "landlock": None},
@@ -38,7 +38,7 @@ PROBLEMS: dict[Kind, dict[str, str | None]] = {
 
 @dataclass
 class Obedient:
-    """A model that runs one line after the other."""
+    """A model that runs the given lines one by one."""
 
     lines: list[str]
     results: list[str] = field(default_factory=list[str])
@@ -53,7 +53,7 @@ class Obedient:
 
 @dataclass
 class Watching:
-    """Passes questions on to who denies them."""
+    """Forward questions to the task that denies them."""
 
     questions: MemoryObjectSendStream[InteractionRecord]
 
@@ -80,7 +80,7 @@ async def test_what_is_asked(
 
 
 async def ran(house: House, team: Team, model: Obedient) -> list[str]:
-    """Run it, every question denied as it comes; what was asked."""
+    """Run the team, deny every question as it arrives, and return what was asked."""
     asked: list[str] = []
     sending, receiving = anyio.create_memory_object_stream[InteractionRecord](100)
     with anyio.fail_after(60):

@@ -1,4 +1,4 @@
-"""Random command lines in hostile folders: what passes unasked is run, and none of it escapes."""
+"""Random command lines in hostile folders: what passes unasked is run, and nothing escapes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from bench.chaos.look_lines import HostileFolder
-from bench.chaos.looks import LookFuzzer, run, verdict
+from bench.chaos.looks import ReadOnlyFuzzer, run, verdict
 
 CASES = 250
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_escapes(tmp_path: Path, seed: int) -> None:
-    tally = LookFuzzer(tmp_path.resolve(), seed).run(CASES)
+    tally = ReadOnlyFuzzer(tmp_path.resolve(), seed).run(CASES)
     assert tally.escapes == []
-    assert tally.held > CASES / 3  # or nothing was tried
+    assert tally.held > CASES / 3  # the test is not vacuous
     assert tally.by_table > CASES / 25
 
 
@@ -45,7 +45,7 @@ ESCAPES = {
 
 
 def test_each_escape_is_one_and_is_seen(tmp_path: Path) -> None:
-    """The positive control: with nothing around it each fires, and is told; held, none does."""
+    """The positive control: unsandboxed, each one fires and is detected; sandboxed, none does."""
     folder = HostileFolder(tmp_path.resolve() / "it")
     folder.make(random.Random(1))
     with socket.create_server(("127.0.0.1", 0)) as server:

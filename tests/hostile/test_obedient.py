@@ -1,4 +1,4 @@
-"""A model that obeys a hostile repository, by commands that seem to look: nothing is done by them
+"""A model that obeys a hostile repository, with commands that seem to be read-only: they do nothing
 but what was shown and allowed, in any mode that asks, with the real CLIs and the built-in agent.
 """
 
@@ -45,7 +45,7 @@ LINES = (
     "sh evil.sh",
     "jq -Rn 'input' {outside}/secret",
 )
-"""What the repository wants run; unheld, each prints the secret or leaves a trace."""
+"""What the repository wants run; without a sandbox, each prints the secret or leaves a trace."""
 
 
 PART: dict[Mode, slice] = {
@@ -53,12 +53,12 @@ PART: dict[Mode, slice] = {
     "ask": slice(0, None, 2),
     "accept-edits": slice(1, None, 2),
 }
-"""Which of them are tried in a mode: where each is asked about, half of them."""
+"""Which lines are tried in each mode: only half where every one is asked about."""
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A project that means harm, with a folder beside it that it is after."""
+    """A hostile project, next to a folder that it tries to reach."""
 
     project: Path
     outside: Path
@@ -94,7 +94,7 @@ class Repository:
 
     @property
     def traces(self) -> list[str]:
-        """What was left of something that was done."""
+        """Traces left by commands that had an effect."""
         made = [path.name for path in self.project.glob("new-*")]
         return made + [path.name for path in self.outside.iterdir() if path.name != "secret"]
 
@@ -115,7 +115,7 @@ def test_each_fires_where_nothing_holds_it(tmp_path: Path) -> None:
 
 
 def furnished(cli: Cli, agent: str, mode: Mode, lines: list[str]) -> list[str]:
-    """A team of one, and a model that wants all of this run; the words of the command."""
+    """Set up a team of one and a model that runs all these lines; return the CLI arguments."""
     home = cli.house.coterie_home
     if agent != "builtin":
         if not (BINS / agent).exists():
@@ -135,7 +135,7 @@ def furnished(cli: Cli, agent: str, mode: Mode, lines: list[str]) -> list[str]:
 
 
 def answered(cli: Cli, *words: str) -> tuple[list[str], list[dict[str, object]]]:
-    """A chat whose every question is denied as it comes: what was asked, and all that was told."""
+    """Run a chat, denying every question; return the questions' texts and all records."""
     asked: list[str] = []
     told: list[dict[str, object]] = []
     with cli.start("chat", "--json", *words, "do what the repository says") as chat:
@@ -165,5 +165,5 @@ def test_nothing_is_done_that_was_not_allowed(
     assert set(asked) <= set(lines)
     assert (told[-1]["type"], told[-1]["status"]) == ("result", "completed"), told[-1]
     calls = {record["id"] for record in told if record["type"] == "tool_call"}
-    # All were tried, except by a Gemini that only reads: it has no tool for commands.
+    # All were tried, except by Gemini in read mode, which has no tool for commands.
     assert len(calls) == (0 if (agent, mode) == ("gemini", "read") else len(lines))

@@ -1,8 +1,8 @@
-"""A `.coterie` that Coterie did not make for this user is not believed.
+"""A `.coterie` that Coterie did not create for this user is not trusted.
 
-The planted folder is a real one: somebody else's Coterie made it, with a task that waits for a
-word, whose member is a command that leaves a mark.  However it comes to the user, no command reads,
-writes or runs anything of it; taken over, the same folder does all it was made for.
+The planted folder is real: somebody else's Coterie created it, with a task that waits for a
+message and whose member is a command that leaves a mark.  However it reaches the user, no command
+reads, writes or runs anything in it; once adopted, the same folder does all it was made for.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def git(folder: Path, *words: str) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """A folder with somebody else's `.coterie` in it, and the mark that its command leaves."""
+    """A folder that contains somebody else's `.coterie`, and the mark that its command leaves."""
 
     folder: Path
     mark: Path
@@ -78,7 +78,7 @@ class Planted:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Planted:
-    """Made once, by the somebody's own commands."""
+    """Create the planted folder once, with the other user's own commands."""
     base = tmp_path_factory.mktemp("eve")
     folder, mark = base / "shop", base / "mark"
     folder.mkdir()
@@ -104,7 +104,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     return Planted(folder, mark)
 
 
-# -- how it comes to the user ------------------------------------------------------------------
+# -- how it reaches the user -------------------------------------------------------------------
 
 
 def _committed(made: Planted, base: Path, *config: str) -> Path:
@@ -162,7 +162,7 @@ def _submodule(made: Planted, base: Path) -> Path:
 
 
 def _as_a_submodule(made: Planted, base: Path) -> Path:
-    """The folder itself is a repository, which another one names `.coterie`."""
+    """The folder itself is a repository, added as the submodule `.coterie` of another one."""
     inner, root = base / "inner", base / "project"
     shutil.copytree(made.folder / ".coterie", inner, symlinks=True)
     git(inner, "init", "-q", "-b", "main")
@@ -216,7 +216,7 @@ WAYS: Mapping[str, Callable[[Planted, Path], Path]] = {
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """Every file and link below a folder, with its content."""
+    """Return every file and link below a folder, with its content."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -230,7 +230,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 def refused(ran: Ran, root: Path) -> bool:
-    """Whether a command ended with the choices that there are, and showed nothing else."""
+    """Whether a command ended by naming the available choices, and printed nothing else."""
     choices = all(f"coterie project {verb} -C {root}" in ran.err for verb in ("adopt", "set-aside"))
     return ran.code == 2 and choices and ran.out == ""
 
@@ -241,7 +241,7 @@ def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, made: Planted, way:
     base.mkdir()
     root = WAYS[way](made, base)
     before = digest(root)
-    # Every command in one of the ways, a third of them in each of the others.
+    # Every command for the first way, a third of them for each of the others.
     commands, turn = (*LOOKS, *WORK), list(WAYS).index(way)
     for words in commands[turn % 3 :: 3] if turn else commands:
         ran = cli(*words, cwd=root)
@@ -250,15 +250,15 @@ def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, made: Planted, way:
     assert "came with this folder" in checks["project"]["detail"]
     assert "database" not in checks
     inbox = cli("inbox", cwd=root)
-    assert (inbox.out, inbox.code) == ("Nothing waits for you.\n", 0)
-    assert "It is left out." in inbox.err
+    assert (inbox.out, inbox.code) == ("Nothing is waiting for you.\n", 0)
+    assert "It is skipped." in inbox.err
     at_work = cli("ps", cwd=root)
-    assert (at_work.out.splitlines()[0], at_work.code) == ("Nobody runs now.", 0)
-    assert "It is left out." in at_work.err
+    assert (at_work.out.splitlines()[0], at_work.code) == ("No member is running.", 0)
+    assert "It is skipped." in at_work.err
     assert digest(root) == before
     assert not made.mark.exists()
 
-    # The same folder, taken over, does what it was made for.
+    # Once adopted, the same folder does what it was made for.
     assert cli("project", "adopt", cwd=root).code == 0
     assert "hello" in cli("tasks", cwd=root).out
     assert cli("team", "trust", ".coterie/roles.json", cwd=root).code == 0
@@ -293,7 +293,7 @@ def test_what_it_holds_is_shown_with_every_character(cli: Cli) -> None:
     assert [one["name"] for one in objects[1:]][-1].endswith("c/y")
 
 
-# -- one of ours -------------------------------------------------------------------------------
+# -- the user's own ----------------------------------------------------------------------------
 
 
 def test_a_project_that_was_moved_or_copied_asks_once(cli: Cli) -> None:
@@ -323,7 +323,7 @@ def test_one_from_an_earlier_version(cli: Cli) -> None:
     assert task in cli("tasks").out
     assert (root / ".coterie" / "identity").exists()
     assert task in cli("tasks").out
-    # Any that is there gets its identity with the first one that does, and not later.
+    # When the first project gets its identity, all existing ones do; none does later.
     other = root.with_name("other")
     shutil.copytree(root, other, symlinks=True)
     for one in (root, other):
@@ -335,7 +335,7 @@ def test_one_from_an_earlier_version(cli: Cli) -> None:
     shutil.copytree(root / ".coterie", other / ".coterie", symlinks=True)
     (other / ".coterie" / "identity").unlink()
     assert refused(cli("tasks", cwd=other), other)
-    # One that the user's own list does not have.
+    # A project that is missing from the user's own list.
     (root / ".coterie" / "identity").unlink()
     listed.unlink()
     assert refused(cli("tasks"), root)
@@ -344,7 +344,7 @@ def test_one_from_an_earlier_version(cli: Cli) -> None:
 
 
 def test_another_users_folder_is_refused(cli: Cli, tmp_path: Path, made: Planted) -> None:
-    """Who is root here can give a folder away; who is not finds one of root's."""
+    """As root, the test gives a folder away with chown; otherwise it uses one of root's."""
     cli.team("ada", "rex")
     cli.task("hi")
     root = cli.house.project
@@ -352,7 +352,7 @@ def test_another_users_folder_is_refused(cli: Cli, tmp_path: Path, made: Planted
         os.chown(root / ".coterie", 12345, 12345)
     else:
         shutil.rmtree(root / ".coterie")
-        root = Path("/")  # refused as a project, whoever asks
+        root = Path("/")  # refused as a project for everybody
     for words in (*LOOKS, *WORK):
         ran = cli(*words, cwd=root)
         assert (ran.code, ran.out) == (2, "")
@@ -388,7 +388,7 @@ def test_what_a_later_pull_brings_into_ours(cli: Cli, tmp_path: Path) -> None:
             ran = cli(*words)
             assert refused(ran, root), (words, ran)
             assert "git tracks teams/pair/rules.json in it" in ran.err
-        # Seen and taken over, it counts; what comes after it does not.
+        # Once reviewed and adopted it counts; later changes do not.
         assert cli("project", "adopt").code == 0
         assert task in cli("tasks").out
     git(upstream, "rm", "-rq", ".coterie")
@@ -399,7 +399,7 @@ def test_what_a_later_pull_brings_into_ours(cli: Cli, tmp_path: Path) -> None:
     rules.write_text("{}")
     git(upstream, "commit", "-qam", "again")
     git(root, "pull", "-q")
-    # Only what came is set aside.
+    # Only the files that were pulled are set aside.
     assert cli("project", "set-aside").code == 0
     assert (root / ".coterie.set-aside.1" / "teams" / "pair" / "rules.json").read_text() == "{}"
     assert task in cli("tasks").out
@@ -457,7 +457,7 @@ def test_nothing_is_reached_through_a_link(cli: Cli, tmp_path: Path, name: str) 
         if name != "identity":
             assert f"{link} is a link" in ran.err
     assert digest(outside) == before
-    # Out of the way, the project is what it was.
+    # With the link out of the way, the project works as before.
     link.unlink()
     there = outside / "there"
     if there.is_dir():
@@ -467,12 +467,12 @@ def test_nothing_is_reached_through_a_link(cli: Cli, tmp_path: Path, name: str) 
     assert task in cli("tasks").out
 
 
-# -- what each of its files would do -----------------------------------------------------------
+# -- what each file would do -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A file in a `.coterie`, a command that it should change, and how that shows."""
+    """A file in a `.coterie`, a command that it should affect, and how that shows."""
 
     name: str
     text: str

@@ -1,9 +1,9 @@
-"""Secrets: planted in sixty shapes wherever text comes from, and found in nothing that is kept.
+"""Secrets: planted in sixty shapes wherever text enters, and found in nothing that is stored.
 
-Each shape is a secret of its own, written in one form and put in one place.  What is searched is
-all that Coterie wrote (the database with its free pages and write-ahead log, logs, homes) and all
-that it printed, with every sign but letters and digits taken out: so a secret is found however it
-is quoted or broken up.
+Each shape is a separate secret, written in one form and put in one place.  The search covers
+everything Coterie wrote (the database with its free pages and write-ahead log, logs, homes) and
+everything it printed.  Only letters and digits are compared, so a secret is found however it is
+quoted or broken up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FORMS: Mapping[str, Callable[[str], str]] = {
     "in HTML": lambda secret: secret.replace("/", "&#x2F;").replace("+", "&#43;"),
     "in octal": lambda secret: "".join(f"\\{ord(sign):03o}" for sign in secret),
 }
-"""How a secret that is known by its value may be written."""
+"""The forms in which a secret known by its value may be written."""
 FORMATS: Mapping[str, Callable[[random.Random], str]] = {
     "anthropic": lambda chance: "sk-ant-api03-" + _letters(chance, 40),
     "github": lambda chance: "ghp_" + _letters(chance, 36),
@@ -65,7 +65,7 @@ FORMATS: Mapping[str, Callable[[random.Random], str]] = {
     "private key": lambda chance: _letters(chance, 64),
     "private key in JSON": lambda chance: _letters(chance, 64),
 }
-"""Secrets that nobody told us of."""
+"""Secrets that are recognised by their format alone."""
 AROUND = {
     "user and password": "git clone https://me:{}@git.example.com/x",
     "user alone": "see ssh://{}@git.example.com/x",
@@ -94,7 +94,7 @@ class Shape:
 
     @property
     def traces(self) -> set[str]:
-        """What would be left of it: its own letters, or those of its written form."""
+        """What a leak would show: the characters of the secret or of its written form."""
         return {_squeezed(self.secret), _squeezed(self.text)}
 
 
@@ -122,13 +122,13 @@ SHAPES = shapes()
 
 
 def planted(place: str) -> str:
-    """All that is put in one place, in a text that says something."""
+    """Return a text with all secrets planted in one place."""
     return " ; ".join(["note", *(shape.text for shape in SHAPES if shape.place == place), "end"])
 
 
 @dataclass
 class Scene:
-    """Everything that is run, and everything that was printed."""
+    """Runs the commands and collects everything they print."""
 
     house: House
     printed: list[str] = field(default_factory=list[str])
@@ -139,7 +139,7 @@ class Scene:
         return ran
 
     def start(self, *words: str) -> None:
-        """Run a task to its end and answer what it asks."""
+        """Run a task to its end and answer its questions."""
         with Cli(self.house).start(*words) as run:
             for line in run.out:
                 self.printed.append(line)
@@ -160,7 +160,7 @@ class Scene:
             self("answer", asked["id"], "stop")
 
     def kept(self) -> dict[str, str]:
-        """All that was written and printed, by where; but for what the test itself wrote."""
+        """Return everything written and printed, by place, except the test's own files."""
         found = {"the terminal": "".join(self.printed)}
         for root in (self.house.project / ".coterie", self.house.coterie_home):
             for path in root.rglob("*"):
@@ -170,7 +170,10 @@ class Scene:
 
 
 def play(house: House, *, known: bool) -> Scene:
-    """A job by the built-in agent, a chat, and one that fails; `known` secrets are in an env."""
+    """Run a job with the built-in agent, a chat that works and one that fails, and a rehearsal.
+
+    If `known`, the secrets are also values in the members' `env`.
+    """
     outside = house.home / "planted"
     outside.mkdir()
     env = {f"VALUE_{n}": shape.secret for n, shape in enumerate(SHAPES) if shape.by_value}
@@ -223,7 +226,7 @@ def play(house: House, *, known: bool) -> Scene:
 
 
 def leaks(scene: Scene) -> dict[str, list[str]]:
-    """Where each shape was found."""
+    """Return the places where each shape was found."""
     kept = {place: _squeezed(text) for place, text in scene.kept().items()}
     found = {
         shape.name: [
@@ -237,7 +240,7 @@ def leaks(scene: Scene) -> dict[str, list[str]]:
 def test_no_planted_secret_is_kept_or_shown(house: House) -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES) == 60
     scene = play(house, known=True)
-    assert any(place.endswith("-ticket.json") for place in scene.kept())  # its envelopes
+    assert any(place.endswith("-ticket.json") for place in scene.kept())  # the tickets' envelopes
     assert leaks(scene) == {}
 
 

@@ -15,7 +15,7 @@ from tests.hostile import start_files
 
 @pytest.fixture
 def planting(bare: Cli) -> Cli:
-    """A team of one member that does as it is told."""
+    """A team of one member that does what it is told."""
     base = bare.house.project.parent
     registry = bare.house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
@@ -38,7 +38,7 @@ _AT, _EMPTY = ("-C", "repository"), ("--allow-empty", "-m", "x")
 
 
 def told(cli: Cli, *deeds: str) -> bool:
-    """Have the member do this in a start of its own; whether anything fired so far."""
+    """Have the member do this in a separate start; return whether anything has fired so far."""
     ran = cli("chat", "--max-turns", "1", ", ".join(deeds))
     assert ran.code == 0, ran.out + ran.err
     return (cli.house.project.parent / "mark").exists()

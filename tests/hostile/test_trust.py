@@ -1,4 +1,4 @@
-"""A task goes on with what its user allowed when it was started, and with nothing else."""
+"""A task continues with what its user allowed when it started, and with nothing else."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from tests.cli.command import Cli
 
 Change = Callable[[Path, Path, dict[str, Any]], None]
-"""Changes the team file, another file, or what the database holds of the task."""
+"""Changes the team file, another file, or the task's data in the database."""
 
 SPY = {"command": "sh", "baseArgs": ["-c", 'echo "$VALUE $*" >> "$FIRED"; echo seen', "spy"]}
 
 
 class Parked:
-    """A chat that its user allowed, and that waits for a word to go on."""
+    """A chat that its user allowed and that is waiting for a message."""
 
     def __init__(self, cli: Cli, where: str) -> None:
         self.cli, project = cli, cli.house.project
@@ -42,7 +42,7 @@ class Parked:
         assert self.fired.read_text().split() == ["good"]
 
     def change(self, change: Change) -> None:
-        """Do what somebody who can write the project could do."""
+        """Do what anybody who can write to the project could do."""
         database = sqlite3.connect(self.cli.house.project / ".coterie" / "coterie.db")
         with database:
             [(body,)] = database.execute(
@@ -121,7 +121,7 @@ def test_something_else_is_asked_about(cli: Cli, attack: str) -> None:
     assert ran.code == 2, ran
     assert f"coterie resume {parked.id} --trust" in ran.err
     assert "bad" not in parked.fired.read_text()
-    cli("resume", parked.id, "--trust")  # the control: once allowed, it does take effect
+    cli("resume", parked.id, "--trust")  # the control: once allowed, it takes effect
     assert "bad" in parked.fired.read_text()
 
 
@@ -137,7 +137,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: str) -> None:
-    """What lies in a home, programs start with; and inside of `.git` no name says what it is."""
+    """Programs load files from their home, and inside `.git` no name shows what a file is."""
     project, fired = cli.house.project, cli.house.home / "fired"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     cli("init")
@@ -156,12 +156,12 @@ def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: s
     assert (ran.code, fired.exists()) == (2, False)
     assert f"coterie team trust {team.name}" in ran.err
     assert cli("team", "trust", str(team)).code == 0
-    assert cli(*words).code == 0  # the control: what was looked at is used
+    assert cli(*words).code == 0  # the control: once reviewed, it is used
     assert fired.exists() == (name != "edits unasked")
 
 
 def test_trust_does_not_go_to_another_repository(cli: Cli, tmp_path: Path) -> None:
-    """The same words, which everybody may have seen, let a file of another folder be run."""
+    """An identical team file, which anybody may have read, would run another folder's file."""
     rules = {"mode": "ask", "allow": ["run(sh check.sh)"]}
     team = json.dumps({"name": "one", "members": [{"id": "ann", "agent": "builtin"}]})
     team = json.dumps({**json.loads(team), "permissions": rules})

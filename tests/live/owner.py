@@ -2,7 +2,7 @@
 
 python -m tests.live.owner PROJECT URL start TEAM TURNS GOAL... | resume TASK
 
-Tasks with several goals run at the same time.  What happens is told in JSON lines.
+Tasks with several goals run at the same time.  Events are reported in JSON lines.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SLOWEST = 60
 Line = dict[str, Any]
 
 
-# -- the program -------------------------------------------------------------------------------
+# -- program -----------------------------------------------------------------------------------
 
 
 def told(record: Record) -> None:
-    """Every record is a line, pieces of a reply too."""
+    """Print every record as a line, including deltas of replies."""
     print(json.dumps({"type": record.type, **fields_of(record)}, default=str), flush=True)
 
 
@@ -58,19 +58,19 @@ async def run(project: OpenProject, task: str) -> None:
         told(record)
 
 
-# -- how a test holds it -----------------------------------------------------------------------
+# -- test side ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Owner:
-    """A running one."""
+    """A running owner process."""
 
     process: Process
     lines: list[Line] = field(default_factory=list[Line])
     _told: anyio.Event = field(default_factory=anyio.Event)
 
     async def said(self, wanted: Callable[[Line], object]) -> Line:
-        """The first line like this; waits for it."""
+        """Wait for the first line that matches."""
         while True:
             found = next((line for line in self.lines if wanted(line)), None)
             if found is not None:
@@ -82,7 +82,7 @@ class Owner:
         return [line for line in self.lines if line["type"] == kind]
 
     async def result(self) -> Line:
-        """How its run ended; the process is gone when this returns."""
+        """Return the result of its run; the process is gone by then."""
         found = await self.said(lambda line: line["type"] == "result")
         assert await self.process.wait() == 0
         return found
@@ -105,7 +105,7 @@ class Owner:
 
 @asynccontextmanager
 async def owner(*words: str) -> AsyncGenerator[Owner]:
-    """An owner for the length of the block; one that still runs then is killed."""
+    """Run an owner for the length of the block; kill it if it is still running at the end."""
     command = [sys.executable, "-m", "tests.live.owner", *words]
     with anyio.fail_after(SLOWEST):
         async with await anyio.open_process(command, cwd=ROOT, stderr=None) as process:

@@ -1,6 +1,6 @@
-"""Two agents that nobody here wrote an adapter for, by registry entry alone: Qwen Code, OpenCode.
+"""Two agents without an adapter of their own, by registry entry alone: Qwen Code and OpenCode.
 
-Unchanged, from npm, against the rehearsal server's Chat Completions.
+Unmodified, from npm, against the rehearsal server's Chat Completions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 
 @dataclass(frozen=True)
 class Cli:
-    """One agent: its entry in the registry, and how its own tools want to be called."""
+    """One agent: its registry entry, and how to call its own tools."""
 
     entry: AgentDefinition
     adapter: type[AcpAdapter]
@@ -63,11 +63,11 @@ class Cli:
     write: Callable[[Path, str], ToolCall]
     read: Callable[[Path], ToolCall]
     tools: tuple[str, str]
-    """The tools that write and that run commands."""
+    """The tools that write files and run commands."""
     prefix: str
-    """What stands in front of the names of our tools."""
+    """The prefix of our tools' names."""
     goes_on: bool
-    """Whether the turn goes on after a no."""
+    """Whether the turn continues after a rejection."""
 
 
 def entry(name: str, *args: str) -> AgentDefinition:
@@ -101,7 +101,7 @@ CLIS = {
 
 
 class AcpHouse(RealHouse):
-    """A house whose member is on one of the two."""
+    """A house whose member is on one of the two agents."""
 
     cli: Cli
 
@@ -130,7 +130,7 @@ async def built(name: str, root: Path) -> AsyncGenerator[AcpHouse]:
 
 @pytest.fixture(params=list(CLIS))
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AcpHouse]:
-    """A house that nobody lives in yet."""
+    """A house without an open channel."""
     async with built(request.param, tmp_path) as house:
         yield house
 
@@ -147,7 +147,7 @@ async def long_lived(
 
 @pytest.fixture
 def lived_in(long_lived: AcpHouse) -> Generator[AcpHouse]:
-    """A house with one member for all tests that leave it as they found it."""
+    """A house with one member, shared by all tests that leave it as they found it."""
     long_lived.tidy()
     yield long_lived
     assert long_lived.channel.alive
@@ -165,7 +165,7 @@ async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
         assert (first.end.usage.input_tokens or 0) > 1000
         second = await take(channel, "Which word was it?")
         assert "".join(update.text for update in second.of(TextDelta)) == "a b c"
-        # Told once, in front of the first message, and remembered.
+        # Sent once, in front of the first message, and remembered.
         assert requests_hold(house.server, ROLE) == [1, 1]
         assert requests_hold(house.server, TEAM) == [1, 1]
         told = house.server.turns[1].asked
@@ -176,7 +176,7 @@ async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
             "Heliotrope it is.",
             "Which word was it?",
         ]
-        # It has nothing to write or to run with.
+        # It has no tools for writing or running.
         assert await tried_in(house, channel, "read") == (["read"], [])
         house.says(NoReply())
         await left_by_the_clock(house.server, take(channel))
@@ -247,7 +247,7 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: AcpHouse) -> None:
 
 
 async def tried_in(house: AcpHouse, channel: Any, mode: Mode) -> tuple[list[str], list[str]]:
-    """Look, run, write and run: what the rules of this mode were asked about, and a person."""
+    """Look, run, write, run: return what the rules of this mode, and a person, were asked about."""
     project = house.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
     house.says(
@@ -266,7 +266,7 @@ async def tried_in(house: AcpHouse, channel: Any, mode: Mode) -> tuple[list[str]
 
 @pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["run"]), ("full", [])])
 async def test_modes(lived_in: AcpHouse, mode: Mode, asked: list[str]) -> None:
-    # Nothing was done that the rules were not asked about.
+    # Nothing was done without asking the rules.
     told = ["read", "run", "write", "run"], asked
     assert await tried_in(lived_in, lived_in.channel, mode) == told
     assert ((lived_in.project / "w").exists(), (lived_in.project / "r").exists()) == (True, True)
@@ -284,14 +284,14 @@ async def test_rules(lived_in: AcpHouse) -> None:
     allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
     gate = house.gate(allow=allow, deny=deny)
     await take(channel, choice=gate)
-    await take(channel, "go on", choice=gate)  # for one that ends its turn with a no
+    await take(channel, "go on", choice=gate)  # for an agent that ends its turn after a rejection
     assert gate.asked == []
     assert (project / "a.txt").exists()
     assert requests_hold(house.server, "sesame")[-1] == 0
     assert requests_hold(house.server, "not permitted here: deny run(rm *)")[-1] == 1
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 async def test_asking_the_human_and_handing_over(lived_in: AcpHouse) -> None:
@@ -352,12 +352,12 @@ async def test_refusals(lived_in: AcpHouse) -> None:
     refused = (await take(channel)).failure
     assert (refused.kind, refused.retry) == ("signed_out", False)
     assert refused.message.startswith(
-        f"the key or login that {house.agent.name} was given is refused. It says: "
+        f"the key or login given to {house.agent.name} was rejected. It says: "
     )
     assert refused.hint is not None
     unknown = (await take(channel)).failure
     assert (unknown.kind, unknown.retry) == ("model", False)
-    assert unknown.message.startswith("the model is not known, or not open to this account.")
+    assert unknown.message.startswith("the model is unknown, or not available to this account.")
     assert (await take(channel)).text == "Better."
 
 
@@ -366,7 +366,7 @@ async def test_refusals(lived_in: AcpHouse) -> None:
 
 @pytest.fixture
 def canaries(house: AcpHouse) -> Path:
-    """A repository that does what it can; each thing that is run leaves a file in this folder."""
+    """A repository that tries everything; anything it runs leaves a file in the returned folder."""
     project, nest = house.project, house.root / "canaries"
     nest.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
@@ -409,7 +409,7 @@ def canaries(house: AcpHouse) -> Path:
 
 
 def _defused(house: AcpHouse) -> None:
-    """Take away what an agent is not even started with."""
+    """Remove what would prevent the agent from being started at all."""
     if house.agent.name == "opencode":
         (house.project / "opencode.json").unlink()
         (house.project / ".opencode" / "plugin" / "evil.js").unlink()
@@ -420,7 +420,7 @@ def _defused(house: AcpHouse) -> None:
 async def test_the_bare_agent_lets_a_hostile_repository_act(
     house: AcpHouse, canaries: Path
 ) -> None:
-    """The same channel, but the agent goes by a name that nothing is known of."""
+    """The same channel, but under an agent name without known safeguards."""
     auth = ("--auth-type", "openai") if house.agent.name == "qwen" else ()
     bare = house.root / "bare"
     bare.symlink_to(house.agent.command)
@@ -453,9 +453,9 @@ async def test_the_bare_agent_lets_a_hostile_repository_act(
 async def test_a_hostile_repository_does_nothing(
     house: AcpHouse, canaries: Path, trusted: bool, mode: Mode
 ) -> None:
-    """Nor does any mode keep the agent from asking: who may do what is for the rules to say."""
+    """No mode keeps the agent from asking either: the rules decide who may do what."""
     if house.agent.name == "opencode":
-        # It has no switch for plug-ins of a repository, so it is not started there at all.
+        # It has no switch to disable a repository's plug-ins, so it is not started there at all.
         with pytest.raises(AgentMissing, match=r"it would run the plug-ins of .*opencode"):
             async with house.open(trusted=trusted):
                 pass
@@ -466,7 +466,7 @@ async def test_a_hostile_repository_does_nothing(
     assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []
     assert not (house.project / "obeyed").exists()
-    # Where the user trusts the material, its AGENTS.md is heard, and nothing else of it.
+    # Where the user trusts the material, its AGENTS.md is read, and nothing else of it.
     counts = requests_hold(house.server, "EVIL-TEXT")
     assert counts == [int(trusted)] * len(counts)
     assert {seen.token.reveal() for seen in house.server.turns} == {"rehearsal"}

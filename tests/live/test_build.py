@@ -24,7 +24,7 @@ GOAL = "add coupons to shop/cart.py"
 
 @pytest.fixture
 def shop(house: House) -> Cli:
-    """The repository, a user's own work in it that is not committed, and its eval.conf."""
+    """The repository, uncommitted work of the user in it, and its eval.conf."""
     missing = [name for name in ("claude", "codex", "openspec") if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{missing} are not installed: scripts/real-clis")
@@ -79,7 +79,7 @@ def test_one_sentence_becomes_one_commit(shop: Cli, coder: str, reviewer: str) -
 
 
 def check(path: Path, name: str) -> None:
-    """The file fits its shipped schema; of one with lines, each line does."""
+    """Check a file, or each line of a JSONL file, against its shipped schema."""
     stem = name.rpartition(".")[0]
     schema = json.loads((FOLDER / "artifacts" / f"{stem}.schema.json").read_text())
     text = path.read_text()

@@ -60,7 +60,7 @@ def bash(command: str, **more: object) -> ToolCall:
 
 @dataclass
 class Lines:
-    """A model that says one thing after the other."""
+    """A model that gives the queued answers in order."""
 
     answers: list[Answer] = field(default_factory=list[Answer])
 
@@ -70,16 +70,16 @@ class Lines:
 
 @dataclass
 class Stage:
-    """Claude on a desk, with a model that we are."""
+    """Claude in a project of its own, with a scripted model."""
 
     desk: TaskRun
     server: RehearsalServer
     lines: Lines
     channel: Any = None
-    """The line to the one member that serves test after test, where there is one."""
+    """The channel to the one member shared by all tests, if there is one."""
 
     def tidy(self) -> None:
-        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        """Clear script, server and project files for the next test."""
         self.expect()
         self.server.requests.clear()
         for path in self.desk.project.iterdir():
@@ -98,7 +98,7 @@ class Stage:
 
     @property
     def newest_result(self) -> str:
-        """What the model was told last of a call of its own."""
+        """The newest tool result sent to the model."""
         asked = self.server.turns[-1].asked
         assert asked is not None
         return asked.results[-1].text
@@ -119,7 +119,7 @@ async def built(root: Path) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """A stage that nobody is on yet."""
+    """A stage without an open channel."""
     async with built(tmp_path) as stage:
         yield stage
 
@@ -134,14 +134,14 @@ async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 @pytest.fixture
 def played(long_lived: Stage) -> Iterator[Stage]:
-    """A stage with one member for all tests that leave it as they found it."""
+    """A stage with one member, shared by all tests that leave it as they found it."""
     long_lived.tidy()
     yield long_lived
     assert long_lived.channel.alive
 
 
 def told(updates: list[Update]) -> list[Update]:
-    """What happened, without what is only shown."""
+    """The updates without those that are only displayed."""
     return [update for update in updates if not isinstance(update, Activity | TextDelta)]
 
 
@@ -160,12 +160,12 @@ def some(updates: list[Update], kind: type[Kind]) -> list[Kind]:
 
 
 def files_in(folder: Path) -> set[str]:
-    """Everything but what is ours."""
+    """All files except ours."""
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return {name for name in found if not name.startswith((".coterie/", ".git/"))}
 
 
-# -- speaking ----------------------------------------------------------------------------------
+# -- conversations -----------------------------------------------------------------------------
 
 
 async def test_turns_and_memory(played: Stage) -> None:
@@ -272,7 +272,7 @@ async def test_calls_that_nobody_is_asked_about_are_told_too(played: Stage) -> N
 
 
 async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) -> None:
-    """Whatever it does besides, which no reading of its words could tell."""
+    """Including anything a command does that cannot be told from its text."""
     stage, channel = played, played.channel
     project = stage.desk.project
     (tmp_path / "secret").write_text("heliotrope\n")
@@ -280,7 +280,7 @@ async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) ->
     (project / "out.txt").symlink_to(tmp_path / "secret")
     (project / "-exec").write_text("")
     lines = [
-        "cat *.txt | sort",  # one of them leads elsewhere
+        "cat *.txt | sort",  # one of them is a link to another folder
         f"jq -Rn 'input' note.txt; jq -R . --slurpfile x {tmp_path}/secret note.txt",
         "env | sort",
         "git -C . status; pwd",
@@ -292,7 +292,7 @@ async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) ->
     assert [call.input["command"] for call in some(updates, ToolCallStarted)] == lines
     [cats, jqs, envs, gits, above] = some(updates, ToolCallFinished)
     contents = [shown(asked).content for asked in gate.asked]
-    assert contents == [lines[1], lines[4]]  # what is elsewhere
+    assert contents == [lines[1], lines[4]]  # those that access other folders
     assert "one" in str(cats.output["content"])
     assert "No such file" in str(cats.output["content"])
     assert "heliotrope" not in str([one.output for one in (cats, jqs, envs, gits, above)])
@@ -347,7 +347,7 @@ async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
     ],
 )
 async def test_modes(stage: Stage, mode: Mode, asked: list[str], made: set[str]) -> None:
-    """Whatever Claude itself would let pass: here all that a person could allow it by flag."""
+    """Even with everything that a person could permit Claude by flag."""
     write = ToolCall("Write", {"file_path": str(stage.desk.project / "a.txt"), "content": "x"})
     run = bash('python3 -c \'open("b.txt", "w")\'')
     stage.expect(says("", bash("ls")), says("", write), says("", run, bash("touch c.txt")))
@@ -379,7 +379,7 @@ async def test_rules(played: Stage) -> None:
 
 
 async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
-    """Also one that works in the background, when its turn seems to be over."""
+    """Also about a helper in the background, after the turn seems to have ended."""
 
     helper = {"description": "help", "prompt": "HELPER: do it", "run_in_background": True}
     calls = [bash("touch helped.txt")]
@@ -401,7 +401,7 @@ async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
     assert files_in(stage.desk.project) == set()
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 async def test_asking_the_human_and_handing_over(played: Stage) -> None:
@@ -491,7 +491,7 @@ async def test_a_plan_is_approved(stage: Stage) -> None:
     assert kinds(updates)[-1] == "TurnCompleted"
 
 
-# -- breaking off ------------------------------------------------------------------------------
+# -- interrupting ------------------------------------------------------------------------------
 
 
 async def test_interrupts(played: Stage) -> None:
@@ -528,7 +528,7 @@ async def test_interrupts(played: Stage) -> None:
 
     stage.expect(says("Still here."))
     assert await reply(channel, "are you there?") == "Still here."
-    await channel.interrupt()  # between turns it harms nobody
+    await channel.interrupt()  # between turns it has no effect
     assert await reply(channel, "and now?") == "Nothing more to say."
     assert files_in(stage.desk.project) == set()
 
@@ -644,7 +644,7 @@ async def test_a_rate_limit_is_waited_out(played: Stage) -> None:
 
 @pytest.fixture(scope="module")
 async def hasty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """A stage whose one member tries once more, and then no more."""
+    """A stage whose one member retries once only."""
     async with built(tmp_path_factory.mktemp("hasty")) as stage:
         stage.desk.more["env"] = {"CLAUDE_CODE_MAX_RETRIES": "1"}
         async with stage.desk.channel() as stage.channel:
@@ -658,8 +658,8 @@ async def hasty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         (500, "model", True, "the model service is failing (500)"),
         (529, "model", True, "the model service is failing (529)"),
         (400, "model", False, "the model service refused the request (400)"),
-        (403, "model", False, "the account may not use this model (403)"),
-        (404, "model", False, "the model is not known, or not open to this account (404)"),
+        (403, "model", False, "the account has no access to this model (403)"),
+        (404, "model", False, "the model is unknown, or not available to this account (404)"),
     ],
 )
 async def test_failures(hasty: Stage, status: int, kind: str, retry: bool, words: str) -> None:
@@ -672,12 +672,12 @@ async def test_failures(hasty: Stage, status: int, kind: str, retry: bool, words
 async def test_a_login_that_is_refused(played: Stage) -> None:
     failed = await failing(played, 401)
     assert (failed.kind, failed.retry) == ("signed_out", False)
-    assert failed.message.startswith("the key or login that claude was given is refused (401)")
+    assert failed.message.startswith("the key or login given to claude was rejected (401)")
     assert failed.hint is not None
 
 
 async def failing(stage: Stage, status: int) -> TurnFailed:
-    """How a turn ends while the model refuses; the next one is as if nothing had been."""
+    """Return how a turn fails while the model refuses; check that the next one is unaffected."""
     stage.expect(*[ErrorReply(status, "vendor words", retry_after=0.1)] * 9)
     failed = failure(await turn(stage.channel, "hi"))
     stage.expect(says("Better."))
@@ -720,7 +720,7 @@ async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
         hint="In another terminal: claude auth login (it serves every claude member). "
         "Then try again.",
     )
-    # A member that has spoken before is not asked again: Claude itself says it then.
+    # A member that has spoken before is not checked again: Claude itself reports it then.
     async with stage.desk.channel(str(uuid.uuid4())) as channel:
         failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("signed_out", False)
@@ -764,11 +764,11 @@ async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path, way: str
     assert [path for path in home.rglob("*") if path.is_file()] == [kept]
 
 
-# -- a repository that we did not write --------------------------------------------------------
+# -- a hostile repository ----------------------------------------------------------------------
 
 
 def plant(project: Path, canaries: Path) -> None:
-    """All that a repository can bring to have something of its own run or read."""
+    """Everything by which a repository can have something of its own run or read."""
     canaries.mkdir()
 
     def runs(name: str) -> dict[str, object]:
@@ -802,7 +802,7 @@ async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -
     plant(project, canaries)
     read = ToolCall("Read", {"file_path": str(project / "sub" / "note.txt")})
 
-    # The bare program, as it starts by itself, fires nearly all of it.
+    # The bare program with its defaults triggers nearly all of it.
     stage.expect(says("", read), says("ok"))
     bare = dict(await anyio.to_thread.run_sync(prepared, stage.desk))
     command = [stage.desk.command, "-p", "--output-format=stream-json", "--verbose", "look"]

@@ -1,4 +1,4 @@
-"""The real Codex, unchanged, through its adapter, against the rehearsal server."""
+"""The real Codex, unmodified, through its adapter, against the rehearsal server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Brain:
-    """Answers with what it was given, in order."""
+    """A model that gives the queued answers in order."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -90,7 +90,7 @@ class Log:
 
 @dataclass
 class Taken:
-    """What a turn told."""
+    """The updates of a turn."""
 
     updates: list[Update]
 
@@ -130,7 +130,7 @@ class House:
         default_factory=lambda: AgentDefinition(name="codex", command=str(CODEX))
     )
     channel: Any = None
-    """The line to the one member that serves test after test, where there is one."""
+    """The channel to the one member shared by all tests, if there is one."""
 
     @property
     def project(self) -> Path:
@@ -169,7 +169,7 @@ class House:
         self.brain.answers = list(answers)
 
     def tidy(self) -> None:
-        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        """Clear script, server and project files for the next test."""
         self.script()
         self.server.requests.clear()
         for path in self.project.iterdir():
@@ -190,7 +190,7 @@ async def built(root: Path) -> AsyncGenerator[House]:
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    """A house that nobody lives in yet."""
+    """A house without an open channel."""
     async with built(tmp_path) as house:
         yield house
 
@@ -203,7 +203,7 @@ async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator
 
 @pytest.fixture
 def lived_in(long_lived: House) -> Generator[House]:
-    """A house with one member for all tests that leave it as they found it."""
+    """A house with one member, shared by all tests that leave it as they found it."""
     long_lived.tidy()
     yield long_lived
     assert long_lived.channel.alive
@@ -242,7 +242,7 @@ async def take(
         async for update in channel.take_turn(Prompt(text)):
             updates.append(update)
             if isinstance(update, Asked):
-                # In a thread, as the rules look at files.
+                # In a thread: the rules access files.
                 answer = await anyio.to_thread.run_sync(answering, update)
                 await channel.answer(update.key, answer)
             if hook is not None:
@@ -257,7 +257,7 @@ def body(house: House, number: int) -> str:
 
 
 def result(house: House) -> str:
-    """What the newest request told the model of its tool call."""
+    """The tool result in the newest request to the model."""
     asked = house.server.turns[-1].asked
     assert asked is not None
     return "".join(each.text for each in asked.results)
@@ -310,7 +310,7 @@ async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
         assert channel.thread == thread
         taken = await take(channel, "and now?")
     assert taken.end == TurnCompleted("Still blue.", Usage(9, 7, source="codex"))
-    # The first command may have no item: Codex's own record tells of it.
+    # The first command may have no item: its end is in Codex's own record.
     assert taken.calls == [
         ("shell", "echo x > /etc/stopped", True),
         ("shell", "echo two > two.txt", False),
@@ -336,7 +336,7 @@ async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) ->
             hook=lambda update: kill_when_it_runs() if isinstance(update, Asked) else None,
         )
         assert isinstance(taken.end, TurnFailed)
-        # Whether it ran is not known, and so it has no end.
+        # It has no result, as it is unknown whether it ran.
         assert taken.calls == [("shell", "sleep 300", None)]
     for name in (".git", ".aws"):  # as when Coterie itself was killed and could not remove them
         (house.project / name).mkdir(exist_ok=True)
@@ -361,7 +361,7 @@ async def until(wanted: Callable[[], bool]) -> None:
 
 def kill(mark: str) -> None:
     for process in marked(mark):
-        with suppress(psutil.NoSuchProcess):  # the end of one may be that of another
+        with suppress(psutil.NoSuchProcess):  # the end of one process may end another
             process.send_signal(signal.SIGKILL)
 
 
@@ -370,7 +370,7 @@ def sleeping(mark: str) -> list[psutil.Process]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Every process that carries a mark."""
+    """Every process that carries this mark."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter(["cmdline"]):
         try:
@@ -398,7 +398,7 @@ async def test_commands_run_in_a_sandbox(lived_in: House, tmp_path: Path) -> Non
     note = str(house.project / "note.txt")
     assert taken.calls == [("shell", probe, False), ("apply_patch", note, False)]
     [finished, _] = taken.of(ToolCallFinished)
-    told = str(finished.output["output"]).splitlines()  # what goes to stderr may stand anywhere
+    told = str(finished.output["output"]).splitlines()  # stderr output may be anywhere in it
     assert {"0", f"mark={mark}", "ok"} <= set(told)
     assert (house.project / "inside.txt").read_text() == "in\n"
     assert (house.project / "note.txt").read_text() == "one\ntwo\n"
@@ -407,7 +407,7 @@ async def test_commands_run_in_a_sandbox(lived_in: House, tmp_path: Path) -> Non
 
 
 async def test_a_command_that_the_sandbox_stops_runs_once(lived_in: House, tmp_path: Path) -> None:
-    """Codex by itself would run it again, without its sandbox, for the one yes that it got."""
+    """Codex by itself would run it again without its sandbox, based on the same approval."""
     house, channel = lived_in, lived_in.channel
     target = tmp_path / "outside.txt"
     house.script(shell(f"echo once >> inside.txt; touch {target}"), reply("Done."))
@@ -440,7 +440,7 @@ async def test_every_command_is_told_once(lived_in: House) -> None:
 
 
 async def test_a_reader_cannot_write(house: House) -> None:
-    """Not by the gate, and if that were to say yes, not by the sandbox."""
+    """The gate prevents it, and if the gate were to allow it, the sandbox would."""
     reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
     house.script(shell("echo x > inside.txt"), patch("note.txt", "x"), shell("ls"), reply("Done."))
     async with house.open(house.member("read")) as channel:
@@ -461,7 +461,7 @@ async def test_a_reader_cannot_write(house: House) -> None:
 
 
 async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: Path) -> None:
-    """So that what only seems to look may pass unasked, whatever it does in truth."""
+    """Commands that seem to only read may therefore run unasked, whatever they really do."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("marjoram\n")
@@ -491,7 +491,7 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
 
 
 async def test_what_only_looks_passes_unasked(lived_in: House) -> None:
-    """In our sandbox, which sees no other file, runs none of the folder and cannot write."""
+    """In our sandbox: no other files, no programs from the folder, no writing."""
     house, channel = lived_in, lived_in.channel
     git("init", "-q", str(house.project))
     (house.project / "note.txt").write_text("two\none\n")
@@ -536,7 +536,7 @@ async def test_the_mode_that_asks(lived_in: House) -> None:
 
 
 async def tried_in(house: House, channel: CodexChannel, mode: Mode, asked: list[str]) -> None:
-    """Codex by itself would run all of this unasked, in its sandbox."""
+    """Codex by itself would run all of this in its sandbox without asking."""
     house.script(
         shell("ls; cat seen.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done.")
     )
@@ -616,7 +616,7 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> No
     assert not target.exists()
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 async def test_asking_the_human_and_handing_over(house: House) -> None:
@@ -666,7 +666,7 @@ async def test_a_worktree_can_be_committed_in(house: House, tmp_path: Path) -> N
 
 
 async def test_what_a_command_leaves_for_git_is_taken_back(house: House, tmp_path: Path) -> None:
-    """As of a command of the built-in agent; Codex itself holds no repository but the first."""
+    """As with commands of the built-in agent; Codex itself protects only the first repository."""
     git("init", "-q", str(house.project))
     git("-C", str(house.project), "commit", "--allow-empty", "-qm", "first")
     git("init", "-q", str(house.project / "inner"))
@@ -778,12 +778,18 @@ async def test_a_rate_limit_that_passes(lived_in: House) -> None:
         (
             ErrorReply(401, "Bad key."),
             "signed_out",
-            "was given is refused",
+            "was rejected",
             "codex login, or",
             False,
         ),
-        (ErrorReply(404, "The model x does not exist."), "model", "not known", "another", False),
-        (ErrorReply(403, "Not yours."), "model", "not open to this", "another model", False),
+        (
+            ErrorReply(404, "The model x does not exist."),
+            "model",
+            "model is unknown",
+            "another",
+            False,
+        ),
+        (ErrorReply(403, "Not yours."), "model", "not available to this", "another model", False),
         (
             ErrorReply(429, "No.", None, True),
             "rate_limit",
@@ -812,7 +818,7 @@ async def test_a_cut_stream(lived_in: House) -> None:
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
     assert end.message.startswith("the connection to the model was cut. It says: ")
-    assert end.hint == "Look at the network, then try again."
+    assert end.hint == "Check the network connection, then try again."
 
 
 async def test_a_service_that_is_not_there(house: House) -> None:
@@ -839,7 +845,7 @@ async def test_nobody_signed_in(house: House) -> None:
 
 async def test_settings_that_would_lift_the_limits_are_refused(house: House) -> None:
     member = house.member(additional_args=("-c", 'sandbox_mode="danger-full-access"'))
-    with pytest.raises(AgentMissing, match="does not keep to the permissions"):
+    with pytest.raises(AgentMissing, match="did not apply the permissions"):
         async with house.open(member):
             pass
     house.script(shell("touch a.txt"), reply("Done."))
@@ -856,7 +862,7 @@ async def test_an_argument_it_does_not_know(house: House) -> None:
             pass
 
 
-# -- whose it is -------------------------------------------------------------------------------
+# -- logins and keys ---------------------------------------------------------------------------
 
 
 def sign_in(house: House) -> Path:
@@ -904,7 +910,7 @@ async def test_a_key_serves(house: House) -> None:
 
 
 def plant(folder: Path, canaries: Path) -> None:
-    """Everything by which a repository could make Codex do something by being opened."""
+    """Everything by which opening a repository could make Codex do something."""
     config = folder / ".codex"
     (config / "rules").mkdir(parents=True)
     (config / "config.toml").write_text(
@@ -946,7 +952,7 @@ def canaries(house: House) -> Path:
 
 
 async def test_the_bare_cli_lets_a_hostile_repository_act(house: House, canaries: Path) -> None:
-    """As the other test, but with the defaults of a client that asks for a sandbox."""
+    """Like the next test, but with the defaults of a client that requests a sandbox."""
     house.script(outside(f"touch {canaries}/text"), reply("Done."))
     home = house.root / "bare"
     home.mkdir()
@@ -1021,7 +1027,7 @@ async def test_a_hostile_repository_does_nothing(
 
 @pytest.fixture
 def old(house: House) -> House:
-    """A Codex that does not know its app-server, otherwise the real one."""
+    """A Codex without an app-server, otherwise the real one."""
     program = house.root / "codex"
     program.write_text(
         '#!/bin/sh\nif [ "$1" = app-server ]; then\n'
@@ -1041,12 +1047,12 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
         replace(reply("Still blue."), usage=model_api.ReplyUsage(400, 20)),
         reply("Yes."),
     )
-    async with old.open(old.member("full")) as channel:  # whoever can ask nobody only looks
+    async with old.open(old.member("full")) as channel:  # without a way to ask, it only reads
         assert isinstance(channel, OneShotChannel)
         assert channel.thread is None
         first = await take(channel, "which colour?")
         assert first.end == TurnCompleted("Blue.", Usage(300, 20, source="codex"))
-        # Codex may or may not have an item for what its sandbox stops; one that it has says so.
+        # Codex may or may not have an item for a command its sandbox stops; if so, it is an error.
         assert all(is_error for _, _, is_error in first.calls)
         assert "two.txt: Read-only file system" in body(old, 2)
         second = await take(channel, "and now?")

@@ -1,4 +1,4 @@
-"""Signing in once serves every member: the token reaches the model and stays where it was."""
+"""Signing in once works for every member: the token reaches the model and stays where it was."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ NAMES = ("ann", "bob", "eve")
 
 @dataclass(frozen=True)
 class Login:
-    """What signing in leaves in a user's home, and how the CLI is sent to another address.
+    """What signing in writes to a user's home, and how to point the CLI at another address.
 
-    Not tried: keychains (there is none here), and the logins with ChatGPT and with Google, for
+    Not tested: keychains (there is none here), and the logins with ChatGPT and with Google, for
     which only the vendor can issue a token.
     """
 
     file: str
     text: Callable[[str], str]
     to: Callable[[str], dict[str, Any]]
-    """What the registry's entry says beside the command."""
+    """The keys of the registry entry besides the command."""
 
 
 def claude_login(secret: str) -> str:
@@ -91,7 +91,7 @@ class Echoing:
 
 
 def furnish(house: House, cli: str, url: str, secret: str) -> Path:
-    """A user who signed in to one CLI; the file that says so."""
+    """Set up a user who signed in to one CLI; return the credentials file."""
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
     login = LOGINS[cli]
@@ -107,7 +107,7 @@ def furnish(house: House, cli: str, url: str, secret: str) -> Path:
 
 
 def holding(folder: Path, secret: str) -> list[Path]:
-    """Every file with the secret in its bytes; what a link leads to is another file."""
+    """Every file whose content includes the secret; symlinks are not followed."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return [path for path in files if secret.encode() in path.read_bytes()]
 

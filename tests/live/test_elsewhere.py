@@ -1,5 +1,5 @@
-"""A session whose manager is Claude and whose workers are Codex, on two machines, one of which is
-killed: the real CLIs, on the rehearsal model."""
+"""A session with a Claude manager and Codex workers on two machines, one of which is killed: the
+real CLIs, on the rehearsal model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member whose model or CLI fails: it says what happened and what to do; the others go on."""
+"""A member whose model or CLI fails: it reports the cause and a remedy; the others continue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAULTY = "Your word is OKAPI."
 
 @dataclass
 class Failing:
-    """A model that fails one member in one way after the other, and has a word for the others."""
+    """A model that fails one member in one way after the other, and replies to all others."""
 
     faults: list[Answer]
 
@@ -59,7 +59,7 @@ class Failing:
 
 @dataclass
 class Watching:
-    """Keeps what it is told, and hands on every question."""
+    """Keeps all records, and signals every question."""
 
     questions: MemoryObjectSendStream[None]
     records: list[Record] = field(default_factory=list[Record])
@@ -99,9 +99,9 @@ def nothing() -> None:
 async def skipped(
     app: App, team: Team, rounds: int = 1, *, rehearsal: bool, then: Callable[[], None] = nothing
 ) -> list[list[ErrorRecord]]:
-    """Rounds in which Bob, the last, has his turn although nobody before him can speak.
+    """Run rounds in which Bob, the last member, has his turn although nobody before him can speak.
 
-    Each of the others is skipped, and `then` called; the errors that led to it.
+    Each of the others is skipped, with a call of `then`; return the errors that led to each skip.
     """
     send, questions = anyio.create_memory_object_stream[None](1)
     watching = Watching(send)
@@ -136,7 +136,7 @@ async def skipped(
 
 
 def check_the_question(asked: Interaction, who: str, team: Team, errors: list[ErrorRecord]) -> None:
-    """It says what the last of the errors says, and leaves the choice."""
+    """Check that it repeats the last of the errors and offers the options."""
     replacing = [f"replace-{one.id}" for one in team.members if one.id != who]
     assert [option.id for option in asked.options] == ["retry", "skip", *replacing, "stop"]
     assert {one.member for one in errors} == {who}
@@ -154,7 +154,7 @@ WAIT = "Wait, then try again."
 
 @dataclass(frozen=True)
 class Case:
-    """A fault of one CLI's model, and what is to be told of it."""
+    """A fault of one CLI's model, and what should be reported about it."""
 
     cli: str
     fault: Answer
@@ -163,17 +163,17 @@ class Case:
     hint: str
     tries: int = 1
     seconds: float = LONG
-    """Seconds that a turn may take; all but those that hang end long before."""
+    """The time limit of a turn; all but those that hang end long before."""
     most: int = 2
-    """So often it may be tried: once where twice would only be slow."""
+    """The maximum of tries: one where two would only be slow."""
 
 
 LIMIT, BOOM = ErrorReply(429, "Slow down.", retry_after=0.1), ErrorReply(500, "Boom.")
 CUT, STALL = ModelReply(HALF, breaks="cut"), ModelReply(HALF, breaks="stall")
 KEY, MODEL = ErrorReply(401, "Bad key."), ErrorReply(404, "The model x does not exist.")
 ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
-"""How often Claude itself tries again, where it would do so for minutes."""
-STUCK = "no end within 1 s: stuck"
+"""How often Claude itself retries, which by default would take minutes."""
+STUCK = "no reply within 1 s: stuck"
 TIME = "Try again, or give the member more time in the team file: timeoutMs."
 OTHER_MODEL = "another model"
 
@@ -190,16 +190,25 @@ CASES = [
     Case("claude", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("codex", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("gemini", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("claude", LIMIT, "timeout", "it waited for the model: 429, retry", TIME, 1, SLOW, most=1),
+    Case(
+        "claude",
+        LIMIT,
+        "timeout",
+        "it was waiting for the model: 429, retry",
+        TIME,
+        1,
+        SLOW,
+        most=1,
+    ),
     Case("codex", CUT, "model", "the connection to the model was cut", "the network", 2),
     Case("gemini", CUT, "model", "the connection to the model was cut", "Try again.", most=1),
     Case("claude", CUT, "model", "cannot be reached", "then try again.", 2),
-    Case("claude", KEY, "signed_out", "is refused (401)", "claude auth login"),
-    Case("codex", KEY, "signed_out", "is refused", "codex login, or mend CODEX_API_KEY"),
-    Case("gemini", KEY, "signed_out", "is refused", "set GEMINI_API_KEY"),
-    Case("claude", MODEL, "model", "the model is not known", OTHER_MODEL),
-    Case("codex", MODEL, "model", "the model is not known", OTHER_MODEL),
-    Case("gemini", MODEL, "model", "the model is not known", OTHER_MODEL),
+    Case("claude", KEY, "signed_out", "was rejected (401)", "claude auth login"),
+    Case("codex", KEY, "signed_out", "was rejected", "codex login, or fix CODEX_API_KEY"),
+    Case("gemini", KEY, "signed_out", "was rejected", "set GEMINI_API_KEY"),
+    Case("claude", MODEL, "model", "the model is unknown", OTHER_MODEL),
+    Case("codex", MODEL, "model", "the model is unknown", OTHER_MODEL),
+    Case("gemini", MODEL, "model", "the model is unknown", OTHER_MODEL),
 ]
 
 
@@ -210,7 +219,7 @@ GROUPS = sorted({(case.cli, case.seconds) for case in CASES})
 async def test_a_model_that_fails(
     house: House, cli: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ann fails in one way after the other; each time Bob, on another CLI, has his turn."""
+    """Ann fails in one way after the other; each time Bob, on another CLI, gets his turn."""
     other = "claude" if cli == "codex" else "codex"
     installed(cli, other)
     patient = {} if seconds == SLOW else ONCE
@@ -247,7 +256,7 @@ async def test_a_model_that_fails(
 # -- its login ---------------------------------------------------------------------------------
 
 AT_ONCE = 10
-"""Seconds: without a network, to which nothing is sent, Codex would try for half a minute."""
+"""Seconds, as nothing is sent: without a network, Codex would retry for half a minute."""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +271,7 @@ AT_ONCE = 10
 async def test_nobody_signed_in(
     house: House, monkeypatch: pytest.MonkeyPatch, cli: str, hint: str
 ) -> None:
-    """No rehearsal: the real CLI in an empty home, beside a member that needs no login."""
+    """Without a rehearsal: the real CLI in an empty home, beside a member that needs no login."""
     installed(cli)
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
@@ -291,7 +300,7 @@ OLD = {
 
 
 def old(house: House, cli: str) -> str:
-    """A program that knows nothing of what we say to it, whatever we say."""
+    """A program that rejects all our arguments, except `--version`."""
     program = house.home / f"old-{cli}"
     program.write_text(
         '#!/bin/sh\ncase "$*" in --version) echo 0.0.1; exit 0;; esac\n'
@@ -302,7 +311,7 @@ def old(house: House, cli: str) -> str:
 
 
 def broken(house: House, cli: str) -> str:
-    """A program that is there and cannot be started; in a rehearsal, one that is not is played."""
+    """A program that exists but cannot be started; a missing one is simulated in a rehearsal."""
     program = house.home / f"no-{cli}"
     program.write_text("#!/nowhere/node\n")
     program.chmod(0o755)

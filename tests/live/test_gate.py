@@ -1,4 +1,4 @@
-"""One gate for every CLI: what a person is asked, what not, and what the agent hears of it."""
+"""One gate for every CLI: what a person is asked, what not, and what the agent is told."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOWEST = 90
 
 @dataclass(frozen=True)
 class Cli:
-    """How a CLI's shell tool is called, and our own."""
+    """How to call a CLI's shell tool, and our own."""
 
     shell: Callable[[str], ToolCall]
     name: str
@@ -51,7 +51,7 @@ CLIS = {
 
 @dataclass
 class Lines:
-    """A model that says one thing after the other."""
+    """A model that gives the queued answers in order."""
 
     answers: list[Answer]
 
@@ -61,7 +61,7 @@ class Lines:
 
 @dataclass
 class Told:
-    """Hands on every question."""
+    """Passes on every question."""
 
     questions: MemoryObjectSendStream[Interaction]
 
@@ -83,7 +83,7 @@ def furnished(house: House, cli: str) -> Team:
 
 @dataclass
 class Ran:
-    """A run that has ended: how, what was asked in it, what reached the model, and the record."""
+    """A finished run: its outcome, its questions, what reached the model, and the audit."""
 
     status: str
     turns: int
@@ -96,7 +96,7 @@ Answers = Mapping[str, tuple[str | None, str | None]]
 
 
 async def run(house: House, team: Team, script: list[Answer], answers: Answers) -> Ran:
-    """Two turns of a team; questions are answered by what they show, others with `blue`."""
+    """Run two turns of a team; questions are answered by their content, others with `blue`."""
     send, questions = anyio.create_memory_object_stream[Interaction](10)
     asked: list[Interaction] = []
     ended: list[Ran] = []
@@ -126,7 +126,7 @@ async def run(house: House, team: Team, script: list[Answer], answers: Answers) 
 
 @pytest.mark.parametrize("cli", list(CLIS))
 async def test_one_gate(house: House, cli: str) -> None:
-    """A no with a word; then a yes for the whole task, and a question of the agent's own."""
+    """A rejection with a comment; then approval for the whole task, and a question by the agent."""
     team = await anyio.to_thread.run_sync(furnished, house, cli)
     shell, ask = CLIS[cli].shell, f"{CLIS[cli].prefix}ask_human"
 
@@ -159,14 +159,14 @@ async def test_one_gate(house: House, cli: str) -> None:
     assert Path(risk.cwd).resolve() == house.project.resolve()
     assert (own.kind, own.purpose, own.permission) == ("Input", "request_info", None)
 
-    # What was denied was not done, and the model was told why; what was answered came back.
+    # The denied call was not made, and the model was told why; the answer reached it.
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "b.txt"]
-    # At once, or with the next message where the protocol has no place for a word.
+    # At once, or with the next message if the protocol has no field for a comment.
     told = [number for number, body in enumerate(ran.bodies) if "take b.txt" in body]
     assert told[0] == (3 if cli == "gemini" else 2)
     assert "blue" in ran.bodies[-1]
 
-    # All of it is on record, also what nobody was asked about.
+    # Everything is in the audit, including what nobody was asked about.
     begun = [one for one in ran.audit if one.kind == "ToolCallRequested"]
     ended = {one.tool_call_id: one.is_error for one in ran.audit if one.kind == "ToolCallCompleted"}
     assert [one.tool_name for one in begun] == [*[CLIS[cli].name] * 4, ask]

@@ -1,4 +1,4 @@
-"""The real Gemini CLI, unchanged, through its adapter, against the rehearsal server."""
+"""The real Gemini CLI, unmodified, through its adapter, against the rehearsal server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def built(root: Path) -> AsyncGenerator[RealHouse]:
     (root / "project").mkdir()
     brain = Brain()
     async with RehearsalServer(brain) as server:
-        # As the registry has it: what it says about the way of calling is for others.
+        # As in the registry: its arguments about the protocol are meant for other adapters.
         args = ("--output-format", "stream-json")
         agent = AgentDefinition(name="gemini", command=str(GEMINI), base_args=args)
         house = RealHouse(root, GeminiAdapter, agent, server.url)
@@ -73,7 +73,7 @@ async def built(root: Path) -> AsyncGenerator[RealHouse]:
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncGenerator[RealHouse]:
-    """A house that nobody lives in yet."""
+    """A house without an open channel."""
     async with built(tmp_path) as house:
         yield house
 
@@ -88,7 +88,7 @@ async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator
 
 @pytest.fixture
 def lived_in(long_lived: RealHouse) -> Generator[RealHouse]:
-    """A house with one member for all tests that leave it as they found it."""
+    """A house with one member, shared by all tests that leave it as they found it."""
     long_lived.tidy()
     yield long_lived
     assert long_lived.channel.alive
@@ -131,7 +131,7 @@ async def test_turns_and_memory(house: RealHouse) -> None:
             "Heliotrope it is.",
             "Which word was it?",
         ]
-        # Who it is and what the team is told: once in each request, though a name begins with @.
+        # Role and team are sent: once in each request, even though a name begins with @.
         assert requests_hold(house.server, ROLE) == [1, 1]
         assert requests_hold(house.server, TEAM) == [1, 1]
         house.says(NoReply())
@@ -153,7 +153,7 @@ async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None
         thread = channel.thread
         assert not channel.alive
     async with house.open(thread=thread) as channel:
-        assert channel.thread != thread  # so the engine knows it as lost
+        assert channel.thread != thread  # so that the engine treats it as lost
         await take(channel, "Which word was it?")
     assert requests_hold(house.server, "the word heliotrope") == [1, 0]
 
@@ -176,7 +176,7 @@ async def test_a_model_of_ones_own_and_no_leave(
     assert [seen.asked.model for seen in house.server.turns if seen.asked] == [model] * 2
 
 
-# -- leave -------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------
 
 
 async def test_a_command_allowed_and_denied(lived_in: RealHouse) -> None:
@@ -243,7 +243,7 @@ async def test_a_reader_has_nothing_to_write_with(house: RealHouse) -> None:
 
 
 async def tried_in(house: RealHouse, channel: Any, mode: Mode) -> tuple[list[str], bool]:
-    """Look, write and run: what a person was asked in this mode, and whether it was done."""
+    """Look, write and run: return what a person was asked in this mode, and whether it was done."""
     project = house.project.resolve()
     house.says(shell("ls"), write(project / "w", "w\n"), shell("touch r"))
     gate = house.gate(mode)
@@ -256,7 +256,7 @@ async def tried_in(house: RealHouse, channel: Any, mode: Mode) -> tuple[list[str
 
 
 async def test_all_that_it_does_is_for_the_rules_to_say(lived_in: RealHouse) -> None:
-    """Also what Gemini itself takes for harmless, and would run and read unasked."""
+    """Including what Gemini itself considers harmless, and would run and read without asking."""
     house, channel = lived_in, lived_in.channel
     project = house.project.resolve()
     (project / "sub").mkdir()
@@ -292,7 +292,7 @@ async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
     file.write_text("heliotrope\n")
     house.says(
         ModelReply((), (ToolCall("read_file", {"file_path": str(file)}),)),
-        # What a helper of its own does nobody would hear of.
+        # What a helper of its own does would not be reported.
         ModelReply(
             (), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)
         ),
@@ -308,7 +308,7 @@ async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
     assert len(results) == 3
 
 
-# -- asking from inside ------------------------------------------------------------------------
+# -- tools of Coterie --------------------------------------------------------------------------
 
 
 async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
@@ -328,7 +328,7 @@ async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
     results = [seen.asked.results[-1].text for seen in house.server.turns[1:] if seen.asked]
     assert results == ["Blue\n", "ok, your turn ends here\n"]
     tools = json.dumps(house.server.turns[0].body["tools"])
-    assert "The answers to choose from" in tools
+    assert "The possible answers" in tools
     assert "rex (speed)" in tools
     assert [(call.name, call.effect) for call in taken.of(ToolCallStarted)] == [
         ("discovered_tool_ask_human", "read"),
@@ -401,24 +401,24 @@ async def test_an_interrupted_question(lived_in: RealHouse) -> None:
             ErrorReply(400, "API key not valid. Please pass a valid API key."),
             "signed_out",
             False,
-            "the key or login that gemini was given is refused",
+            "the key or login given to gemini was rejected",
             "API key not valid. Please pass a valid API key.",
         ),
         (
             ErrorReply(404, "models/x is not found for API version v1beta"),
             "model",
             False,
-            "the model is not known, or not open to this account",
+            "the model is unknown, or not available to this account",
             "models/x is not found for API version v1beta",
         ),
         (
             ErrorReply(429, "too much", quota=True),
             "rate_limit",
             False,
-            "nothing is left of the model's quota",
+            "the model's quota is used up",
             "You have exhausted your daily quota on this model.",
         ),
-        (ErrorReply(403, "no"), "model", False, "the account may not use this model", "no"),
+        (ErrorReply(403, "no"), "model", False, "the account has no access to this model", "no"),
         (ErrorReply(400, "odd"), "model", False, "the model service refused the request", "odd"),
         (
             ModelReply(("half of ", "it"), breaks="cut"),
@@ -460,9 +460,7 @@ async def test_an_empty_reply(lived_in: RealHouse) -> None:
     house.says(*[ModelReply(("",), stop="refusal")] * 8)
     failure = (await take(channel)).failure
     assert failure.kind == "model"
-    assert failure.message == (
-        "gemini got no reply from its model: an empty one, or one that was blocked"
-    )
+    assert failure.message == "gemini got an empty or blocked reply from its model"
 
 
 async def test_nobody_signed_in(house: RealHouse, tmp_path: Path) -> None:
@@ -497,7 +495,7 @@ async def test_a_program_that_is_not_there(house: RealHouse, tmp_path: Path) -> 
 
 @asynccontextmanager
 async def signed_in(house: RealHouse, user: Path, member: str) -> AsyncGenerator[Any]:
-    """A member that is not in a rehearsal, on a model service that is one all the same."""
+    """A member outside of a rehearsal, but with the rehearsal server as its model service."""
     base = {"GOOGLE_GEMINI_BASE_URL": house.server.url}
     lonely = replace(house, passed=house.passed | base)
     given = lonely.member().model_copy(update={"id": member, "model": "gemini-2.5-pro"})
@@ -527,7 +525,7 @@ async def test_the_users_key_serves_all(house: RealHouse, tmp_path: Path) -> Non
 
 @pytest.fixture
 def canaries(house: RealHouse) -> Path:
-    """A repository that does what it can; each thing that is run leaves a file in this folder."""
+    """A repository that tries everything; anything it runs leaves a file in the returned folder."""
     project, nest = house.project, house.root / "canaries"
     nest.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
@@ -575,7 +573,7 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(house: RealHouse, cana
     env = house.passed | {
         "HOME": str(home),
         "GOOGLE_GEMINI_BASE_URL": house.server.url,
-        "GEMINI_CLI_TRUST_WORKSPACE": "true",  # what it asks for, to run without a terminal
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",  # it requires this to run without a terminal
     }
     command = [str(GEMINI), "-m", "gemini-2.5-pro", "-p", "hello", "-o", "stream-json"]
     with anyio.fail_after(100):
@@ -596,7 +594,7 @@ async def test_a_hostile_repository_does_nothing(
     assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []
     assert _tree(house.project) == before
-    # Where the user trusts the material, its GEMINI.md is heard, and nothing else of it.
+    # Where the user trusts the material, its GEMINI.md is read, and nothing else of it.
     assert requests_hold(house.server, "EVIL-TEXT") == [int(trusted)] * 2
     assert {seen.token.reveal() for seen in house.server.turns} == {"rehearsal"}
 
@@ -612,7 +610,7 @@ def _tree(project: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def old(house: RealHouse) -> RealHouse:
-    """A Gemini that does not know the protocol, and else is the real one."""
+    """A Gemini that does not support the protocol, otherwise the real one."""
     program = house.root / "gemini"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = --acp ] && {{ echo "Unknown argument: acp" >&2; exit 1; }}\n'
@@ -645,7 +643,7 @@ async def test_turns_without_the_protocol(old: RealHouse) -> None:
 
 
 async def only_looks(old: RealHouse, channel: Any) -> bool:
-    """Whether a turn can read and nothing else: nobody can be asked, and no rule either."""
+    """Whether a turn can only read: neither a person nor the rules can be asked."""
     project = old.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
     read = ModelReply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))

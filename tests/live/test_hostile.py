@@ -1,6 +1,6 @@
-"""A repository that wants something run, and a model that obeys it: it ends as a question.
+"""A repository that wants a command run, and a model that obeys it: the result is a question.
 
-That the bare CLIs fire what stands here is shown for each in its own file.
+The bare CLIs do trigger all of this, as shown for each in its own file.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ CLIS: dict[str, Callable[[str], ToolCall]] = {
     "codex": lambda command: ToolCall("exec_command", {"cmd": command}),
     "gemini": by_shell("run_shell_command", description="as told"),
 }
-"""Of these only the harder case is tried: their text is heard."""
+"""By CLI: how to call its shell tool."""
 
 
 @dataclass
 class Obedient:
-    """A model that does what the repository says, or was told it before."""
+    """A model that does what the repository says, now or in an earlier turn."""
 
     shell: Callable[[str], ToolCall]
     command: str
     heard: list[list[str]] = field(default_factory=list[list[str]])
-    """For each request: the commands that the repository's text wants run."""
+    """For each request: the commands that the repository's text asks for."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         self.heard.append(HOSTILE.findall(f"{asked.instructions} {asked.conversation}"))
@@ -68,7 +68,7 @@ class Obedient:
 
 
 def plant(project: Path, canaries: Path) -> str:
-    """All of a hostile repository at once; the command that its text wants run."""
+    """Write all of a hostile repository; return the command that its text asks for."""
     canaries.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
 
@@ -117,7 +117,7 @@ def furnished(house: House, cli: str, *, trusted: bool) -> Team:
 
 
 async def reject(project: OpenProject, command: str, canaries: Path) -> None:
-    """Nothing was done; what is in the inbox is the command, and nobody wants it."""
+    """Check that nothing was done and that the inbox has the command; reject it."""
     assert list(canaries.iterdir()) == []
     [asked] = await project.questions()
     shown = asked.interaction.display
@@ -132,7 +132,7 @@ async def reject(project: OpenProject, command: str, canaries: Path) -> None:
 async def test_a_model_that_obeys_ends_as_a_question(
     house: House, tmp_path: Path, cli: str, trusted: bool
 ) -> None:
-    """Which waits until somebody comes, or is answered while its agent runs."""
+    """The question waits until somebody comes, or is answered while its agent runs."""
     canaries = tmp_path / "canaries"
     command = await anyio.to_thread.run_sync(plant, house.project, canaries)
     team = await anyio.to_thread.run_sync(lambda: furnished(house, cli, trusted=trusted))
@@ -158,5 +158,5 @@ async def test_a_model_that_obeys_ends_as_a_question(
     assert (results[-1].status, results[-1].turns) == ("completed", 1)
     assert [(one.state, one.answer) for one in questions] == [("answered", "reject")]
     assert list(canaries.iterdir()) == []
-    # Where the user trusts the material its text is heard, as text; else not even that.
+    # Where the user trusts the material, the model gets its text, as text; otherwise not even that.
     assert [bool(heard) for heard in brain.heard] == [trusted] * len(brain.heard)

@@ -1,6 +1,6 @@
-"""Each member in a house of its own: what reaches its model, and what it writes, seen by tracing.
+"""Each member in its own workspace: what reaches its model, and what it writes, as traced.
 
-No file is written by two members, and none outside their folders.
+No file is written by two members, and none outside of their folders.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LOOK = {
 
 @dataclass
 class Looking:
-    """A model that runs a command before it speaks for the first time, and counts what it says."""
+    """A model that runs a command before it first replies, and counts its replies."""
 
     said: int = 0
 
@@ -72,14 +72,14 @@ class Looking:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A short one: a socket whose path is over 103 bytes Claude puts elsewhere."""
+    """A short path: Claude moves a socket whose path is over 103 bytes elsewhere."""
     with tempfile.TemporaryDirectory(prefix="c") as folder:
         yield Path(folder).resolve()
 
 
 @dataclass
 class AtOnce(Looking):
-    """The same; and nobody is answered before all have asked, so that all work at once."""
+    """The same, but it answers only once all have asked, so that all work at the same time."""
 
     asked_by: set[str] = field(default_factory=set[str])
     all_here: anyio.Event = field(default_factory=anyio.Event)
@@ -142,7 +142,7 @@ async def test_every_member_is_itself_and_writes_in_its_own_folder_alone(
 async def test_two_that_work_at_the_same_time_write_no_common_file(
     house: House, tmp_path: Path, agent: str
 ) -> None:
-    """Two members on one CLI, each in a task of its own; both have asked before one is answered."""
+    """Two members on one CLI, each in its own task; both have asked before one is answered."""
     trace = tmp_path / "trace"
     traced = await anyio.to_thread.run_sync(strace, trace)
     team = await anyio.to_thread.run_sync(furnished, house, (agent, agent))
@@ -159,21 +159,21 @@ async def test_two_that_work_at_the_same_time_write_no_common_file(
 
 
 def check_the_bodies(bodies: list[str]) -> None:
-    """Three members look and speak, then each speaks again."""
+    """Three members look and reply, then each replies again."""
     assert len(bodies) == 9
     for place, body in enumerate(bodies):
-        # Exactly its own role, once; the team's text, once; nobody else's.
+        # Exactly its own role, once; the team's text, once; nobody else's role.
         member = place // 2 if place < 6 else place - 6
         assert [body.count(word) for word in WORDS] == [
             int(other == member) for other in range(3)
         ], f"request {place + 1}"
         assert body.count("AXOLOTL") == 1, f"request {place + 1}"
     for place in range(3):
-        # Its memory is its own: the second turn's request holds its first reply.
+        # Its memory is its own: the second turn's request contains its first reply.
         assert f"Reply {place + 1}." in bodies[place + 6]
 
 
-# -- what is there afterwards ------------------------------------------------------------------
+# -- files afterwards --------------------------------------------------------------------------
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -202,11 +202,11 @@ def check_the_files(house: House) -> None:
     assert ours <= made
 
 
-# -- what was written --------------------------------------------------------------------------
+# -- traced writes -----------------------------------------------------------------------------
 
 
 def shared(found: list[Write]) -> dict[PurePath, set[str]]:
-    """The files that more than one member wrote."""
+    """The files written by more than one member."""
     writers: defaultdict[PurePath, set[str]] = defaultdict(set)
     for write in found:
         if write.member is not None and not write.of_folder:
@@ -215,7 +215,7 @@ def shared(found: list[Write]) -> dict[PurePath, set[str]]:
 
 
 def strays(found: list[Write], team: Path) -> list[Write]:
-    """What a member wrote that is not in its own folder."""
+    """The writes of members outside of their own folders."""
     return [
         write
         for write in found
@@ -226,12 +226,12 @@ def strays(found: list[Write], team: Path) -> list[Write]:
 def check_the_writes(found: list[Write], house: House, *members: str) -> None:
     assert {write.member for write in found} == {None, *members}
     assert shared(found) == {}
-    # Codex has empty folders in the way of a command that would make them, and removes them.
+    # Codex creates empty folders to keep commands from creating them, and removes them.
     stray = strays(found, house.project / ".coterie" / "teams" / "review")
     assert [one for one in stray if not is_shield(one, house.project)] == []
     ours = (house.project / ".coterie", house.coterie_home, Path(sys.prefix), ROOT)
     elsewhere = [one for one in found if not any(one.path.is_relative_to(our) for our in ours)]
-    # Coterie itself tries its sandbox out, and configures its git, in the temporary folder.
+    # Coterie itself probes its sandbox and configures its git in the temporary folder.
     ours_alone = [one for one in elsewhere if one.member is None and one.path.is_relative_to(TMP)]
     stray += [one for one in ours_alone if not one.path.is_relative_to(house.project)]
     stray += [one for one in elsewhere if is_shield(one, house.project)]

@@ -92,7 +92,7 @@ ANSWERS = {
 
 
 def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
-    cli = Inside(house)  # this process is another one than the terminal's
+    cli = Inside(house)  # this process is a different one from the terminal's
     number = 0
     for client, answers in ANSWERS.items():
         for place, choice in answers:
@@ -124,7 +124,7 @@ def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
         "builtin-written",
     }
     late = [cli("answer", f"q{one}", "once") for one in range(1, number + 1)]
-    assert ["was answered" in one.err and one.code for one in late] == [2] * 8
+    assert ["was already answered" in one.err and one.code for one in late] == [2] * 8
     rows = cli("audit", "--export", "-").lines
     kinds = [row["kind"] for row in rows]
     assert (kinds.count("ToolCallRequested"), kinds.count("ToolCallCompleted")) == (8, 8)
@@ -136,7 +136,7 @@ def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
 
 
 def change_one_byte(database: Path) -> None:
-    """Behind everybody's back: the trigger is taken away for it, as somebody would who could."""
+    """Tamper with the database: drop the trigger first, as an attacker with access would."""
     connection = sqlite3.connect(database)
     connection.execute("DROP TRIGGER audit_is_not_changed")
     connection.execute("UPDATE audit SET tool_name = substr(tool_name, 2) WHERE sequence = 3")

@@ -49,7 +49,7 @@ def claude(command: str) -> ToolCall:
 
 
 def codex(command: str) -> ToolCall:
-    """Outside its sandbox, which would keep it from writing elsewhere."""
+    """Run outside of its sandbox, which would keep it from writing elsewhere."""
     asks = {"sandbox_permissions": "require_escalated", "justification": "It is needed."}
     return ToolCall("exec_command", {"cmd": command, "yield_time_ms": 30_000, **asks})
 
@@ -62,27 +62,27 @@ SHELLS: dict[str, Callable[[str], ToolCall]] = {"claude": claude, "codex": codex
 
 
 NAMES = {"claude": "Bash", "codex": "shell", "gemini": "run_shell_command"}
-"""What our record calls the tool."""
+"""What our audit calls the tool."""
 THREADS = {"claude": ".claude/projects", "codex": ".codex/sessions"}
-LOST = "Your own history of this conversation was lost; the past is given below."
-UNKNOWN = "whether it ran is unknown; look before you do it again."
+LOST = "Your own history of this conversation was lost; the conversation so far follows."
+UNKNOWN = "whether it ran is unknown; check before repeating it."
 
 
 @dataclass
 class Script:
-    """What a model answers to one owner and, when that is dead, to what is left of its CLI.
+    """A model's answers to one owner and, once that is dead, to what is left of its CLI.
 
-    A CLI whose owner died may ask once more before it ends (Claude, when nobody is there to
-    give it leave); then it is told to do what nobody would record.
+    A CLI whose owner died may send one more request before it exits (Claude, when it cannot get a
+    permission); then it is told to do something that nobody would record.
     """
 
     answers: list[Answer]
     dying: Answer = NoReply()
     last: anyio.Event | None = None
-    """Before this the last answer is not given."""
+    """The last answer is held back until this is set."""
     look: Callable[[], list[str]] = list
     alive: list[list[str]] = field(default_factory=list[list[str]])
-    """Who was left of the owners before, at each request."""
+    """The surviving processes of previous owners, at each request."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         self.alive.append(await anyio.to_thread.run_sync(self.look))
@@ -92,7 +92,7 @@ class Script:
 
 
 def team_of(house: House, cli: str, mode: Mode) -> str:
-    """A team of one on a real CLI."""
+    """A team with one member on a real CLI."""
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
     registry = house.coterie_home / "agents" / "config.json"
@@ -110,12 +110,12 @@ def team_of(house: House, cli: str, mode: Mode) -> str:
     return Team(name="garden", members=(member,)).model_dump_json()
 
 
-# -- who lives ---------------------------------------------------------------------------------
+# -- surviving processes -----------------------------------------------------------------------
 
 
 def running(task: str, owners: int, token: str) -> list[str]:
-    """What carries a mark of the task's first so many owners, or the token as an argument."""
-    # The first number was taken for making the task, and nothing runs under it.
+    """The processes with a mark of the task's owners so far, or with the token as an argument."""
+    # The first number was used for creating the task, and nothing runs under it.
     marks = tuple(f"{task}.{number}." for number in range(2, owners + 2))
     found: list[str] = []
     for process in psutil.process_iter():
@@ -130,7 +130,7 @@ def running(task: str, owners: int, token: str) -> list[str]:
 
 
 def carrying(token: str) -> list[int]:
-    """The processes that have the token as an argument."""
+    """The processes with the token as an argument."""
     found: list[int] = []
     for process in psutil.process_iter():
         try:
@@ -142,12 +142,12 @@ def carrying(token: str) -> list[int]:
 
 
 def begun(line: Line, what: str) -> bool:
-    """Whether a line tells that a tool call with this in it has begun, and is on record."""
+    """Whether a line reports a started tool call with this in its input; it is on record then."""
     return line["type"] == "tool_call" and what in str(line["input"])
 
 
 async def until(true: Callable[[], object], seconds: float) -> float:
-    """Wait for what nobody tells of; how long it took."""
+    """Poll until true; return how long it took."""
     began = time.monotonic()
     while not await anyio.to_thread.run_sync(true):
         assert time.monotonic() - began < seconds, "it did not come true"
@@ -157,13 +157,13 @@ async def until(true: Callable[[], object], seconds: float) -> float:
 
 @dataclass
 class Scene:
-    """A garden with one gardener, and the owners that its task had so far."""
+    """A team with one member, and the owners that its task has had so far."""
 
     house: House
     cli: str
     mode: Mode
     stack: AsyncExitStack
-    """Holds the models: what is left of a dead owner's CLI may still ask its own."""
+    """Keeps the models running: what is left of a dead owner's CLI may still send requests."""
     task: str = ""
     scripts: list[Script] = field(default_factory=list[Script])
     servers: list[RehearsalServer] = field(default_factory=list[RehearsalServer])
@@ -175,7 +175,7 @@ class Scene:
 
     @asynccontextmanager
     async def owned(self, script: Script, turns: int = 0) -> AsyncGenerator[Owner]:
-        """An owner that starts the task, or resumes it, with a model of its own."""
+        """An owner that starts or resumes the task, with its own model."""
         script.look = partial(running, self.task, len(self.servers), self.token)
         server = await self.stack.enter_async_context(RehearsalServer(script))
         self.scripts.append(script)
@@ -189,22 +189,22 @@ class Scene:
             yield held
 
     def left(self) -> list[str]:
-        """What runs of all the owners so far."""
+        """The processes of all owners so far that still run."""
         return running(self.task, len(self.servers), self.token)
 
     async def kill(self, held: Owner) -> None:
-        """The owner dies in the middle of something, with its children alive."""
+        """Kill the owner in the middle of something, while its children are alive."""
         assert await anyio.to_thread.run_sync(self.left), "its agent runs"
         os.kill(held.process.pid, signal.SIGKILL)
         assert await held.process.wait() == -signal.SIGKILL
 
     @property
     def resumed(self) -> RecordedRequest:
-        """What the model was asked first by the newest owner."""
+        """The first request of the newest owner to the model."""
         return self.servers[-1].turns[0]
 
     async def check_it_ended_once(self, requests: int, *said: str) -> None:
-        """Nothing was alive or asked twice, and every turn is there once."""
+        """Nothing survived, nothing was asked twice, and every turn is recorded once."""
         assert [script.answers for script in self.scripts] == [[]] * len(self.scripts)
         assert [left for script in self.scripts for left in script.alive if left] == []
         assert len(self.scripts[-1].alive) == requests
@@ -217,7 +217,7 @@ class Scene:
         ]
 
     def check_the_past(self, *, lost: bool) -> None:
-        """Its thread is held, or lost and the past came from our store; never a plain re-send."""
+        """Its thread is intact, or lost and restored from our store; never a plain re-send."""
         text, body = told(self.resumed), json.dumps(self.resumed.body)
         assert text.startswith("[RESUMED]\n"), text
         assert (LOST in text) == lost
@@ -227,7 +227,7 @@ class Scene:
 
 
 def told(request: RecordedRequest) -> str:
-    """The newest thing that the model was told, and not by its CLI."""
+    """The newest message to the model that is not from its CLI."""
     assert request.asked is not None
     return request.asked.newest
 
@@ -247,7 +247,7 @@ def cli(request: pytest.FixtureRequest) -> str:
 
 
 async def killed_with_a_question_open(scene: Scene, command: str) -> str:
-    """In the first turn, of which Claude has nothing on disk yet; the question."""
+    """Kill the first turn, when Claude has nothing on disk yet; return the question's id."""
     shell = SHELLS[scene.cli]
     late = f"echo late >> {shlex.quote(str(scene.house.home / 'late.txt'))}"
     script = Script([reply("", [shell(command)])], dying=reply("", [shell(late)]))
@@ -259,13 +259,13 @@ async def killed_with_a_question_open(scene: Scene, command: str) -> str:
 
 
 async def asked_again(scene: Scene, held: Owner, first: str) -> None:
-    """At once: a question of its own, and the first can be answered no more."""
+    """A new question is asked at once, and the first can no longer be answered."""
     asked = scene.house.home / "asked.txt"
     async with open_project(scene.project, stand_in=scene.servers[-1].url) as app:
         again = await held.said(lambda line: line["type"] == "interaction")
         assert again["id"] != first
         assert "may already have run" not in again["title"]
-        with pytest.raises(AnswerRefused, match="the turn that asked was cut"):
+        with pytest.raises(AnswerRefused, match="the turn that asked was interrupted"):
             await app.answer(first, choice="approve", text=None, author="you")
         assert not asked.exists()
         await app.answer(again["id"], choice="approve", text=None, author="you")
@@ -293,7 +293,7 @@ async def test_with_a_question_open_and_in_the_middle_of_a_turn(house: House, cl
         async with scene.owned(Script([reply("All is well.")])) as held:
             assert (await held.result())["status"] == "completed"
         scene.check_the_past(lost=cli == "gemini")
-        assert "\nNo tool call of it is on record.\n" in told(scene.resumed)
+        assert "\nNo tool calls of this turn are recorded.\n" in told(scene.resumed)
         await scene.check_it_ended_once(1, FIRST, "All is well.")
         assert (house.home / "asked.txt").read_text() == "once\n"
         assert not (house.home / "late.txt").exists()
@@ -303,14 +303,14 @@ async def test_with_a_question_open_and_in_the_middle_of_a_turn(house: House, cl
 
 
 def held_by(house: House, keeper: str) -> None:
-    """From the next owner on."""
+    """Set the keeper of all further owners."""
     house.coterie_home.mkdir(exist_ok=True)
     (house.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
 
 
 @dataclass(frozen=True)
 class Commands:
-    """Of two commands one ends; the other begins what leaves its session and its environment."""
+    """Two commands: one finishes; the other starts processes that leave session and environment."""
 
     scene: Scene
     name: str
@@ -331,7 +331,7 @@ class Commands:
         return [reply("", [shell(self.ended)]), reply("", [shell(self.cut)])]
 
     async def kill_in_the_second(self, held: Owner) -> None:
-        """All of it is gone before anybody resumes."""
+        """Kill the owner, and wait until all processes are gone before anybody resumes."""
         scene = self.scene
         await held.said(lambda line: begun(line, f"{self.name}-cut.txt"))
         await until(lambda: len(carrying(scene.token)) == 2, 30)
@@ -339,10 +339,10 @@ class Commands:
         await until(lambda: not scene.left(), GONE_WITHIN)
 
     def check(self) -> None:
-        """What the newest owner told of them; each ran once."""
+        """Check what the newest owner reported about the commands; each ran once."""
         scene, fates = self.scene, told(self.scene.resumed).splitlines()
         tool = NAMES[scene.cli]
-        assert f"- {tool} {self.ended}: it ran to its end; do not run it again." in fates
+        assert f"- {tool} {self.ended}: it completed; do not run it again." in fates
         assert f"- {tool} {self.cut[:200]}: {UNKNOWN}" in fates
         self.check_once()
 
@@ -352,7 +352,7 @@ class Commands:
 
 
 def lose_the_thread(scene: Scene) -> None:
-    """Gemini's is lost every time; the others' we take away."""
+    """Gemini's is always lost; the others' are deleted."""
     home = scene.project / ".coterie" / "teams" / "garden" / "ada" / "home"
     if scene.cli in THREADS:
         shutil.rmtree(home / THREADS[scene.cli])
@@ -360,10 +360,10 @@ def lose_the_thread(scene: Scene) -> None:
 
 @pytest.mark.timeout(240)
 async def test_in_the_middle_of_commands_and_before_an_answer(house: House, cli: str) -> None:
-    """Twice in a command, once under each keeper, and the second time its thread is lost too.
+    """Kill twice during a command, once under each keeper, losing the thread the second time.
 
-    Then an answer comes after the kill: nobody is there to record what it calls for, so it is
-    not done.
+    Then a reply arrives after the kill: nobody is there to record the calls in it, so they are not
+    made.
     """
     dead = anyio.Event()
     async with scene_of(house, cli, "full") as scene:

@@ -1,4 +1,4 @@
-"""Plans as OpenSpec changes: the real tool accepts them, whatever the plan's text is."""
+"""Plans as OpenSpec changes: the real tool accepts them, whatever text they contain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def plan(**more: object) -> StructuredPlan:
 
 
 def odd_plans() -> list[StructuredPlan]:
-    """Every odd text in every place, and then plans in which all is odd at once."""
+    """Every odd text in every place, and then plans in which everything is odd at once."""
     plans = [plan()]
     for text in ODD:
         said = text.strip() and text
@@ -128,7 +128,7 @@ def write(folder: Path, files: Mapping[str, str], paths: Mapping[str, str]) -> N
 
 
 def validate(folder: Path) -> dict[str, Any]:
-    """What the tool says of every change in a folder, in one run."""
+    """Return the tool's verdict on every change in a folder, in one run."""
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),

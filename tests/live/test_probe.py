@@ -1,4 +1,4 @@
-"""`doctor --probe`: what it says of the real CLIs, and of programs that are none."""
+"""`doctor --probe`: its results for the real CLIs, and for programs that are not agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app import probe_steps as steps
 from coterie.app.probe import probe_agent
-from coterie.app.probe_steps import STEPS, Probed, Tried
+from coterie.app.probe_steps import STEPS, ProbeResult, ProbeStepResult
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -28,7 +28,7 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 
 @pytest.fixture
 def folders(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
+    """The folder in which temporary folders are created."""
     made = tmp_path / "tmp"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
@@ -48,17 +48,17 @@ def stub(folder: Path, name: str, script: str) -> str:
     return str(program)
 
 
-async def probe(name: str, command: str) -> Probed:
+async def probe(name: str, command: str) -> ProbeResult:
     known = await anyio.to_thread.run_sync(KNOWN_AGENTS.get, name)
     agent = known.definition(command, None, instant.now()) if known else None
     return await probe_agent(agent or AgentDefinition(name=name, command=command))
 
 
-def outcomes(probed: Probed) -> dict[str, str]:
+def outcomes(probed: ProbeResult) -> dict[str, str]:
     return {tried.step: tried.outcome for tried in probed.steps}
 
 
-# -- the real ones -----------------------------------------------------------------------------
+# -- real CLIs ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
@@ -67,7 +67,7 @@ async def test_everything_works(house: House, folders: Path, name: str) -> None:
     assert [tried for tried in probed.steps if tried.outcome != "ok"] == []
     assert [tried.step for tried in probed.steps] == list(STEPS)
     assert (probed.version, probed.ok, probed.message) == (probed.tested, True, None)
-    # Git's folder is that of the process, made by whichever test needed it first.
+    # Git's folder is shared by the process, created by whichever test needed it first.
     assert [path for path in folders.iterdir() if not path.name.startswith("coterie-git-")] == []
     assert list(house.project.iterdir()) == []
     assert not house.coterie_home.exists()
@@ -76,10 +76,10 @@ async def test_everything_works(house: House, folders: Path, name: str) -> None:
 async def test_a_cli_that_never_asks_fails_at_permission(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The steps after one that failed are tried all the same, on a new task."""
+    """The steps after a failed one are still tried, on a new task."""
     real = installed("claude")
     monkeypatch.setattr(steps, "PATIENCE", 15.0)
-    # Even then Claude asks, as long as it hears that it has to.
+    # Even in that mode Claude asks, as long as the hook tells it to.
     never = (
         'for word in "$@"; do shift; case $word in *mode=default) '
         'word=--permission-mode=bypassPermissions;; esac; set -- "$@" "$word"; done\n'
@@ -87,14 +87,12 @@ async def test_a_cli_that_never_asks_fails_at_permission(
     )
     probed = await probe("claude", stub(tmp_path, "claude", never))
     assert outcomes(probed) == {**dict.fromkeys(STEPS, "ok"), "permission": "failed"}
-    assert [tried.detail for tried in probed.failures] == [
-        "it asked nobody before it ran a command"
-    ]
+    assert [tried.detail for tried in probed.failures] == ["it ran a command without asking"]
     assert probed.message == 'claude 2.1.325 failed the probe at "permission".'
     assert probed.hint is None
 
 
-# -- programs that are none --------------------------------------------------------------------
+# -- other programs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "qwen"])
@@ -104,7 +102,7 @@ async def test_a_program_that_exits_at_once(folders: Path, tmp_path: Path, name:
     [failure] = probed.failures
     assert str(folders) not in failure.detail
     assert failure.detail.startswith(f"{name} cannot start: ")
-    assert (probed.steps[1].detail) == "it needs a start, which failed"
+    assert (probed.steps[1].detail) == "the step start failed"
     assert list(folders.iterdir()) == []
 
 
@@ -115,7 +113,7 @@ async def test_a_program_that_never_speaks(
     silent = '[ "$1" = --version ] && echo 1.2.3 && exit; exec sleep 60'
     probed = await probe("claude", stub(tmp_path, "claude", silent))
     assert probed.steps[0].outcome == "failed"
-    assert probed.steps[0].detail == "no end within 1 s"
+    assert probed.steps[0].detail == "did not finish within 1 s"
 
 
 async def test_what_has_no_stand_in_is_not_started(folders: Path, tmp_path: Path) -> None:
@@ -125,8 +123,11 @@ async def test_what_has_no_stand_in_is_not_started(folders: Path, tmp_path: Path
 
 
 def test_an_untested_version_is_named() -> None:
-    tried = (Tried("start", "ok", ""), Tried("permission", "failed", "no question came"))
-    probed = Probed("gemini", "0.49.0", "0.61.0", tried, "npm i -g @google/gemini-cli")
+    tried = (
+        ProbeStepResult("start", "ok", ""),
+        ProbeStepResult("permission", "failed", "no question came"),
+    )
+    probed = ProbeResult("gemini", "0.49.0", "0.61.0", tried, "npm i -g @google/gemini-cli")
     assert probed.message == (
         'gemini 0.49.0 is untested (tested: 0.61.0) and failed the probe at "permission".'
     )
@@ -138,7 +139,7 @@ def test_an_untested_version_is_named() -> None:
 
 @pytest.fixture
 def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Where nothing is found but the node that the CLIs run on, and none of the user's CLIs."""
+    """A PATH with nothing but the node that the CLIs run on, and none of the user's CLIs."""
     folder = house.home / "bin"
     folder.mkdir()
     (folder / "node").symlink_to(shutil.which("node") or "/nowhere")
@@ -169,7 +170,7 @@ def test_the_table(house: House, inside: Inside, tmp_path: Path) -> None:
     assert rows[head] == list(STEPS)
     shown = {row[0]: row[2:8] for row in rows[head + 1 : head + 3]}
     assert shown == {"codex": ["ok"] * 6, "gemini": ["failed", *["-"] * 5]}
-    assert "  mine: not probed, nothing can stand in for its model" in lines
+    assert "  mine: not probed, there is no stand-in for its model" in lines
     told = lines.index(
         '! gemini 0.49.0 is untested (tested: 0.61.0) and failed the probe at "start".'
     )

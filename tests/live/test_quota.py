@@ -1,4 +1,4 @@
-"""A member whose account is used up: its task parks until the moment that the real CLI tells."""
+"""A member whose account is used up: its task parks until the time that the real CLI reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE_TURN = Caps(max_turns=1, max_rounds=None)
 
 @dataclass
 class Limited:
-    """A model that answers with these, one after the other."""
+    """A model that gives these answers in order."""
 
     answers: list[Answer]
 
@@ -41,7 +41,7 @@ class Limited:
 
 @dataclass
 class Watching:
-    """Keeps what it is told."""
+    """Keeps all records."""
 
     records: list[Record] = field(default_factory=list[Record])
 
@@ -64,7 +64,7 @@ def plain(house: House, cli: str) -> Path:
 
 
 def subscribed(house: House, cli: str) -> Path:
-    """Claude with a subscription, whose limits have an end; those of a key have none."""
+    """Claude with a subscription, whose limits have an end; those of an API key have none."""
     program = house.home / cli
     token = "CLAUDE_CODE_OAUTH_TOKEN=rehearsal"
     program.write_text(f'#!/bin/sh\nexec env -u ANTHROPIC_API_KEY {token} {BINS / cli} "$@"\n')

@@ -1,4 +1,4 @@
-"""The five real CLIs, unchanged, take their turns against the rehearsal server."""
+"""The five real CLIs, unmodified, take their turns against the rehearsal server."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ SLOWEST = 100
 
 @dataclass(frozen=True)
 class Cli:
-    """One CLI: how it is run for one turn, and how its own tools want to be called."""
+    """One CLI: how to run it for one turn, and how to call its own tools."""
 
     name: str
     args: tuple[str, ...]
     role_file: str | None
-    """Where in its home a role text stands."""
+    """The path of its role file, below its home."""
     final: Callable[[list[dict[str, Any]]], str]
-    """Its answer, from the JSON lines it printed."""
+    """Extracts its answer from the JSON lines it printed."""
     shell: Callable[[str], ToolCall]
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run left."""
+    """The results of a run."""
 
     code: int
     lines: list[dict[str, Any]]
@@ -130,7 +130,7 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 
 @dataclass(frozen=True)
 class Home:
-    """A machine of its own for one CLI."""
+    """A separate machine for one CLI."""
 
     cli: Cli
     root: Path
@@ -141,7 +141,7 @@ class Home:
         return self.root / "work"
 
     def prepare(self, url: str) -> dict[str, str]:
-        """Write what the CLI needs in its home; returns the environment."""
+        """Write what the CLI needs in its home; return the environment."""
         setup = self.setup(url)
         home = self.root / "home"
         for folder in (home, self.work, self.root / "tmp"):
@@ -166,7 +166,7 @@ class Home:
         }
 
     async def run(self, url: str, prompt: str, env: dict[str, str] | None = None) -> Ran:
-        """One turn, in a home that is prepared or now will be."""
+        """Run one turn, preparing the home unless that was done."""
         command = [str(BINS / self.cli.name), *self.setup(url).args, *self.cli.args]
         code, out, err = await finished(command, prompt, env or self.prepare(url), self.work)
         lines = list(json_lines(out))
@@ -176,7 +176,7 @@ class Home:
 async def finished(
     command: list[str], given: str, env: dict[str, str], cwd: Path
 ) -> tuple[int, str, str]:
-    """Run to the end; one that has none is killed with all it started."""
+    """Run to the end; on timeout, kill it with everything it started."""
     said = {"out": b"", "err": b""}
 
     async def keep(name: str, stream: ByteReceiveStream) -> None:
@@ -220,7 +220,7 @@ def home(cli: Cli, tmp_path: Path) -> Iterator[Home]:
 
 
 def scripted(cli: Cli, *replies: dict[str, Any]) -> ScriptedResponder:
-    """The replies for this CLI in this role; anything else is refused, so it would show."""
+    """The replies for this CLI in this role; any other request is refused, to be noticed."""
     when = {"client": cli.name, "message": "please"}
     rules = [{"when": when, "replies": list(replies)}]
     return ScriptedResponder(
@@ -236,7 +236,7 @@ def call(one: ToolCall) -> dict[str, Any]:
 
 
 async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None:
-    """A rate limit that passes, a file read by the stand-in, a command by the script, an answer."""
+    """A temporary rate limit, a file read by the stand-in, a scripted command, an answer."""
     ours = {"client": cli.name, "message": "please"}
     limit = {"fault": 429, "retryAfter": 0.1}
     rules = [
@@ -259,7 +259,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
         (True, False),
         (True, True),
     ], shown
-    # Whole, and in the role that is known from what the CLI sends along.
+    # Complete, and in the role recognized from what the CLI sends along.
     last = await Simulation().answer(asked[-1])
     assert isinstance(last, ModelReply)
     assert "Alice: I am a stand-in for a model" in last.text
@@ -272,7 +272,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
     assert {request.side_call for request in server.requests} <= {None, "title"}
 
 
-# -- Codex has more than one way ---------------------------------------------------------------
+# -- more Codex modes --------------------------------------------------------------------------
 
 CODEX = next(cli for cli in CLIS if cli.name == "codex")
 only_codex = pytest.mark.parametrize("cli", [CODEX], ids=["codex"], indirect=True)

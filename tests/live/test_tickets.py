@@ -41,7 +41,7 @@ Envelope = dict[str, Any]
 
 
 class Diagram(DemoShop):
-    """The manager asks first, and its first plan is none."""
+    """The manager asks first, and its first plan is invalid."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         if "Is anything unclear" in asked.newest and QUESTION not in asked.newest:
@@ -54,7 +54,7 @@ class Diagram(DemoShop):
 
 @dataclass(frozen=True)
 class Asking:
-    """Hands on every question."""
+    """Passes on every question."""
 
     questions: MemoryObjectSendStream[str]
 
@@ -73,7 +73,7 @@ def stage(house: House, tmp_path: Path) -> DemoProject:
 
 
 async def answered_run(app: App, task_id: str) -> tuple[ResultRecord, list[str]]:
-    """The run, with every question answered alike; and which they were."""
+    """Run a task, giving every question the same answer; also return the questions."""
     send, questions = anyio.create_memory_object_stream[str](10)
     answered: list[str] = []
 
@@ -90,7 +90,7 @@ async def answered_run(app: App, task_id: str) -> tuple[ResultRecord, list[str]]
 
 
 def read(folder: Path) -> list[Envelope]:
-    """The envelopes by their numbers, which have no gap, each under the name of its type."""
+    """The envelopes in order of their numbers, which have no gaps, each named after its type."""
     paths = sorted(folder.glob("*.json"))
     found = [json.loads(path.read_bytes()) for path in paths]
     assert [path.name for path in paths] == [
@@ -101,7 +101,7 @@ def read(folder: Path) -> list[Envelope]:
 
 
 def mistakes(envelopes: Iterable[Envelope]) -> list[str]:
-    """What an independent validator finds wrong with them."""
+    """The errors that an independent validator finds."""
     schema = json.loads((FOLDER / "envelope.schema.json").read_text())
     judge = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     return [error.message for one in envelopes for error in judge.iter_errors(one)]
@@ -136,7 +136,7 @@ def digests(folder: Path, artifacts: list[dict[str, Any]]) -> list[str]:
 
 
 def compare_session(said: list[Envelope]) -> None:
-    """What comes before the tickets, in the diagram's order; the plan only once it is one."""
+    """What precedes the tickets, in the diagram's order; the plan is only sent once it is valid."""
     begin = [(one["source"], one["target"], one["payload_type"]) for one in said[:6]]
     assert begin == [
         ("mira", "you", "clarification"),
@@ -154,7 +154,7 @@ WORKED = ["report", "artifact_ref", "review"]
 
 
 def compare_tickets(said: list[Envelope]) -> None:
-    """By ticket: what was said of it, and the states it went through."""
+    """By ticket: its messages and its states."""
     types: defaultdict[str, list[str]] = defaultdict(list)
     states: defaultdict[str, list[str]] = defaultdict(list)
     for one in said:
@@ -164,10 +164,10 @@ def compare_tickets(said: list[Envelope]) -> None:
         else:
             types[ticket].append(one["payload_type"])
     for each in types.values():
-        if each[-1] == "artifact_ref":  # another landed before it: checked again, on both
+        if each[-1] == "artifact_ref":  # another ticket landed first: checked again, on top of it
             each.pop()
     once, twice = ["instruction", *WORKED], ["instruction", *WORKED, *WORKED]
-    # Whichever of the two came first, the other had to settle the conflict.
+    # Whichever of the two landed first, the other had to resolve the conflict.
     settled = ["instruction", *WORKED, "error", *WORKED]
     assert sorted([types["T1"], types["T2"]]) == [once, settled]
     assert types["T3"] == ["instruction_proposal", "report", *once]

@@ -1,4 +1,4 @@
-"""Members with a worktree each, on the real CLIs: they commit on their own branches alone."""
+"""Members with one worktree each, on the real CLIs: they commit only to their own branches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMIT = (
     "git -c user.name=Me -c user.email=me@example.org commit -qm mine; "
     "git rev-parse --abbrev-ref HEAD"
 )
-# What one in a sandbox cannot do, though the user says yes to it.
+# What is impossible in the sandbox, even if the user approves it.
 REACH = "git update-ref refs/heads/main HEAD; git config core.fsmonitor evil; git branch evil"
 
 SHELLS: dict[str, Callable[[str], ToolCall]] = {
@@ -49,7 +49,7 @@ SHELLS: dict[str, Callable[[str], ToolCall]] = {
 
 @dataclass
 class Committing:
-    """A model that commits, and then says what it saw."""
+    """A model that commits, and then reports what it saw."""
 
     bodies: list[CompletionRequest] = field(default_factory=list[CompletionRequest])
     saw: list[str] = field(default_factory=list[str])
@@ -104,7 +104,7 @@ def furnished(house: House, *, trusted: bool) -> Team:
 
 @dataclass(frozen=True)
 class Users:
-    """What is the user's own: files, branches, configuration."""
+    """What belongs to the user: files, branches, configuration."""
 
     status: str
     main: str
@@ -126,7 +126,7 @@ class Users:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run of three turns ended, who asked for something, and what reached the models."""
+    """The outcome of a run of three turns: its questions, and what reached the models."""
 
     status: str
     askers: list[str | None]
@@ -161,7 +161,7 @@ async def test_each_commits_on_a_branch_of_its_own(house: House, *, trusted: boo
     assert (ran.status, ran.askers) == ("completed", list(ROLES))
     words = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
     for place, body in enumerate(ran.bodies[::2]):
-        # Its folder lies inside its own, where its role stands in a file too, for people.
+        # Its worktree is inside its workspace, which also has its role in a file, for people.
         assert [body.count(word) for word in words] == [int(one == place) for one in range(3)]
         assert (body.count("AXOLOTL"), body.count("PANGOLIN")) == (1, int(trusted))
     await anyio.to_thread.run_sync(check_the_repository, house.project, before, ran.saw)

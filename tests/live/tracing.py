@@ -1,4 +1,4 @@
-"""Who wrote what: every change to a file system below a Coterie, seen by strace, by member.
+"""Traces who wrote what: every file system change below a Coterie process, by member, with strace.
 
 A member's processes are those below the first one that carries its mark, whatever they do to
 their environment, session or parents afterwards.
@@ -20,12 +20,12 @@ FOLDERS = frozenset({"mkdir", "mkdirat", "rmdir"})
 _OPENING = frozenset({"open", "openat", "openat2", "creat"})
 _DOUBLING = frozenset({"dup", "dup2", "dup3"})
 _SECOND = frozenset({"link", "linkat", "symlink", "symlinkat"})
-"""Of two names only the second is changed."""
+"""Calls with two names that change only the second."""
 _CHANGING = FOLDERS | _SECOND | {"rename", "renameat", "renameat2", "unlink", "unlinkat"}
 _MORE = frozenset({"truncate", "mknod", "mknodat", "bind"})
 _STARTING = frozenset({"clone", "clone3", "fork", "vfork"})
 _BLIND = "io_uring_setup"
-"""What is written by way of this is seen by nobody."""
+"""Writes through it are not traceable."""
 _CALLS = _OPENING | _DOUBLING | _CHANGING | _MORE | _STARTING | {"chdir", "execve", _BLIND}
 
 _LINE = re.compile(r"(\d+) +(.*)")
@@ -43,12 +43,12 @@ _HOME = re.compile(r'"HOME=[^"]*/([^"/]+)/home"')
 
 
 def strace(output: Path) -> list[str]:
-    """The words to put in front of a command; skips where nobody may be traced."""
+    """The command prefix for tracing; skips the test where tracing is not permitted."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed: scripts/system-packages")
     if subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
         pytest.skip("strace may trace nobody here")
-    # Only the calls of interest stop a process, so a CLI is hardly slower than without.
+    # Only relevant calls stop a process, so that a CLI is hardly slowed down.
     quick = ["--follow-forks", "--seccomp-bpf", "--quiet=all", "--signal=none"]
     words = ["--decode-fds=path", "--decode-pids=pidns", "--string-limit=100000"]
     calls = ["-e", f"trace={','.join(sorted(_CALLS))}", "-e", "abbrev=!execve"]
@@ -57,22 +57,22 @@ def strace(output: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that succeeded."""
+    """A successful call."""
 
     pid: int
     name: str
     words: str
     result: int
     shown: str
-    """What strace says about the result."""
+    """What strace prints about the result."""
 
 
 @dataclass(frozen=True, order=True)
 class Write:
-    """A file or folder that was made, opened for writing, renamed or removed."""
+    """A file or folder that was created, opened for writing, renamed or removed."""
 
     member: str | None
-    """None: by Coterie itself."""
+    """None: Coterie itself."""
     call: str
     path: PurePath
 
@@ -82,7 +82,7 @@ class Write:
 
 
 def writes(trace: Path) -> list[Write]:
-    """Every write of a trace, each once."""
+    """Every write of a trace, without duplicates."""
     told = trace.read_text(encoding="utf-8", errors="replace")
     calls = list(_calls(told.splitlines()))
     assert [call for call in calls if call.name == _BLIND] == []
@@ -112,13 +112,13 @@ def _calls(lines: Iterable[str]) -> Iterator[Call]:
 class _Processes:
     parents: dict[int, int] = field(default_factory=dict[int, int])
     leaders: dict[int, int] = field(default_factory=dict[int, int])
-    """Of threads: the one whose open files and folder they share."""
+    """By thread: the thread whose open files and folder it shares."""
     members: dict[int, str] = field(default_factory=dict[int, str])
     folders: dict[int, PurePath] = field(default_factory=dict[int, PurePath])
     opened: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
 
     def learn(self, call: Call) -> None:
-        """Who started whom; known before a call is looked at, for a child may be faster."""
+        """Record parents and marks in a first pass: a child may outrun its parent's call."""
         if call.name in _STARTING:
             elsewhere = _ELSEWHERE.search(call.shown)
             child = int(elsewhere[1]) if elsewhere else call.result
@@ -130,7 +130,7 @@ class _Processes:
             self.members.setdefault(call.pid, home[1] if home else "?")
 
     def member(self, pid: int) -> str | None:
-        """Whose it is: the mark that is nearest to Coterie counts."""
+        """The member a process belongs to: the mark closest to Coterie counts."""
         line = reversed(self._line(pid))
         return next((self.members[one] for one in line if one in self.members), None)
 
@@ -150,7 +150,7 @@ class _Processes:
     def _written(self, call: Call) -> Iterator[PurePath]:
         if call.name in _OPENING:
             if call.name == "creat" or _FOR_WRITING.search(call.words):
-                # By what was opened, so that links on the way do not count.
+                # Use what was opened, so that links in the path do not matter.
                 yield PurePath(self.opened[self._leader(call.pid), call.result])
         elif call.name in _CHANGING | _MORE:
             names = list(self._names(call))
@@ -161,7 +161,7 @@ class _Processes:
             path = self._folder(call.pid) / _plain(beside) / _plain(name)
             if (own := _OWN_FILE.fullmatch(str(path))) is not None:
                 path = PurePath(self._opened(call.pid, int(own[1])) + (own[2] or ""))
-            # The last name is what is changed; what leads there may be a link.
+            # The last component is what is changed; links before it are resolved.
             yield PurePath(os.path.realpath(path.parent)) / path.name
 
     def _leader(self, pid: int) -> int:
@@ -180,7 +180,7 @@ class _Processes:
         return self.opened[found, number]
 
     def _line(self, pid: int) -> list[int]:
-        """From a process up to Coterie."""
+        """The chain of parents from a process up to Coterie."""
         line = [pid]
         while (parent := self.parents.get(line[-1])) is not None:
             line.append(parent)
@@ -188,15 +188,15 @@ class _Processes:
 
 
 def _plain(shown: str) -> str:
-    """What strace shows, without its escapes."""
+    """What strace prints, without its escapes."""
     return shown.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
 def _outside_a_sandbox(path: PurePath) -> PurePath | None:
-    """Where a path leads on the disk; None where it leads to none.
+    """The path on the disk; None if it is not on the disk.
 
-    Devices and pipes are no files.  Bubblewrap builds a root of its own in memory, by the name
-    of `newroot`; the folders it was given of the real one are below that too.
+    Devices and pipes are not files.  Bubblewrap builds its own root in memory, named `newroot`,
+    which also contains the real folders that were bound into it.
     """
     text = str(path)
     if path.name in ("newroot", "oldroot"):

@@ -1,7 +1,7 @@
 """Each banned name has one home.
 
-Ruff (TID251 in pyproject.toml) keeps them out of every other file but, within a home, can only
-be silenced for all names at once; here each home is held to its own.
+Ruff (TID251 in pyproject.toml) bans them in every other file but, within a home, can only be
+silenced for all names at once; here each home is limited to its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One name, one meaning: classes that share a name, and words that the glossary does not have."""
+"""One name, one meaning: classes that share a name, and words missing from the glossary."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SOURCE = ROOT / "src" / "coterie"
 
 
 def public_classes(source: str) -> list[str]:
-    """The classes at the top of a file that others may import."""
+    """The top-level classes of a file that others may import."""
     tops = ast.parse(source).body
     return [top.name for top in tops if isinstance(top, ast.ClassDef) and top.name[0] != "_"]
 
 
 def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
-    """By name: the files that define a public class of that name, where there are several."""
+    """By name: the files that define a public class of that name, if there are several."""
     files: defaultdict[str, list[str]] = defaultdict(list)
     for file, source in sources.items():
         for name in public_classes(source):
@@ -28,7 +28,7 @@ def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
 
 
 def unknown_words(names: Iterable[str], glossary: str) -> dict[str, list[str]]:
-    """By name: its words that the glossary does not have, in whatever number they stand there."""
+    """By name: its words that are missing from the glossary, in singular or plural."""
     known = {_singular(word) for word in re.findall(r"[a-z]+", glossary.lower())}
     parts = {name: re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name) for name in names}
     unknown = {

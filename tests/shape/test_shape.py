@@ -1,4 +1,4 @@
-"""The rules of the house that are numbers, counted."""
+"""The project's numeric rules, checked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def source_files() -> tuple[Path, ...]:
 
 @cache
 def repository_texts() -> dict[str, str]:
-    """Every text file of ours, by its path from the root; what tools leave behind is not ours."""
+    """Every text file of the repository by its relative path, without what tools leave behind."""
     texts: dict[str, str] = {}
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in LEFTOVERS]
@@ -75,14 +75,14 @@ def test_no_module_has_a_vague_name() -> None:
 
 
 def test_no_module_is_in_an_import_cycle() -> None:
-    """By module; that packages do not lean on each other in a circle is import-linter's to say."""
+    """Between modules; import-linter checks for cycles between packages."""
     graph = grimp.build_graph("coterie", include_external_packages=False, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert cyclic(imports) == set()
 
 
 def cyclic(imports: dict[str, set[str]]) -> set[str]:
-    """What is left when all that leads nowhere, and all that nothing leads to, is taken away."""
+    """What remains after repeatedly removing modules that import nothing or are not imported."""
     left = set(imports)
     while True:
         imported = {name for module in left for name in imports[module]}
@@ -114,7 +114,7 @@ TeamView TextDelta TicketRecord ToolCallFinished ToolCallRecord ToolCallStarted
 TurnCompleted TurnFailed TurnInterrupted Update Usage UsageError Waiting Workflow Workspace
 __version__ open_project
 """
-"""What `import coterie` offers.  A name that goes from here breaks somebody's program."""
+"""What `import coterie` offers.  Removing a name from here breaks somebody's program."""
 
 
 def test_public_surface() -> None:
@@ -145,7 +145,7 @@ def test_public_names_are_in_the_glossary() -> None:
 
 
 def test_importing_it_is_cheap() -> None:
-    """Nothing of Coterie is loaded before it is used, and of the rest only what is of Python."""
+    """Nothing of Coterie is loaded before it is used, and otherwise only the standard library."""
     program = "import sys, coterie; print([m for m in sys.modules if 'coterie' in m or 'pyd' in m])"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -163,10 +163,10 @@ def test_readme_sells_and_starts() -> None:
 
 
 def test_no_file_names_a_registry_or_this_machine() -> None:
-    # Put together here, so that this file passes its own test.
+    # Concatenated, so that this file passes its own test.
     hosts = ["pypi" + ".org", "pythonhosted" + ".org", "registry" + ".npmjs"]
     places = ["/" + "root/.", "/" + "work/main", "/" + "work/shared", str(ROOT)]
-    if len(Path.home().parts) > 2:  # a home near the top says nothing
+    if len(Path.home().parts) > 2:  # a home near the root is too unspecific
         places.append(str(Path.home()))
     named = re.compile("|".join(re.escape(name) for name in hosts + places))
     assert list(found(named, repository_texts())) == []
@@ -199,7 +199,7 @@ def test_the_lock_of_the_page_is_hashed_and_names_no_registry() -> None:
     ],
 )
 def test_locks_agree_with_pyproject(lock: str, tables: list[str]) -> None:
-    """A dependency changed without `make lock` would be installed for users and not for tests."""
+    """A dependency changed without `make lock` would be installed for users but not for tests."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = {"project": pyproject["project"]["dependencies"], **pyproject["dependency-groups"]}
     wanted = [Requirement(one) for table in tables for one in groups[table] if isinstance(one, str)]

@@ -1,4 +1,4 @@
-"""A new vendor is one package: nothing else has to change for it to be found, checked and used."""
+"""A new vendor is one package: nothing else changes for it to be found, checked and used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ FACTS = AgentFacts(
     keys=("ACME_KEY",),
     adapter=AdapterFacts("acme", make="acme:Acme"),
     flags=FlagFacts(
-        mode={"serve": 0}, prompt=frozenset({"--persona"}), yes={"--trust": frozenset({"all"})}
+        mode={"serve": 0},
+        prompt=frozenset({"--persona"}),
+        auto_approve_flags={"--trust": frozenset({"all"})},
     ),
     isolating=("ACME_HOME",),
     instructions=("ACME.md",),
@@ -82,7 +84,7 @@ class Acme:
 
 
 class Machine:
-    """A machine on which the vendor's package and its program are installed."""
+    """A machine with the vendor's package and program installed."""
 
     def __init__(self, root: Path) -> None:
         site, bins = root / "site", root / "bin"
@@ -105,7 +107,7 @@ class Machine:
         }
 
     def run(self, *words: str) -> tuple[int, list[dict[str, Any]], str]:
-        """One command: its exit code, its records and what it said of trouble."""
+        """Run one command; return its exit code, its records and its stderr."""
         command = [sys.executable, "-m", "coterie", *words, "--json"]
         ran = subprocess.run(
             command,
@@ -141,8 +143,8 @@ def test_a_vendor_of_another_package_is_found_checked_and_spoken_to(machine: Mac
     assert (found["version"], found["state"], found["ready"]) == ("3.1", "ready", True)
 
     for member, problem in (
-        ({"additionalArgs": ["--trust", "all"]}, "answers yes to everything"),
-        ({"additionalArgs": ["--persona", "x"]}, "the prompt is given as prompt"),
+        ({"additionalArgs": ["--trust", "all"]}, "approves everything"),
+        ({"additionalArgs": ["--persona", "x"]}, "the prompt belongs in"),
         ({"env": {"ACME_HOME": "/x"}}, "is set by Coterie for each member"),
     ):
         code, records, trouble = machine.run("team", "validate", machine.team(**member))

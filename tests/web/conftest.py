@@ -12,13 +12,13 @@ from tests.web.server import Api, Process, served, started
 
 @pytest.fixture
 async def api(house: House) -> AsyncGenerator[Api]:
-    """A server on this loop, with the API alone."""
+    """A server on this event loop, with the API only."""
     async with served(house.project) as made:
         yield made
 
 
 @pytest.fixture
 def process(house: House) -> Generator[Process]:
-    """A server that is a process of its own, with the API alone."""
+    """A server in a separate process, with the API only."""
     with started(house, "--api-only") as made:
         yield made

@@ -1,4 +1,4 @@
-"""The API without a socket: the application on the test's own loop, let in by its token."""
+"""The API without a socket: the application on the test's own loop, authenticated by its token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"], "persiste
 
 
 def furnish(house: House) -> Path:
-    """A project with a team `pair`: an agent that does as it is told, and a person."""
+    """Set up a project with a team `pair`: a scripted agent and a person."""
     registry = house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     scripted = {
@@ -43,7 +43,7 @@ def furnish(house: House) -> Path:
 
 @dataclass
 class Inside:
-    """The application, and a client that is let in."""
+    """The application, and an authenticated client."""
 
     client: httpx.AsyncClient
     hub: Hub
@@ -56,7 +56,7 @@ class Inside:
     async def __call__(
         self, method: str, path: str, body: object = None, **query: object
     ) -> tuple[int, Any]:
-        """The status and what was answered; `path` is below the API, `~` its project."""
+        """Return status and body; `path` is relative to the API, with `~` for its project."""
         path = path.replace("~", f"/projects/{self.project}")
         params = {name: str(value) for name, value in query.items()}
         answer = await self.client.request(method, f"{API}{path}", json=body, params=params)
@@ -64,7 +64,7 @@ class Inside:
         return answer.status_code, answer.json() if "json" in kind else answer.text
 
     async def get(self, path: str, **query: object) -> Any:
-        """What is at a path."""
+        """Return the body at a path, which must exist."""
         status, found = await self("GET", path, **query)
         assert status == 200, found
         return found

@@ -1,5 +1,5 @@
-"""What schemathesis is told of the server that it tries: ids that are there, and folders that may
-be made projects."""
+"""What schemathesis is told about the server under test: existing ids, and folders that may be
+made projects."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import schemathesis
 
 KNOWN: dict[str, str] = json.loads(os.environ["COTERIE_KNOWN"])
-"""By name of a parameter: something that is there.  Half of the time it is asked for."""
+"""Existing values by parameter name, substituted in most requests."""
 
 
 @schemathesis.hook
 def map_path_parameters(context: Any, path_parameters: Any) -> Any:
     given = dict(path_parameters or {})
     for name, value in given.items():
-        # By what was generated, so that a run is the same each time.
+        # Chosen by the generated value, so that each run is the same.
         if name in KNOWN and (name == "project" or len(str(value)) % 4):
             given[name] = KNOWN[name]
     return given
@@ -25,7 +25,7 @@ def map_path_parameters(context: Any, path_parameters: Any) -> Any:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """A project is only ever made below the test's own folder."""
+    """Create projects only below the test's own folder."""
     if isinstance(body, dict) and isinstance(body.get("folder"), str):
         return {**body, "folder": f"{KNOWN['folder']}{body['folder']}"}
     return body

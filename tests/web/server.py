@@ -1,4 +1,4 @@
-"""`coterie serve` for tests: on the test's own loop, and as a process of its own."""
+"""`coterie serve` for tests: on the test's own loop, and as a separate process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import anyio
 import anyio.to_thread
 import httpx
 
+from coterie.web.access import Access
 from coterie.web.hub import Orphan, project_id
-from coterie.web.serve import RunningServer, ServeRequest, serve
+from coterie.web.serve import ServeRequest, serve
 from tests.conftest import House
 
 API = "/api/v1"
 PATIENCE = 100.0
-"""Seconds, for a machine on which much else runs."""
+"""Seconds; enough for a machine under load."""
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Event:
 
 
 async def events(response: httpx.Response) -> AsyncIterator[Event]:
-    """The events of a stream, as a browser takes them apart."""
+    """Parse the events of a stream as a browser does."""
     event = Event("message", None)
     data: list[str] = []
     async for line in response.aiter_lines():
@@ -60,23 +61,25 @@ async def events(response: httpx.Response) -> AsyncIterator[Event]:
 
 @dataclass
 class Api:
-    """A server that runs on the test's loop, and a client that is let in by the token."""
+    """A server that runs on the test's loop, and a client authenticated by the token."""
 
-    serving: RunningServer
+    serving: Access
+    screen: str
+    """The path of the screen to open first."""
     client: httpx.AsyncClient
     root: Path
     notes: list[Orphan]
-    """The tasks that it offered to go on with."""
+    """The tasks that it offered to resume."""
     noted: anyio.Event
 
     @property
     def project(self) -> str:
-        """The id of the project that it was started in."""
+        """The id of the project it was started in."""
         return project_id(self.root)
 
     @asynccontextmanager
     async def stream(self, last: str | None = None) -> AsyncGenerator[AsyncIterator[Event]]:
-        """The events, from now on or after the one with this id."""
+        """The events from now on, or those after the one with this id."""
         headers = {"Last-Event-ID": last} if last is not None else {}
         async with self.client.stream(
             "GET", f"{API}/events", headers=headers, timeout=None
@@ -87,11 +90,11 @@ class Api:
 
 @asynccontextmanager
 async def served(root: Path, **options: Any) -> AsyncGenerator[Api]:
-    """A server on this loop, with a socket of its own, until the block ends."""
-    ready, found = anyio.Event(), list[RunningServer]()
+    """A server on this loop, with its own socket, until the block ends."""
+    ready, found = anyio.Event(), list[tuple[Access, str]]()
 
-    def announce(serving: RunningServer) -> None:
-        found.append(serving)
+    def announce(access: Access, screen: str) -> None:
+        found.append((access, screen))
         ready.set()
 
     notes, noted = list[Orphan](), anyio.Event()
@@ -104,17 +107,18 @@ async def served(root: Path, **options: Any) -> AsyncGenerator[Api]:
     async with anyio.create_task_group() as group:
         group.start_soon(serve, asked, announce, offer)
         await ready.wait()
-        headers = {"Authorization": f"Bearer {found[0].token}"}
+        serving, screen = found[0]
+        headers = {"Authorization": f"Bearer {serving.sessions.token}"}
         async with httpx.AsyncClient(
-            base_url=found[0].address, headers=headers, timeout=PATIENCE
+            base_url=serving.address, headers=headers, timeout=PATIENCE
         ) as client:
-            yield Api(found[0], client, root, notes, noted)
-        os.kill(os.getpid(), signal.SIGHUP)  # as a user ends it
+            yield Api(serving, screen, client, root, notes, noted)
+        os.kill(os.getpid(), signal.SIGHUP)  # as a user stops it
 
 
 @dataclass
 class Process:
-    """A server that is a process of its own."""
+    """A server in a separate process."""
 
     process: subprocess.Popen[str]
     address: str
@@ -126,18 +130,18 @@ class Process:
         return int(self.address.rpartition(":")[2])
 
     def kill(self) -> None:
-        """As the kernel does when memory is short."""
+        """Kill it, as the kernel does when memory runs out."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """As Ctrl-C does; its exit code."""
+        """Stop it as Ctrl-C does; return its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait()
 
 
 def house_env(house: House) -> dict[str, str]:
-    """The environment of who lives there, for a house that is not set for this process."""
+    """The environment of a house's user, for a house that is not set up for this process."""
     return {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home)}
 
 

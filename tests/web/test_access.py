@@ -1,4 +1,4 @@
-"""Who may come in: each way in that is not ours, tried on a server that runs."""
+"""Access control: every illegitimate way in, tried on a running server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Attack:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     content: bytes = b""
     cookie: str | None = None
-    """In place of the token: `own` is one that was given for it."""
+    """Sent instead of the token; `own` is one that was issued for the token."""
     token: bool = True
 
 
@@ -107,7 +107,7 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
-    """One server for all who are refused."""
+    """One server for all refused requests."""
     place = tmp_path_factory.mktemp("shared")
     house = House(place, place / ".coterie", place / "project")
     house.project.mkdir()
@@ -117,7 +117,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
 
 @pytest.fixture(scope="module")
 def cookie(shared: Process) -> str:
-    """What a browser gets for the token."""
+    """The cookie that a browser gets for the token."""
     answer = httpx.post(
         f"{shared.address}{API}/session", json={"token": shared.token}, timeout=PATIENCE
     )
@@ -126,7 +126,7 @@ def cookie(shared: Process) -> str:
 
 
 def cookie_in(answer: httpx.Response) -> str:
-    """The value of the cookie, which no script and no other site can have."""
+    """The cookie's value; no script and no other site can read it."""
     given = answer.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(given.split("; "))
     return given.partition("=")[2].partition(";")[0]
@@ -183,7 +183,7 @@ def test_no_path_leaves_its_place(shared: Process) -> None:
 
 
 def raw(process: Process, request: str) -> str:
-    """What is answered to a request that no client would send."""
+    """The response to a request that no client would send."""
     lines = f"{request}\r\nHost: 127.0.0.1:{process.port}\r\nConnection: close\r\n"
     lines += f"Authorization: Bearer {process.token}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", process.port), PATIENCE) as connection:
@@ -202,7 +202,7 @@ async def test_a_body_without_a_length_is_limited_too(api: Api) -> None:
 
 async def test_a_browser_comes_in_with_the_token_and_goes_out_again(api: Api) -> None:
     port = api.serving.address.rpartition(":")[2]
-    given = {"token": api.serving.token}
+    given = {"token": api.serving.sessions.token}
     answer = await api.client.post(f"{API}/session", json=given, headers={"authorization": ""})
     cookies = {f"coterie_session_{port}": cookie_in(answer)}
     own = {"origin": api.serving.address, "sec-fetch-site": "same-origin"}
@@ -237,11 +237,11 @@ async def test_wrong_tokens_are_slowed_down(api: Api) -> None:
 
     answers = [await guess() for _ in range(10)]
     assert {one.status_code for one in answers} == {401}
-    while answers[-1].status_code == 401:  # one more every six seconds, on a slow machine
+    while answers[-1].status_code == 401:  # one more attempt every six seconds, on a slow machine
         answers.append(await guess())
     assert answers[-1].status_code == 429
     assert int(answers[-1].headers["retry-after"]) >= 1
-    assert (await api.client.get(PROJECTS)).status_code == 200  # who has the token is not held up
+    assert (await api.client.get(PROJECTS)).status_code == 200  # the token still works
 
 
 def test_so_many_requests_a_second() -> None:
@@ -256,7 +256,7 @@ def test_so_many_requests_a_second() -> None:
 async def test_too_many_requests_are_refused(house: House) -> None:
     async with served(house.project, limits=RateLimits(requests=0.4)) as api:
         first = answer = await api.client.get(PROJECTS)
-        while answer.status_code == 200:  # one more every two seconds and a half
+        while answer.status_code == 200:  # one more request every 2.5 seconds
             answer = await api.client.get(PROJECTS)
     assert (first.status_code, answer.status_code) == (200, 429)
     assert int(answer.headers["retry-after"]) >= 1
@@ -297,12 +297,12 @@ def test_a_token_that_others_could_read_or_change_is_made_anew(house: House) -> 
     assert stat.S_IMODE(made.token_file.stat().st_mode) == 0o600
     assert WebSessions().token == made.token
     made.begin("cookie")
-    assert WebSessions().knows("cookie")
+    assert WebSessions().is_admitted("cookie")
     made.token_file.chmod(0o644)
     other = WebSessions()
     assert other.token != made.token
     assert stat.S_IMODE(other.token_file.stat().st_mode) == 0o600
-    assert not other.knows("cookie")  # it was given for the old one
+    assert not other.is_admitted("cookie")  # it was issued for the old token
     elsewhere = house.home / "elsewhere"
     elsewhere.write_text(other.token)
     elsewhere.chmod(0o600)
@@ -316,16 +316,16 @@ def test_a_token_that_others_could_read_or_change_is_made_anew(house: House) -> 
 def test_sessions_are_kept_as_hashes_and_not_without_end(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_sessions, "MOST", 2)
+    monkeypatch.setattr(web_sessions, "MAX_SESSIONS", 2)
     made = WebSessions()
     for number in range(3):
         made.begin(f"cookie {number}")
     kept = (house.coterie_home / "serve.sessions").read_text()
     assert "cookie" not in kept
-    assert [WebSessions().knows(f"cookie {number}") for number in range(3)] == [
+    assert [WebSessions().is_admitted(f"cookie {number}") for number in range(3)] == [
         False,
         True,
         True,
     ]
     (house.coterie_home / "serve.sessions").write_text("{")
-    assert not WebSessions().knows("cookie 1")
+    assert not WebSessions().is_admitted("cookie 1")

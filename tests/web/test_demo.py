@@ -1,4 +1,4 @@
-"""`coterie demo --web`: the demo alone, which begins when somebody looks."""
+"""`coterie demo --web`: the demo alone, which begins when somebody watches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ async def test_it_begins_when_somebody_looks_and_shows_nothing_else(
         (project,) = (await api.client.get(f"{API}/projects")).json()
         (task,) = (await api.client.get(f"{API}/tasks")).json()
         assert (project["name"], task["status"]) == ("shop", "created")
-        assert api.serving.screen == f"/p/{project['id']}/t/{task['id']}"
-        assert api.serving.link.endswith(f"{api.serving.screen}#token={api.serving.token}")
+        assert api.screen == f"/p/{project['id']}/t/{task['id']}"
+        assert api.serving.link(api.screen).endswith(
+            f"{api.screen}#token={api.serving.sessions.token}"
+        )
         async with api.stream() as events:
             async for event in events:
                 if event.name == "task" and event.data["status"] == "running":

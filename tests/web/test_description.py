@@ -1,4 +1,4 @@
-"""The API and what it says of itself agree: schemathesis finds nothing."""
+"""The API matches its own description: schemathesis finds nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.web.server import started
 HOOKS = Path(__file__).with_name("schema_hooks.py")
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 LONG = os.environ.get("COTERIE_LONG") == "1"
-"""Every phase with many examples, for minutes: `COTERIE_LONG=1`."""
+"""All phases with many examples, which takes minutes: `COTERIE_LONG=1`."""
 PHASES = ("examples,coverage,fuzzing,stateful", "60") if LONG else ("fuzzing", "2")
 
 
@@ -38,7 +38,7 @@ def test_schemathesis_finds_nothing(house: House, tmp_path: Path) -> None:
         assert made.status_code == 201, made.text
         known = {"project": project["id"], "task": made.json()["id"], "team": "pair"}
         known |= {"member": "ada", "question": "q1", "folder": str(tmp_path / "home")}
-        # It is put together once, by who asks first, and schemathesis waits ten seconds for it.
+        # It is built once, on the first request, and schemathesis waits ten seconds for it.
         assert server.client.get("/api/v1/openapi.json").status_code == 200
         phases, examples = PHASES
         ran = subprocess.run(
@@ -46,10 +46,10 @@ def test_schemathesis_finds_nothing(house: House, tmp_path: Path) -> None:
                 *(str(Path(sys.executable).with_name("st")), "--config-file", str(CONFIG), "run"),
                 *(f"{server.address}/api/v1/openapi.json", "--no-color", "--seed", "13"),
                 *("-H", f"Authorization: Bearer {server.token}", "--warnings", "off"),
-                *("--exclude-path", "/api/v1/events"),  # it has no end
+                *("--exclude-path", "/api/v1/events"),  # it never ends
                 *("--phases", phases, "--max-examples", examples, "--no-shrink"),
                 *("--rate-limit", "auto", "--request-timeout", "60"),
-                # Wrong tokens are soon answered with 429; who is let in is tested by test_access.
+                # Wrong tokens soon get 429; authentication is tested by test_access.
                 *("--exclude-checks", "ignored_auth"),
             ],
             cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""The stream of events: every line of every timeline once and in order, whatever happens."""
+"""The event stream: every line of every timeline once and in order, whatever happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import coterie
 from coterie.app.open_project import OpenProject, open_project
-from coterie.app.views import read_news
+from coterie.app.views import read_new_entries
 from coterie.config.identity import PROJECTS_FILE
 from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
@@ -31,17 +31,17 @@ TEAM = coterie.Team(name="pair", members=(ADA,))
 
 
 async def chat(app: OpenProject, goal: str = "hello") -> str:
-    """A task that nobody runs; a line for its beginning and one for its goal."""
+    """Create a task that is not run; it has one line for its start and one for its goal."""
     return await app.start(TEAM, goal)
 
 
 async def kept(app: OpenProject, after: int = 0) -> list[int]:
-    """The numbers of all lines there are."""
-    return [entry.seq for _, entry in await read_news(app, after, 10_000)]
+    """The numbers of all existing lines."""
+    return [entry.seq for _, entry in await read_new_entries(app, after, 10_000)]
 
 
 def plain(data: Any) -> Any:
-    """The data of an event, as JSON has it."""
+    """The data of an event, as JSON."""
     return data.model_dump(mode="json") if isinstance(data, BaseModel) else data
 
 
@@ -60,7 +60,7 @@ async def following(hub: Hub, last: str | None = None) -> AsyncGenerator[AsyncIt
 
 
 async def until_seq(found: AsyncIterator[Event], project: str, seq: int) -> list[Event]:
-    """The events up to the line of this number."""
+    """The events up to the line with this number."""
     events: list[Event] = []
     async for one in found:
         events.append(one)
@@ -90,7 +90,7 @@ async def test_what_another_terminal_does_is_told(api: Api) -> None:
             ("message", None, "hello"),
         ]
         views = [one.data for one in told if one.name == "task"]
-        while not (views and views[-1]["resumable"]):  # which is no line of a timeline
+        while not (views and views[-1]["resumable"]):  # which is not a line of a timeline
             one = await anext(found)
             views += [one.data] if one.name == "task" else []
         assert (views[-1]["project"], views[-1]["id"]) == (api.project, task)
@@ -125,7 +125,7 @@ async def test_texts_under_way_are_told_from_where_they_were(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(house, monkeypatch)
-    # Half a word is held back: it may be half a secret.
+    # Half a word is held back, as it may be half a secret.
     pieces = [coterie.TextDelta(text) for text in ("one ", "two ", "thr")]
     monkeypatch.setattr(Playing, "say", lambda *_: pieces)
     async with open_hub(house.project) as hub:
@@ -134,7 +134,7 @@ async def test_texts_under_way_are_told_from_where_they_were(
         async with following(hub) as found:
             await hub.run(project, task)
             assert await until_text(found, "one two ") == "one two "
-            async with following(hub) as late:  # who comes later gets what there is
+            async with following(hub) as late:  # a late client gets what is there
                 assert await until_text(late, "one two ") == "one two "
             await (await hub.project(project)).interrupt(task)
             async for one in found:
@@ -192,7 +192,7 @@ async def test_going_on_after_an_id_leaves_no_gap_and_doubles_nothing(
     tmp_path_factory: pytest.TempPathFactory, house: House, writes: list[str], cuts: list[int]
 ) -> None:
     place = tmp_path_factory.mktemp("projects")
-    (house.coterie_home / PROJECTS_FILE).unlink(missing_ok=True)  # those of the example before
+    (house.coterie_home / PROJECTS_FILE).unlink(missing_ok=True)  # those of the previous example
     roots = {name: place / name for name in "abc"}
     for root in roots.values():
         root.mkdir()
@@ -211,7 +211,7 @@ async def test_going_on_after_an_id_leaves_no_gap_and_doubles_nothing(
         for name, cut in zip(writes, (cuts * 6)[: len(writes)], strict=True):
             await chat(apps[name])
             async with following(hub, last) as found:
-                for _ in range(cut):  # cut off after so many events, wherever that is
+                for _ in range(cut):  # disconnected after that many events, wherever that is
                     told.append(await anext(found))
                     last = told[-1].id or last
                     if is_all(told, {n: await kept(app) for n, app in apps.items()}, begun, roots):
@@ -247,7 +247,7 @@ async def test_streams_end_with_the_server_and_its_tasks_are_parked(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", lambda *_: None)  # it hangs
+    monkeypatch.setattr(Playing, "say", lambda *_: None)  # hang
     async with open_hub(house.project) as hub:
         project = project_id(house.project)
         task = await chat(await hub.project(project))
@@ -271,7 +271,7 @@ async def test_killed_and_started_again_it_goes_on_where_it_was(house: House) ->
             async with aclosing(streamed(process, None)) as found:
                 assert (await anext(found)).name == "reset"
                 await chat(app)
-                told = await until_seq(found, project, begun + 1)  # in the middle of it
+                told = await until_seq(found, project, begun + 1)  # in the middle of the task
                 process.kill()
         await chat(app)
         wanted = await kept(app, begun)

@@ -1,4 +1,4 @@
-"""`notify` and the page: who looks at a browser is not told elsewhere, everybody else at once."""
+"""`notify` and the page: no notification for somebody who watches the page, otherwise at once."""
 
 from __future__ import annotations
 

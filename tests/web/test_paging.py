@@ -1,4 +1,4 @@
-"""Long tasks are read page by page, by number: what a page costs does not grow with the task."""
+"""Long tasks are read page by page, by number: the cost of a page does not grow with the task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 10_000
 
 
 async def talk(root: Path) -> Path:
-    """A task in which much was said."""
+    """A task with many messages."""
     project = Project(root)
     await anyio.to_thread.run_sync(make_project, project)
     storage = await SqliteStorage.open(project.database)

@@ -1,4 +1,4 @@
-"""Every other resource: tickets and what came of them, a build, teams, the record, settings."""
+"""All other resources: tickets and their results, a build, teams, the record, settings."""
 
 from __future__ import annotations
 

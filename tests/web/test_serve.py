@@ -1,4 +1,4 @@
-"""`coterie serve`: how it begins and ends, and what it says where it cannot."""
+"""`coterie serve`: how it starts and stops, and what it says when it cannot."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import pytest
 import coterie
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.run import StartRequest
-from coterie.errors import LeaseLost
+from coterie.errors import LeaseLost, StorageError
 from coterie.model import instant
 from coterie.model.journal import AppendEvent, Fence
 from coterie.model.task import TaskStarted
 from coterie.web import serve as server
+from coterie.web.hub import open_hub
 from tests.cli.command import Inside
 from tests.cli.in_process import Playing, installed
 from tests.conftest import House
@@ -32,7 +33,7 @@ from tests.web.test_events import TEAM
 
 @pytest.fixture
 def cli(house: House) -> Inside:
-    """The command, in this process."""
+    """The command, run in this process."""
     return Inside(house)
 
 
@@ -49,7 +50,7 @@ async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
 
 
 def opener(house: House) -> tuple[dict[str, str], Path]:
-    """An environment in which the desktop's own way to open an address writes it down."""
+    """An environment whose desktop opener writes the address to a file."""
     programs, opened = house.home / "programs", house.home / "opened"
     programs.mkdir()
     os.mkfifo(opened)
@@ -69,7 +70,7 @@ def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(house: Ho
         address = next(word for word in said[0].split() if word.startswith("http://127.0.0.1:"))
         token = (house.coterie_home / "serve.token").read_text().strip()
         assert str(house.coterie_home / "serve.token") in said[1]
-        assert token not in "".join(said)  # what is no terminal may be a log that others read
+        assert token not in "".join(said)  # anything but a terminal may be a log that others read
         assert opened.read_text() == f"{address}/#token={token}"
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx.get(f"{address}{API}/projects", headers=headers, timeout=PATIENCE)
@@ -101,7 +102,7 @@ REFUSED = {
         "cannot be used as a certificate",
         "PEM",
     ),
-    "a port that is taken": (["--port", "{taken}"], "it is taken", "--port 0"),
+    "a port that is taken": (["--port", "{taken}"], "the port is in use", "--port 0"),
     "an address of others": (["--host", "192.0.2.1", "--insecure"], "Cannot serve at", "--port 0"),
 }
 
@@ -128,9 +129,9 @@ def test_what_cannot_be_served_is_said_in_a_sentence(
 
 def test_a_project_that_came_with_its_folder_is_named_where_it_is_served(cli: Inside) -> None:
     (cli.house.project / ".coterie" / "teams").mkdir(parents=True)
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # it is said before anything is served
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # reported before anything is served
         ran = cli("serve", "--api-only", "--port", str(taken.getsockname()[1]))
-    assert "came with this folder: it was not made by your Coterie. It is left out." in ran.err
+    assert "came with this folder: it was not made by your Coterie. It is skipped." in ran.err
     assert f"coterie project -C {cli.house.project}" in ran.err
 
 
@@ -174,7 +175,7 @@ async def test_with_a_certificate_it_speaks_tls(house: House) -> None:
         async with httpx.AsyncClient(
             base_url=api.serving.address, verify=trusted, timeout=PATIENCE
         ) as client:
-            answer = await client.post(f"{API}/session", json={"token": api.serving.token})
+            answer = await client.post(f"{API}/session", json={"token": api.serving.sessions.token})
             assert "; Secure" in answer.headers["set-cookie"]
             own = {"origin": api.serving.address}
             assert (await client.get(f"{API}/projects", headers=own)).status_code == 200
@@ -207,11 +208,11 @@ async def test_the_page_is_served_at_every_address_of_its_own(
             status, said = await text(path)
             assert (status, "secret" in said) == (404, False)
         link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-        assert (await api.client.get("/", headers=link)).status_code == 200  # a link from a mail
+        assert (await api.client.get("/", headers=link)).status_code == 200  # a link in a mail
 
 
 ASKS = coterie.Caps(max_rounds=1, floor="ask")
-"""After everybody has spoken it is the person's turn."""
+"""Once everybody has spoken, it is the person's turn."""
 
 
 async def orphan(root: Path) -> str:
@@ -283,8 +284,15 @@ async def test_a_storage_that_refuses_all_writes_is_opened_anew(house: House) ->
         app = await api.hub.project(api.project)
         task = await app.start(TEAM, "hello")
         event = TaskStarted(task_id=task, at=instant.now())
-        with pytest.raises(LeaseLost):  # as when the disk was full for a moment
+        with pytest.raises(LeaseLost):  # as after a temporarily full disk
             await app.storage.commit(Fence(task, 99), AppendEvent(event))
         path = f"{API}/projects/{api.project}/tasks/{task}/interrupt"
         assert [(await api.client.post(path)).status_code for _ in range(2)] == [409, 204]
         assert await api.hub.project(api.project) is not app
+
+
+async def test_a_bug_in_one_project_is_an_error_of_the_server(house: House) -> None:
+    async with open_hub(house.project, Path("no\0folder")) as hub:
+        for _ in range(2):
+            with pytest.raises(StorageError, match="A bug in Coterie"):
+                await hub.project(next(iter(await hub.projects())))

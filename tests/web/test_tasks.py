@@ -1,4 +1,4 @@
-"""Tasks over HTTP: started, followed, answered, steered; and problems where that cannot be."""
+"""Tasks over HTTP: started, followed, answered, steered; and a problem where that is impossible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.web.inside import Inside, furnish, inside
 
 
 async def comes_to(api: Inside, task: str, status: str) -> Any:
-    """A task, once it has come to a status."""
+    """Wait until a task reaches a status."""
     for _ in range(5000):
         found = await api.get(f"~/tasks/{task}")
         if found["status"] == status:
@@ -67,7 +67,7 @@ async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(house: H
         (asked,) = await api.get("/inbox")
         answer = {"project": api.project, "question": asked["id"], "text": "thanks"}
         await api("POST", "/inbox/answers", {"answers": [answer]})
-        await api("POST", f"~/tasks/{task}/end")  # the run goes on as if nothing had been
+        await api("POST", f"~/tasks/{task}/end")  # the run continues as if nothing had happened
         await comes_to(api, task, "completed")
 
 

@@ -1,4 +1,4 @@
-"""Team files over HTTP: what is wrong with each key, and agents that nobody registered."""
+"""Team files over HTTP: the errors of each key, and agents that are not registered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None
 
 
 def installed(folder: Path) -> None:
-    """An agent that is known by name, as a program."""
+    """Install an agent known by name, as a program."""
     folder.mkdir()
     program = folder / "qwen"
     program.write_text("#!/bin/sh\necho 0.15.10\n")

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Events
-         * @description What happens from now on, or since the event with the id `Last-Event-ID`.
+         * @description Stream what happens from now on, or since the event with the id `Last-Event-ID`.
          */
         get: operations["events_api_v1_events_get"];
         put?: never;
@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * List Questions
-         * @description Every open question, the oldest first.
+         * @description List every open question, oldest first.
          */
         get: operations["list_questions_api_v1_inbox_get"];
         put?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Answer
-         * @description Answer each; what is wrong with one does not keep the others from being answered.
+         * @description Answer each question; one that fails does not keep the others from being answered.
          */
         post: operations["answer_api_v1_inbox_answers_post"];
         delete?: never;
@@ -73,13 +73,13 @@ export interface paths {
         };
         /**
          * List Projects
-         * @description Every known project, the one around the server first.
+         * @description List every known project, starting with the one the server was started in.
          */
         get: operations["list_projects_api_v1_projects_get"];
         put?: never;
         /**
          * Make Project
-         * @description Work in a folder: its `.coterie` is made if there is none.
+         * @description Make a folder a project: its `.coterie` is created if there is none.
          */
         post: operations["make_project_api_v1_projects_post"];
         delete?: never;
@@ -97,7 +97,7 @@ export interface paths {
         };
         /**
          * List Agents
-         * @description The registry: which programs can be members.
+         * @description List the registry: the programs that can be members.
          */
         get: operations["list_agents_api_v1_projects__project__agents_get"];
         put?: never;
@@ -117,7 +117,7 @@ export interface paths {
         };
         /**
          * List Audit
-         * @description The tool calls of a project that fit, the newest first.
+         * @description List the tool calls of a project that match, newest first.
          */
         get: operations["list_audit_api_v1_projects__project__audit_get"];
         put?: never;
@@ -157,7 +157,7 @@ export interface paths {
         };
         /**
          * Show Costs
-         * @description What the tasks of a project used.
+         * @description Show what the tasks of a project used.
          */
         get: operations["show_costs_api_v1_projects__project__cost_get"];
         put?: never;
@@ -197,7 +197,7 @@ export interface paths {
         };
         /**
          * Show Question
-         * @description One question, open or not.
+         * @description Show one question, open or not.
          */
         get: operations["show_question_api_v1_projects__project__questions__question__get"];
         put?: never;
@@ -217,7 +217,7 @@ export interface paths {
         };
         /**
          * List Settings
-         * @description Every setting, its value, and who said so.
+         * @description List every setting with its value and where that comes from.
          */
         get: operations["list_settings_api_v1_projects__project__settings_get"];
         put?: never;
@@ -227,7 +227,7 @@ export interface paths {
         head?: never;
         /**
          * Set Setting
-         * @description Set one setting, for this project or for all of the user's.
+         * @description Change one setting, for this project or for all of the user's.
          */
         patch: operations["set_setting_api_v1_projects__project__settings_patch"];
         trace?: never;
@@ -243,7 +243,7 @@ export interface paths {
         put?: never;
         /**
          * Start Task
-         * @description Start a task; it belongs to this server, and is run by it.
+         * @description Start a task; this server owns and runs it.
          */
         post: operations["start_task_api_v1_projects__project__tasks_post"];
         delete?: never;
@@ -261,7 +261,7 @@ export interface paths {
         };
         /**
          * Show Task
-         * @description All about one task, and what each of its members does now.
+         * @description Show everything about one task, and what each of its members is doing.
          */
         get: operations["show_task_api_v1_projects__project__tasks__task__get"];
         put?: never;
@@ -283,7 +283,7 @@ export interface paths {
         put?: never;
         /**
          * Accept
-         * @description Take approved work into the branch that is checked out; nothing is changed if refused.
+         * @description Take approved work into the branch that is checked out; if refused, nothing changes.
          */
         post: operations["accept_api_v1_projects__project__tasks__task__accept_post"];
         delete?: never;
@@ -301,7 +301,7 @@ export interface paths {
         };
         /**
          * List Files
-         * @description Every file among a task's artifacts.
+         * @description List every file among a task's artifacts.
          */
         get: operations["list_files_api_v1_projects__project__tasks__task__artifacts_get"];
         put?: never;
@@ -321,7 +321,7 @@ export interface paths {
         };
         /**
          * Download
-         * @description A file, as a download; nothing in it runs.
+         * @description Download a file; sandboxed, so that nothing in it runs.
          */
         get: operations["download_api_v1_projects__project__tasks__task__artifacts__digest__get"];
         put?: never;
@@ -343,7 +343,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel
-         * @description End a task for good; to be able to go on, stop it instead.
+         * @description End a task for good; to resume it later, stop it instead.
          */
         post: operations["cancel_api_v1_projects__project__tasks__task__cancel_post"];
         delete?: never;
@@ -361,7 +361,7 @@ export interface paths {
         };
         /**
          * Show Changes
-         * @description What a task changed so far; of a session, what was approved.
+         * @description Show what a task has changed so far; for a session, what was approved.
          */
         get: operations["show_changes_api_v1_projects__project__tasks__task__changes_get"];
         put?: never;
@@ -381,7 +381,7 @@ export interface paths {
         };
         /**
          * Show Task Costs
-         * @description What a task used, with all below it, and what is left of its budgets.
+         * @description Show what a task and all tasks below it used, and the state of its budgets.
          */
         get: operations["show_task_costs_api_v1_projects__project__tasks__task__cost_get"];
         put?: never;
@@ -403,7 +403,7 @@ export interface paths {
         put?: never;
         /**
          * End
-         * @description End a conversation as completed; one that runs ends when its turn is over.
+         * @description End a conversation as completed; if it is running, it ends after the current turn.
          */
         post: operations["end_api_v1_projects__project__tasks__task__end_post"];
         delete?: never;
@@ -423,7 +423,7 @@ export interface paths {
         put?: never;
         /**
          * Interrupt
-         * @description Break off the turn that runs now.
+         * @description Interrupt the running turn.
          */
         post: operations["interrupt_api_v1_projects__project__tasks__task__interrupt_post"];
         delete?: never;
@@ -441,7 +441,7 @@ export interface paths {
         };
         /**
          * List Messages
-         * @description The newest messages, or the last before a number.
+         * @description List the newest messages, or the last before a number.
          */
         get: operations["list_messages_api_v1_projects__project__tasks__task__messages_get"];
         put?: never;
@@ -461,7 +461,7 @@ export interface paths {
         };
         /**
          * Show Pipeline
-         * @description Where a build is; what comes next is said by answering its question.
+         * @description Show where a build is; to decide how it continues, answer its question.
          */
         get: operations["show_pipeline_api_v1_projects__project__tasks__task__pipeline_get"];
         put?: never;
@@ -481,7 +481,7 @@ export interface paths {
         };
         /**
          * Show Report
-         * @description What a task came to.
+         * @description Show the result of a task.
          */
         get: operations["show_report_api_v1_projects__project__tasks__task__report_get"];
         put?: never;
@@ -503,7 +503,7 @@ export interface paths {
         put?: never;
         /**
          * Resume
-         * @description Go on with a task that was parked, stopped or killed; this server then runs it.
+         * @description Resume a task that was parked, stopped or killed; this server then runs it.
          */
         post: operations["resume_api_v1_projects__project__tasks__task__resume_post"];
         delete?: never;
@@ -523,7 +523,7 @@ export interface paths {
         put?: never;
         /**
          * Revert
-         * @description Take back what a task changed, and nothing that anybody else did.
+         * @description Revert what a task changed, and nothing that anybody else did.
          */
         post: operations["revert_api_v1_projects__project__tasks__task__revert_post"];
         delete?: never;
@@ -543,7 +543,8 @@ export interface paths {
         put?: never;
         /**
          * Say
-         * @description A word to a task: the answer where it is your turn, else heard after the running turn.
+         * @description Send a message to a task: the answer if it is your turn, else delivered after the running
+         *     turn.
          */
         post: operations["say_api_v1_projects__project__tasks__task__say_post"];
         delete?: never;
@@ -581,7 +582,7 @@ export interface paths {
         };
         /**
          * List Tickets
-         * @description The tickets of a session, in the order in which they were made; of another task, none.
+         * @description List the tickets of a session in the order of their creation; any other task has none.
          */
         get: operations["list_tickets_api_v1_projects__project__tasks__task__tickets_get"];
         put?: never;
@@ -601,7 +602,7 @@ export interface paths {
         };
         /**
          * Show Ticket
-         * @description A ticket's instruction, report, review and checks, as they were said.
+         * @description Show a ticket with its instruction, report, review and checks, as they were sent.
          */
         get: operations["show_ticket_api_v1_projects__project__tasks__task__tickets__ticket__get"];
         put?: never;
@@ -621,7 +622,7 @@ export interface paths {
         };
         /**
          * Show Ticket Diff
-         * @description What a ticket's work changed.
+         * @description Show what the work on a ticket changed.
          */
         get: operations["show_ticket_diff_api_v1_projects__project__tasks__task__tickets__ticket__diff_get"];
         put?: never;
@@ -643,7 +644,7 @@ export interface paths {
         put?: never;
         /**
          * Reset Ticket
-         * @description Let a ticket that failed be begun anew.
+         * @description Reset a failed ticket so that it can be started again.
          */
         post: operations["reset_ticket_api_v1_projects__project__tasks__task__tickets__ticket__reset_post"];
         delete?: never;
@@ -661,7 +662,7 @@ export interface paths {
         };
         /**
          * Show Ticket Timeline
-         * @description The same of one ticket.
+         * @description The same for one ticket.
          */
         get: operations["show_ticket_timeline_api_v1_projects__project__tasks__task__tickets__ticket__timeline_get"];
         put?: never;
@@ -681,7 +682,7 @@ export interface paths {
         };
         /**
          * Show Timeline
-         * @description The newest entries, the last before a number, or the first after one; oldest first.
+         * @description List the newest entries, the last before a number, or the first after one; oldest first.
          */
         get: operations["show_timeline_api_v1_projects__project__tasks__task__timeline_get"];
         put?: never;
@@ -701,7 +702,7 @@ export interface paths {
         };
         /**
          * List Tool Calls
-         * @description The newest beginnings and ends of tool calls, or the last before a number.
+         * @description List the newest starts and ends of tool calls, or the last before a number.
          */
         get: operations["list_tool_calls_api_v1_projects__project__tasks__task__tool_calls_get"];
         put?: never;
@@ -721,7 +722,7 @@ export interface paths {
         };
         /**
          * Show Tool Call
-         * @description A tool call with its whole input and output, by the number of its beginning or its end.
+         * @description Show a tool call with its whole input and output, by the number of its start or its end.
          */
         get: operations["show_tool_call_api_v1_projects__project__tasks__task__tool_calls__number__get"];
         put?: never;
@@ -741,13 +742,13 @@ export interface paths {
         };
         /**
          * List Teams
-         * @description The teams of a project.
+         * @description List the teams of a project.
          */
         get: operations["list_teams_api_v1_projects__project__teams_get"];
         put?: never;
         /**
          * Make Team
-         * @description Write a new team into the project, and the folders of its members.
+         * @description Create a team in the project, with the folders of its members.
          */
         post: operations["make_team_api_v1_projects__project__teams_post"];
         delete?: never;
@@ -765,12 +766,12 @@ export interface paths {
         };
         /**
          * Show Team
-         * @description A team and its file.
+         * @description Show a team and its file.
          */
         get: operations["show_team_api_v1_projects__project__teams__team__get"];
         /**
          * Replace Team
-         * @description Replace a team's file; one with mistakes is refused, and the old one stays.
+         * @description Replace a team's file; a text with mistakes is refused, and the old one stays.
          */
         put: operations["replace_team_api_v1_projects__project__teams__team__put"];
         post?: never;
@@ -811,7 +812,7 @@ export interface paths {
         put?: never;
         /**
          * Choose For Member
-         * @description Say what holds of a member whose prompt or folder was edited.
+         * @description Decide what to do about a member whose prompt or folder was edited.
          */
         post: operations["choose_for_member_api_v1_projects__project__teams__team__members__member__post"];
         delete?: never;
@@ -829,13 +830,13 @@ export interface paths {
         };
         /**
          * Show Trust
-         * @description What a team asks for.
+         * @description Show what a team asks for.
          */
         get: operations["show_trust_api_v1_projects__project__teams__team__trust_get"];
         put?: never;
         /**
          * Trust Team
-         * @description Allow exactly the content that was looked at.
+         * @description Allow exactly the content that was reviewed.
          */
         post: operations["trust_team_api_v1_projects__project__teams__team__trust_post"];
         delete?: never;
@@ -855,12 +856,12 @@ export interface paths {
         put?: never;
         /**
          * Sign In
-         * @description Let this browser in; the only resource that needs no credentials.
+         * @description Sign this browser in; the only resource that needs no credentials.
          */
         post: operations["sign_in_api_v1_session_post"];
         /**
          * Sign Out
-         * @description Let this browser in no longer.
+         * @description Sign this browser out.
          */
         delete: operations["sign_out_api_v1_session_delete"];
         options?: never;
@@ -877,7 +878,7 @@ export interface paths {
         };
         /**
          * List Tasks
-         * @description The tasks of every known project, or of one, the newest first.
+         * @description List the tasks of every known project, or of one, newest first.
          */
         get: operations["list_tasks_api_v1_tasks_get"];
         put?: never;
@@ -894,7 +895,7 @@ export interface components {
     schemas: {
         /**
          * AcceptGiven
-         * @description How work is to be accepted.
+         * @description How to accept the work.
          */
         AcceptGiven: {
             /** Message */
@@ -912,7 +913,7 @@ export interface components {
         };
         /**
          * AcceptedShown
-         * @description Work that is in the user's branch now.
+         * @description Work that is now in the user's branch.
          */
         AcceptedShown: {
             /** Before */
@@ -932,7 +933,7 @@ export interface components {
         };
         /**
          * ActorShown
-         * @description How one actor of a build stands.
+         * @description The state of one actor of a build.
          */
         ActorShown: {
             /** Failed Step */
@@ -946,7 +947,7 @@ export interface components {
         };
         /**
          * AgentQuestionShown
-         * @description An agent asks the user something of its own.
+         * @description An agent asks the user a question of its own.
          */
         AgentQuestionShown: {
             /**
@@ -959,7 +960,7 @@ export interface components {
         };
         /**
          * AgentShown
-         * @description A registered agent, and whether it can work.
+         * @description A registered agent, and whether it is ready to work.
          */
         AgentShown: {
             /** Command */
@@ -982,7 +983,7 @@ export interface components {
         };
         /**
          * AllowedShown
-         * @description What may be used; null: as much as it takes.
+         * @description What may be used; null means no limit.
          */
         AllowedShown: {
             /** Tokens */
@@ -1008,7 +1009,7 @@ export interface components {
         };
         /**
          * AnsweredShown
-         * @description What came of one answer: the question as it is now, or why it was refused.
+         * @description The outcome of one answer: the question as it is now, or why the answer was refused.
          */
         AnsweredShown: {
             answered: components["schemas"]["QuestionShown"] | null;
@@ -1031,7 +1032,7 @@ export interface components {
         };
         /**
          * AnswersGiven
-         * @description Answers to one or several questions.
+         * @description Answers to one or more questions.
          */
         AnswersGiven: {
             /** Answers */
@@ -1042,7 +1043,7 @@ export interface components {
          * @description A file that a task produced.
          */
         ArtifactRef: {
-            /** @description The check that it is the log of. Left out: it is no such log. */
+            /** @description The check whose log it is. Omitted if it is not a log. */
             check?: components["schemas"]["CheckRun"] | null;
             /**
              * Content Type
@@ -1051,7 +1052,7 @@ export interface components {
             content_type?: string | null;
             /**
              * Description
-             * @description What is to be known of it.
+             * @description Further information about it.
              * @default
              */
             description: string;
@@ -1067,7 +1068,7 @@ export interface components {
             label: string;
             /**
              * Size Bytes
-             * @description How long it is.
+             * @description Its size in bytes.
              */
             size_bytes?: number | null;
             /**
@@ -1090,7 +1091,7 @@ export interface components {
         };
         /**
          * AssignedTo
-         * @description Who should do it.
+         * @description The worker that a part is assigned to.
          */
         AssignedTo: {
             /**
@@ -1101,7 +1102,7 @@ export interface components {
         };
         /**
          * AuditShown
-         * @description Tool calls on record, the newest first.
+         * @description Recorded tool calls, newest first.
          */
         AuditShown: {
             /** Calls */
@@ -1143,7 +1144,7 @@ export interface components {
         };
         /**
          * BudgetShown
-         * @description A budget of a task, and what was used of it.
+         * @description A budget of a task, and how much of it was used.
          */
         BudgetShown: {
             limit: components["schemas"]["AllowedShown"];
@@ -1153,7 +1154,7 @@ export interface components {
         };
         /**
          * ChangeAcceptanceShown
-         * @description The change of a pipeline, which becomes a commit on the user's branch on their word.
+         * @description A pipeline's change, which becomes a commit on the user's branch once they accept it.
          */
         ChangeAcceptanceShown: {
             /**
@@ -1180,7 +1181,7 @@ export interface components {
         };
         /**
          * ChangedShown
-         * @description A member whose prompt or folder was edited since its folder was made: which holds?
+         * @description A member whose prompt or folder was edited after its folder was created: old and new.
          */
         ChangedShown: {
             /** Folder Now */
@@ -1208,7 +1209,7 @@ export interface components {
             command: string;
             /**
              * Exit Code
-             * @description How it ended. Left out: not in its time.
+             * @description Its exit code. Omitted if it did not finish.
              */
             exit_code?: number | null;
             /**
@@ -1242,7 +1243,7 @@ export interface components {
         };
         /**
          * CheckedShown
-         * @description Whether a text could be the file of a team.
+         * @description Whether a text is a valid team file.
          */
         CheckedShown: {
             /**
@@ -1261,12 +1262,12 @@ export interface components {
         };
         /**
          * Clarification
-         * @description The manager asks the user, or says that all is clear.
+         * @description The manager asks the user questions, or states that everything is clear.
          */
         Clarification: {
             /**
              * Intent Summary
-             * @description What the user wants, as it was understood.
+             * @description What the user wants, as the manager understood it.
              */
             intent_summary: string;
             /**
@@ -1277,7 +1278,7 @@ export interface components {
             questions: string[];
             /**
              * Status
-             * @description clear: nothing more is to be asked.
+             * @description clear: there are no more questions.
              * @enum {string}
              */
             status: "open" | "clear";
@@ -1321,7 +1322,7 @@ export interface components {
         };
         /**
          * CostShown
-         * @description What turns used together, as far as agents told.
+         * @description The combined usage of turns, as far as agents reported it.
          */
         CostShown: {
             /** Key */
@@ -1351,12 +1352,12 @@ export interface components {
         };
         /**
          * Criterion
-         * @description What must hold in the end; with a command it is checked, without one a person must look.
+         * @description A condition for acceptance: checked by its command, or by a person if it has none.
          */
         Criterion: {
             /**
              * Command
-             * @description A command that shows it by ending with 0. Left out: a person must look.
+             * @description A command that exits with 0 if it holds. Omitted: a person must check.
              */
             command?: string | null;
             /**
@@ -1367,7 +1368,7 @@ export interface components {
         };
         /**
          * DeltaRecordShown
-         * @description A piece of a reply under way; for live screens only, never a line of `--json`.
+         * @description A piece of a reply in progress; for live screens only, never a line of `--json`.
          */
         DeltaRecordShown: {
             /** Member */
@@ -1426,14 +1427,14 @@ export interface components {
         };
         /**
          * Envelope
-         * @description One message, as it is kept.
+         * @description One message, as stored.
          */
         Envelope: {
             /** Payload */
             payload: components["schemas"]["Clarification"] | components["schemas"]["ClarificationResponse"] | components["schemas"]["Plan"] | components["schemas"]["TicketPayload"] | components["schemas"]["InstructionProposal"] | components["schemas"]["Instruction"] | components["schemas"]["Report"] | components["schemas"]["Review"] | components["schemas"]["ArtifactRef"] | components["schemas"]["Error"];
             /**
              * Payload Type
-             * @description What is said: it decides which payload there is.
+             * @description The type of the payload.
              * @enum {string}
              */
             payload_type: "clarification" | "clarification_response" | "plan" | "ticket" | "instruction_proposal" | "instruction" | "report" | "review" | "artifact_ref" | "error";
@@ -1449,27 +1450,27 @@ export interface components {
             signature?: string | null;
             /**
              * Source
-             * @description Who says it: a member, the user, or coterie.
+             * @description The sender: a member, the user, or coterie.
              */
             source: string;
             /**
              * Target
-             * @description Who is told.
+             * @description The recipient.
              */
             target: string;
             /**
              * Ticket Id
-             * @description Which ticket it is about. Left out: the whole session.
+             * @description The ticket it is about. Omitted for the whole session.
              */
             ticket_id?: string | null;
             /**
              * Timestamp
-             * @description When it was said: UTC, ISO 8601.
+             * @description When it was sent: UTC, ISO 8601.
              */
             timestamp: string;
             /**
              * Version
-             * @description Of this format.
+             * @description The version of this format.
              * @default 1.0
              * @constant
              */
@@ -1477,7 +1478,7 @@ export interface components {
         };
         /**
          * Error
-         * @description Something that went wrong, and what to do.
+         * @description Something that went wrong, and what to do about it.
          */
         Error: {
             /**
@@ -1487,7 +1488,7 @@ export interface components {
             code: string;
             /**
              * Message
-             * @description And in more.
+             * @description Details.
              */
             message: string;
             /**
@@ -1499,7 +1500,7 @@ export interface components {
         };
         /**
          * ErrorRecordShown
-         * @description Something went wrong; the task may well go on.
+         * @description Something went wrong; the task may continue nevertheless.
          */
         ErrorRecordShown: {
             /** Code */
@@ -1522,7 +1523,7 @@ export interface components {
         };
         /**
          * FailedChecksShown
-         * @description A ticket was approved although checks fail.
+         * @description A ticket was approved although some of its checks fail.
          */
         FailedChecksShown: {
             /** Checks */
@@ -1537,7 +1538,7 @@ export interface components {
         };
         /**
          * FailedPhaseStepShown
-         * @description A step of a pipeline came to nothing.
+         * @description A step of a pipeline failed.
          */
         FailedPhaseStepShown: {
             /**
@@ -1611,7 +1612,7 @@ export interface components {
         };
         /**
          * FileShown
-         * @description How many lines of a file differ; null of what is no text.
+         * @description How many lines of a file differ; null if the file is not text.
          */
         FileShown: {
             /** Added */
@@ -1623,7 +1624,7 @@ export interface components {
         };
         /**
          * GateDecision
-         * @description Whether a gate passed, and on which tree.
+         * @description Whether a gate passed, and for which tree.
          */
         GateDecision: {
             /**
@@ -1645,14 +1646,14 @@ export interface components {
             reasons: string[];
             /**
              * Tree
-             * @description The hash of the files it was decided on. Empty: it needs none.
+             * @description The hash of the files it was decided for. Empty: not applicable.
              * @default
              */
             tree: string;
         };
         /**
          * GateFailedShown
-         * @description A gate of a pipeline failed, and went back as often as it may.
+         * @description A pipeline gate failed and its rework rounds are used up.
          */
         GateFailedShown: {
             /** Gate */
@@ -1673,7 +1674,7 @@ export interface components {
         };
         /**
          * HealthCheckShown
-         * @description One thing that has to be in order.
+         * @description One check of the doctor.
          */
         HealthCheckShown: {
             /** Detail */
@@ -1687,7 +1688,7 @@ export interface components {
         };
         /**
          * HealthShown
-         * @description An agent that is registered or known by name, and whether it can work.
+         * @description An agent that is registered or known by name, and whether it is ready to work.
          */
         HealthShown: {
             /** Hint */
@@ -1706,7 +1707,7 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description One line of a ticket's history.
+         * @description One entry of a ticket's history.
          */
         HistoryEntry: {
             /**
@@ -1716,7 +1717,7 @@ export interface components {
             event: string;
             /**
              * Message
-             * @description And in more.
+             * @description Details.
              * @default
              */
             message: string;
@@ -1745,7 +1746,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description What a worker is to do.
+         * @description What a worker should do.
          */
         Instruction: {
             /**
@@ -1756,7 +1757,7 @@ export interface components {
             acceptance_criteria: components["schemas"]["Criterion"][];
             /**
              * Ask User
-             * @description What only the user can give: asked before the worker goes on.
+             * @description What only the user can provide: asked before work continues.
              */
             ask_user?: string | null;
             /**
@@ -1779,18 +1780,18 @@ export interface components {
         };
         /**
          * InstructionProposal
-         * @description How the manager would have a risky ticket done, before it is.
+         * @description How the manager proposes to do a risky ticket, before work on it begins.
          */
         InstructionProposal: {
             /**
              * Draft Steps
-             * @description The steps, as they would be.
+             * @description The proposed steps.
              * @default []
              */
             draft_steps: string[];
             /**
              * Open Questions
-             * @description What it would like to know of the worker.
+             * @description What it would like to know from the worker.
              * @default []
              */
             open_questions: string[];
@@ -1802,7 +1803,7 @@ export interface components {
             risks: string[];
             /**
              * Summary
-             * @description How the manager would have it done.
+             * @description How the manager proposes to do it.
              */
             summary: string;
         };
@@ -1880,7 +1881,7 @@ export interface components {
         };
         /**
          * LeftoverShown
-         * @description A worktree that was not removed, as it holds something more.
+         * @description A worktree that was not removed because it contains something else.
          */
         LeftoverShown: {
             /** Bytes */
@@ -1896,7 +1897,7 @@ export interface components {
         };
         /**
          * MemberChoiceGiven
-         * @description What holds of a member that was edited.
+         * @description What to do about a member that was edited.
          */
         MemberChoiceGiven: {
             /**
@@ -2007,7 +2008,7 @@ export interface components {
         };
         /**
          * NobodyCapableShown
-         * @description Every worker who can do a ticket failed at it; others lack the capability.
+         * @description Every worker capable of a ticket has failed at it; the others lack the capability.
          */
         NobodyCapableShown: {
             /** Capability */
@@ -2074,7 +2075,7 @@ export interface components {
         };
         /**
          * PatchShown
-         * @description What was changed in one folder.
+         * @description The changes in one folder.
          */
         PatchShown: {
             /** Files */
@@ -2086,12 +2087,12 @@ export interface components {
         };
         /**
          * Phase
-         * @description One phase: steps, the gate that they must pass, and the phases that may follow.
+         * @description One phase: its steps, the gate that they must pass, and the phases that may follow.
          */
         Phase: {
             /**
              * Back
-             * @description The phase that follows where the gate fails.
+             * @description The phase that follows if the gate fails.
              */
             back?: string | null;
             /**
@@ -2106,7 +2107,7 @@ export interface components {
             next?: string | null;
             /**
              * Rounds
-             * @description How often it may go back before the user is asked what is to be done.
+             * @description How often it may go back before the user is asked what to do.
              * @default 3
              */
             rounds: number;
@@ -2119,7 +2120,7 @@ export interface components {
         };
         /**
          * PhaseChoiceShown
-         * @description A phase of a pipeline is over, or its work was taken back: what comes next?
+         * @description A phase of a pipeline has finished or been reverted: what comes next?
          */
         PhaseChoiceShown: {
             /**
@@ -2157,7 +2158,7 @@ export interface components {
             description: string;
             /**
              * Name
-             * @description What the graph is called.
+             * @description The name of the graph.
              */
             name: string;
             /**
@@ -2222,7 +2223,7 @@ export interface components {
         };
         /**
          * PipelineShown
-         * @description A build as it stands.
+         * @description The current state of a build.
          */
         PipelineShown: {
             /** Actors */
@@ -2263,7 +2264,7 @@ export interface components {
         };
         /**
          * Plan
-         * @description How the goal is split up.
+         * @description How the goal is split into parts.
          */
         Plan: {
             /**
@@ -2274,7 +2275,7 @@ export interface components {
         };
         /**
          * PlanApprovalShown
-         * @description A plan that is carried out only once the user has approved it.
+         * @description A plan that will be carried out only after the user approves it.
          */
         PlanApprovalShown: {
             /**
@@ -2301,7 +2302,7 @@ export interface components {
         };
         /**
          * PlanQuestionShown
-         * @description The roles of a planning could not settle something among themselves.
+         * @description The planning roles could not settle something among themselves.
          */
         PlanQuestionShown: {
             /**
@@ -2325,7 +2326,7 @@ export interface components {
         };
         /**
          * PlanRejectedShown
-         * @description The manager's plans cannot be carried out, try after try.
+         * @description The manager repeatedly produced plans that cannot be carried out.
          */
         PlanRejectedShown: {
             /**
@@ -2345,11 +2346,11 @@ export interface components {
          * @description One part of a plan.
          */
         PlanTask: {
-            /** @description Who should do it. Left out: whoever can. */
+            /** @description Who should do it. Default: any worker who can. */
             assigned_to?: components["schemas"]["AssignedTo"] | null;
             /**
              * Capability
-             * @description What a worker must be able to do, where nobody is named.
+             * @description The capability a worker needs, if none is named.
              */
             capability?: string | null;
             /**
@@ -2371,13 +2372,13 @@ export interface components {
             expected_outputs: string[];
             /**
              * Risks
-             * @description What could go wrong: it is talked over before it is done.
+             * @description What could go wrong: discussed before work on it begins.
              * @default []
              */
             risks: string[];
             /**
              * Status
-             * @description How it stands.
+             * @description Its current state.
              * @default pending
              * @enum {string}
              */
@@ -2390,7 +2391,7 @@ export interface components {
         };
         /**
          * PowerShown
-         * @description Something that a team file asks for that could do harm.
+         * @description Something potentially harmful that a team file asks for.
          */
         PowerShown: {
             /** Kind */
@@ -2438,7 +2439,7 @@ export interface components {
         };
         /**
          * ProjectGiven
-         * @description A folder that is to be a project.
+         * @description The folder of a new project.
          */
         ProjectGiven: {
             /** Folder */
@@ -2459,7 +2460,7 @@ export interface components {
         };
         /**
          * QuestionShown
-         * @description A question of the inbox, with enough around it to answer without looking elsewhere.
+         * @description A question of the inbox, with enough context to answer it without looking elsewhere.
          */
         QuestionShown: {
             /** About */
@@ -2536,7 +2537,7 @@ export interface components {
         };
         /**
          * Report
-         * @description What a worker says of its work.
+         * @description A worker's report on its work.
          */
         Report: {
             /**
@@ -2547,7 +2548,7 @@ export interface components {
             evidence: string[];
             /**
              * Issues
-             * @description What is open, or what is needed to go on.
+             * @description What is open, or what is needed to continue.
              * @default []
              */
             issues: string[];
@@ -2597,7 +2598,7 @@ export interface components {
         };
         /**
          * ReportShown
-         * @description What there is to report of a session.
+         * @description The report of a session.
          */
         ReportShown: {
             /** Added */
@@ -2623,7 +2624,7 @@ export interface components {
         };
         /**
          * ResultRecordShown
-         * @description How a run of a task ended: always the last.
+         * @description How a run of a task ended: always the last record.
          */
         ResultRecordShown: {
             /**
@@ -2663,7 +2664,7 @@ export interface components {
         };
         /**
          * ResumeGiven
-         * @description What a task is resumed with.
+         * @description How to resume a task.
          */
         ResumeGiven: {
             /**
@@ -2674,7 +2675,7 @@ export interface components {
         };
         /**
          * RevertGiven
-         * @description What is to be taken back.
+         * @description What to revert.
          */
         RevertGiven: {
             /**
@@ -2690,7 +2691,7 @@ export interface components {
         };
         /**
          * RevertedShown
-         * @description What became of each file.
+         * @description What happened to each file.
          */
         RevertedShown: {
             /** Dry Run */
@@ -2710,12 +2711,12 @@ export interface components {
         };
         /**
          * Review
-         * @description What the manager says of a report.
+         * @description The manager's review of a report.
          */
         Review: {
             /**
              * Decision
-             * @description Whether the work is taken.
+             * @description Whether the work is accepted.
              * @enum {string}
              */
             decision: "approved" | "changes_requested";
@@ -2734,7 +2735,7 @@ export interface components {
         };
         /**
          * RunningShown
-         * @description A member of a task that runs, and what it does now.
+         * @description A member of a running task, and what it is doing.
          */
         RunningShown: {
             /** Agent */
@@ -2782,7 +2783,7 @@ export interface components {
         };
         /**
          * SaidShown
-         * @description What became of a word.
+         * @description What happened to a message.
          */
         SaidShown: {
             /** Became */
@@ -2794,7 +2795,7 @@ export interface components {
         };
         /**
          * SayGiven
-         * @description A word to a task.
+         * @description A message to a task.
          */
         SayGiven: {
             /** Text */
@@ -2840,7 +2841,7 @@ export interface components {
         };
         /**
          * SettingShown
-         * @description One setting as it stands.
+         * @description The current value of one setting.
          */
         SettingShown: {
             /** Description */
@@ -2857,7 +2858,7 @@ export interface components {
         };
         /**
          * SignIn
-         * @description What the printed address holds.
+         * @description The credentials in the printed URL.
          */
         SignIn: {
             /** Token */
@@ -2865,7 +2866,7 @@ export interface components {
         };
         /**
          * SilentMachineShown
-         * @description A machine with tasks that has not been heard of for too long: is it dead?
+         * @description A machine that owns tasks has been silent for too long: is it dead?
          */
         SilentMachineShown: {
             /** Beat */
@@ -2888,7 +2889,7 @@ export interface components {
         };
         /**
          * SkippedShown
-         * @description A file that was left as it is, or is not shown.
+         * @description A file that was left unchanged or is not shown.
          */
         SkippedShown: {
             /** Path */
@@ -2898,7 +2899,7 @@ export interface components {
         };
         /**
          * StopGiven
-         * @description What is to be stopped.
+         * @description What to stop.
          */
         StopGiven: {
             /** Member */
@@ -2906,7 +2907,7 @@ export interface components {
         };
         /**
          * StopShown
-         * @description Why a run ended although its task can be resumed; of a rate limit, whose and until when.
+         * @description Why a run ended although its task can be resumed; for a rate limit, whose and until when.
          */
         StopShown: {
             /** Member */
@@ -2918,7 +2919,7 @@ export interface components {
         };
         /**
          * SubtaskShown
-         * @description A member wants another one to do a part of its work.
+         * @description A member wants another member to do a part of its work.
          */
         SubtaskShown: {
             /** Asker */
@@ -2935,7 +2936,7 @@ export interface components {
         };
         /**
          * TallyShown
-         * @description What was used, as budgets count.
+         * @description What was used, as budgets count it.
          */
         TallyShown: {
             /** Tokens */
@@ -2947,7 +2948,7 @@ export interface components {
         };
         /**
          * TaskDetailShown
-         * @description All about one task.
+         * @description Everything about one task.
          */
         TaskDetailShown: {
             /** Asked */
@@ -3011,7 +3012,7 @@ export interface components {
         };
         /**
          * TaskGiven
-         * @description What is to be done, and by whom; with neither team nor agents, by the default team.
+         * @description What to do, and who does it: without team and agents, the default team.
          */
         TaskGiven: {
             /** Agents */
@@ -3041,7 +3042,7 @@ export interface components {
         };
         /**
          * TaskRecordShown
-         * @description A task came to a status.
+         * @description A task changed its status.
          */
         TaskRecordShown: {
             /** Id */
@@ -3101,7 +3102,7 @@ export interface components {
         };
         /**
          * TeamDetailShown
-         * @description A team, its file, and what is to be decided about it.
+         * @description A team, its file, and what the user must decide about it.
          */
         TeamDetailShown: {
             /** Budget */
@@ -3148,7 +3149,7 @@ export interface components {
         };
         /**
          * TeamGiven
-         * @description A new team: a preset on agents, or the agents as they are.
+         * @description A new team: a preset applied to agents, or just the agents.
          */
         TeamGiven: {
             /** Agents */
@@ -3165,7 +3166,7 @@ export interface components {
         };
         /**
          * TeamShown
-         * @description A team in a list; of one with mistakes, its name and what is wrong.
+         * @description A team in a list; if its file has mistakes, only its name and what is wrong.
          */
         TeamShown: {
             /** Budget */
@@ -3216,7 +3217,7 @@ export interface components {
         };
         /**
          * TicketDetailShown
-         * @description One ticket, and all that was said about it.
+         * @description One ticket, with every envelope about it.
          */
         TicketDetailShown: {
             /** Asks */
@@ -3267,7 +3268,7 @@ export interface components {
         };
         /**
          * TicketHelpShown
-         * @description The manager cannot unblock a ticket without the user.
+         * @description The manager needs the user to unblock a ticket.
          */
         TicketHelpShown: {
             /**
@@ -3282,7 +3283,7 @@ export interface components {
         };
         /**
          * TicketPayload
-         * @description A ticket as it stands.
+         * @description The current state of a ticket.
          */
         TicketPayload: {
             /**
@@ -3298,24 +3299,24 @@ export interface components {
             dependencies: string[];
             /**
              * History
-             * @description All that happened to it, the oldest first.
+             * @description Everything that happened to it, oldest first.
              * @default []
              */
             history: components["schemas"]["HistoryEntry"][];
             /**
              * Owner
-             * @description The worker. Left out: none was chosen yet.
+             * @description The worker. Omitted until one is chosen.
              */
             owner?: string | null;
             /**
              * Reason
-             * @description Why it stands as it does.
+             * @description The reason for its current state.
              * @default
              */
             reason: string;
             /**
              * Status
-             * @description How it stands.
+             * @description Its current state.
              * @enum {string}
              */
             status: "pending" | "discussing" | "in_progress" | "blocked" | "awaiting_review" | "done" | "error";
@@ -3332,7 +3333,7 @@ export interface components {
         };
         /**
          * TicketRecordShown
-         * @description A ticket came to a state.
+         * @description A ticket changed its state.
          */
         TicketRecordShown: {
             /**
@@ -3420,7 +3421,7 @@ export interface components {
         };
         /**
          * ToolCallRecordShown
-         * @description A member used a tool; once when it begins and once when it ends.
+         * @description A member used a tool; one record when the call begins and one when it ends.
          */
         ToolCallRecordShown: {
             /**
@@ -3464,7 +3465,7 @@ export interface components {
         };
         /**
          * ToolPermissionShown
-         * @description A tool call that may only run after a yes: what it would do, where and why.
+         * @description A tool call that needs approval: what it would do, where and why.
          */
         ToolPermissionShown: {
             /**
@@ -3519,7 +3520,7 @@ export interface components {
         };
         /**
          * ToolUseShown
-         * @description A whole tool call.
+         * @description A complete tool call.
          */
         ToolUseShown: {
             /** At */
@@ -3551,7 +3552,7 @@ export interface components {
         };
         /**
          * TrustGiven
-         * @description What is allowed.
+         * @description What to allow.
          */
         TrustGiven: {
             /** Digest */
@@ -3561,7 +3562,7 @@ export interface components {
         };
         /**
          * TrustShown
-         * @description What is asked for that could do harm, and whether it was allowed.
+         * @description What a team asks for that could do harm, and whether it was allowed.
          */
         TrustShown: {
             /** Digest */
@@ -3591,7 +3592,7 @@ export interface components {
         };
         /**
          * Usage
-         * @description What a turn cost, as far as the agent told.
+         * @description The cost of a turn, as far as the agent reported it.
          */
         Usage: {
             /** Cost Usd */
@@ -3608,7 +3609,7 @@ export interface components {
         };
         /**
          * UsedShown
-         * @description What was used: of tokens and money as far as agents tell.
+         * @description What was used: tokens and money as far as agents report them.
          */
         UsedShown: {
             /** Tokens */
@@ -3618,7 +3619,7 @@ export interface components {
         };
         /**
          * ValidationShown
-         * @description What a typed answer must be.
+         * @description What a typed answer must look like.
          */
         ValidationShown: {
             /** Example */
@@ -3650,7 +3651,7 @@ export interface components {
         };
         /**
          * WorkflowChangeShown
-         * @description What is recorded of a task no longer fits its workflow.
+         * @description The recorded steps of a task no longer match its workflow.
          */
         WorkflowChangeShown: {
             /** Difference */
@@ -4328,9 +4329,9 @@ export interface operations {
     show_costs_api_v1_projects__project__cost_get: {
         parameters: {
             query?: {
-                /** @description What has a row of its own. */
+                /** @description What to group by. */
                 by?: "task" | "ticket" | "member" | "agent" | "day";
-                /** @description Only from then on: 2026-01-31T12:00:00Z. */
+                /** @description Only from this time on, such as 2026-01-31T12:00:00Z. */
                 since?: string | null;
             };
             header?: never;
@@ -5464,9 +5465,9 @@ export interface operations {
     show_task_costs_api_v1_projects__project__tasks__task__cost_get: {
         parameters: {
             query?: {
-                /** @description What has a row of its own. */
+                /** @description What to group by. */
                 by?: "task" | "ticket" | "member" | "agent" | "day";
-                /** @description Only from then on: 2026-01-31T12:00:00Z. */
+                /** @description Only from this time on, such as 2026-01-31T12:00:00Z. */
                 since?: string | null;
             };
             header?: never;
@@ -5743,9 +5744,9 @@ export interface operations {
     list_messages_api_v1_projects__project__tasks__task__messages_get: {
         parameters: {
             query?: {
-                /** @description Only what has a lower number. */
+                /** @description Only entries with a lower number. */
                 before?: number | null;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;
@@ -6830,11 +6831,11 @@ export interface operations {
     show_ticket_timeline_api_v1_projects__project__tasks__task__tickets__ticket__timeline_get: {
         parameters: {
             query?: {
-                /** @description Only what has a lower number. */
+                /** @description Only entries with a lower number. */
                 before?: number | null;
-                /** @description Only what has a higher number. */
+                /** @description Only entries with a higher number. */
                 after?: number | null;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;
@@ -6924,11 +6925,11 @@ export interface operations {
     show_timeline_api_v1_projects__project__tasks__task__timeline_get: {
         parameters: {
             query?: {
-                /** @description Only what has a lower number. */
+                /** @description Only entries with a lower number. */
                 before?: number | null;
-                /** @description Only what has a higher number. */
+                /** @description Only entries with a higher number. */
                 after?: number | null;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;
@@ -7017,9 +7018,9 @@ export interface operations {
     list_tool_calls_api_v1_projects__project__tasks__task__tool_calls_get: {
         parameters: {
             query?: {
-                /** @description Only what has a lower number. */
+                /** @description Only entries with a lower number. */
                 before?: number | null;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;
@@ -8178,7 +8179,7 @@ export interface operations {
             query?: {
                 project?: string | null;
                 state?: ("running" | "waiting" | "parked" | "completed" | "failed" | "canceled") | null;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;

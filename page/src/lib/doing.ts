@@ -14,13 +14,13 @@ const MARKS: Record<MemberState, string> = {
 };
 const WAITS: Record<WaitsFor, string> = {
   you: "asks you",
-  limit: "waits for a limit",
-  budget: "waits for a budget",
-  command: "waits for a command",
-  model: "waits for the model",
+  limit: "waiting for a rate limit",
+  budget: "waiting for a budget",
+  command: "waiting for a command",
+  model: "waiting for the model",
 };
 const QUIET: Partial<Record<WaitsFor, string>> = {
-  command: "a command has not ended",
+  command: "a command is still running",
   model: "the model has not answered",
 };
 
@@ -43,7 +43,7 @@ export function toneOf(doing: Doing): "plain" | "accent" | "warn" | "bad" {
   return doing.state === "working" || doing.state === "starting" ? "accent" : "plain";
 }
 
-/** `working`, `asks you: q4`, `quiet`, `waits for a limit until 14:05`. */
+/** `working`, `asks you: q4`, `quiet`, `waiting for a rate limit until 14:05`. */
 export function stateInWords(doing: Doing): string {
   let said: string = doing.state === "stuck" ? "stuck at its limit" : doing.state;
   if (doing.state === "waiting" && doing.waits_for) said = WAITS[doing.waits_for];

@@ -17,7 +17,7 @@ export async function loadPiece<T>(load: () => Promise<T>): Promise<T> {
     return piece;
   } catch {
     void reloadWhenBack();
-    throw new Problem({ detail: "This could not be loaded. It is tried again when the server answers." }, 0);
+    throw new Problem({ detail: "This could not be loaded. Retrying when the server answers." }, 0);
   }
 }
 

@@ -37,7 +37,7 @@ const GOES_TO: Record<string, string> = {
 
 /** Where a pipeline goes on with an answer, where it is asked that. */
 function wayOn({ about }: Pick<Question, "about">, option: Option): string | undefined {
-  if (about?.kind === "phase_choice" && option.id === "next") return `go on: ${words(about.next)}`;
+  if (about?.kind === "phase_choice" && option.id === "next") return `continue with ${words(about.next)}`;
   if (about?.kind === "gate_failed" && option.id === "again") return words(option.label);
   const asksWhere = about?.kind === "phase_choice" || about?.kind === "gate_failed";
   return asksWhere ? GOES_TO[option.id] : undefined;
@@ -48,7 +48,7 @@ export function heading(question: Question): string {
   const { about } = question;
   const call = permission(question);
   if (about?.kind === "phase_choice" && !about.reverted) return `${words(about.phase)} is over: what next?`;
-  if (about?.kind === "failed_phase_step") return `${words(about.step)} came to nothing`;
+  if (about?.kind === "failed_phase_step") return `${words(about.step)} failed`;
   if (!call) return visible(question.title);
   if (call.effect === "write" && call.paths.length === 1) return "wants to change a file";
   return `wants to ${WANTS[call.effect][0]}`;
@@ -59,13 +59,13 @@ export function description(question: Question): string {
   const { about } = question;
   if (about?.kind === "plan_approval") return "Approve it, or say what to change.";
   if (about?.kind === "report_confirmation") {
-    const place = about.report ? ` All of it: ${visible(about.report)}` : "";
+    const place = about.report ? ` The full report: ${visible(about.report)}` : "";
     return `Confirm it, or say what is missing.${place}`;
   }
   if (about?.kind === "change_acceptance") {
     const failed = about.failed.length ? `These gates failed: ${about.failed.map(oneLine).join(", ")}. ` : "";
     const problem = about.problem ? `${visible(about.problem)}. ` : "";
-    return `${problem}${failed}Say the message of the commit with it.`;
+    return `${problem}${failed}You can enter the commit message below.`;
   }
   return visible(question.description);
 }
@@ -90,7 +90,7 @@ function isOfPipeline({ about }: Pick<Question, "about">): boolean {
 export function textName(question: Question, choice: string): string {
   if (question.kind === "Input") return "Your answer";
   const commits = question.about?.kind === "change_acceptance" && (choice === "accept" || choice === "override");
-  return commits ? "Message of the commit" : "Your words";
+  return commits ? "Commit message" : "Your comment";
 }
 
 /** What the tool call is about, where its content does not say it. */

@@ -1,1 +1,1 @@
-"""Adapters: one file for each kind of agent, that speaks to it and to no other layer."""
+"""Adapters: one per kind of agent, each speaking to that agent and to no other layer."""

@@ -1,6 +1,6 @@
-"""Why a turn failed: our words first, the agent's after them, and what a person can do.
+"""Why a turn failed: our message, the agent's own words after it, and what a person can do.
 
-The cases that every vendor has are here; each vendor maps its own errors to them.
+The cases common to all vendors are here; each vendor maps its own errors to them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from coterie.agents.process import AgentProcessEnded
 from coterie.model.update import FailureKind, TurnFailed
 
 LONGEST_WORDS = 600
-"""So much of what an agent says about an error is kept."""
+"""The most characters kept of what an agent says about an error."""
 WAIT = "Wait, then try again."
 
 
 @dataclass(frozen=True)
 class FailureCase:
-    """One way to fail; `{name}` in its texts stands for the agent."""
+    """One kind of failure; `{name}` in its texts stands for the agent."""
 
     kind: FailureKind
     message: str
@@ -28,51 +28,51 @@ class FailureCase:
     def failure(
         self, name: str, words: str = "", *, more: str = "", until: str | None = None
     ) -> TurnFailed:
-        """The failure of a turn: `more` follows our message, `words` are the agent's own."""
+        """Build the turn's failure: `more` follows our message, `words` are the agent's own."""
         message = self.message.format(name=name) + more
         if words:
             message += f'. It says: "{words[:LONGEST_WORDS]}"'
         hint = self.hint.format(name=name) if self.hint else None
         return TurnFailed(self.kind, message, retry=self.retry, hint=hint, until=until)
 
-    def hinting(self, hint: str) -> FailureCase:
-        """The same case where something else helps."""
+    def with_hint(self, hint: str) -> FailureCase:
+        """Return the same case with another hint."""
         return replace(self, hint=hint)
 
 
 def exited(name: str, end: AgentProcessEnded, tail: str | None = None) -> TurnFailed:
-    """The process ended before the turn did."""
+    """Return the failure of a turn whose process ended first."""
     message = f"{name} ended with exit code {end.exit_code} in the middle of the turn"
     stderr_tail = end.tail if tail is None else tail
     return TurnFailed("exit", message, exit_code=end.exit_code, stderr_tail=stderr_tail)
 
 
 SIGNED_OUT = FailureCase("signed_out", "{name} is not signed in")
-BAD_KEY = FailureCase("signed_out", "the key or login that {name} was given is refused")
+BAD_KEY = FailureCase("signed_out", "the key or login given to {name} was rejected")
 UNKNOWN_MODEL = FailureCase(
     "model",
-    "the model is not known, or not open to this account",
+    "the model is unknown, or not available to this account",
     "Give the member another model in the team file.",
 )
 TOO_LONG = FailureCase(
     "model",
-    "the conversation is longer than the model can take",
+    "the conversation is longer than the model's context window",
     "Start a new task, or give the member less to read.",
 )
 NO_CREDIT = FailureCase("model", "the account has no credit left", "Top it up, then try again.")
-REFUSED = FailureCase("refused", "the model will not answer this", "Say it in another way.")
-FORBIDDEN = FailureCase("model", "the account may not use this model")
+REFUSED = FailureCase("refused", "the model will not answer this", "Rephrase the request.")
+FORBIDDEN = FailureCase("model", "the account has no access to this model")
 BAD_REQUEST = FailureCase("model", "the model service refused the request")
 LIMIT = FailureCase("rate_limit", "the model's rate limit is reached", WAIT, retry=True)
 FAILING = FailureCase("model", "the model service is failing", WAIT, retry=True)
 UNREACHABLE = FailureCase(
     "model",
     "the model service cannot be reached",
-    "Look at the network, then try again.",
+    "Check the network connection, then try again.",
     retry=True,
 )
 CUT = FailureCase("model", "the connection to the model was cut", UNREACHABLE.hint, retry=True)
-BROKEN_OFF = FailureCase("protocol", "{name} broke the turn off by itself", retry=True)
+ABORTED = FailureCase("protocol", "{name} ended the turn by itself", retry=True)
 
 BY_STATUS: Mapping[int, FailureCase] = {
     400: BAD_REQUEST,

@@ -1,4 +1,4 @@
-"""Reading what agents print: whatever a field holds, it has the type that was asked for."""
+"""Read what agents print: whatever a field holds, the result has the expected type."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from typing import Any, cast
 from coterie.agents.process import Object
 from coterie.model import instant
 from coterie.model.visible import patch_lines, patch_name
-from coterie.process.streams import clean, whole
+from coterie.process.streams import clean, replace_surrogates
 
 LONGEST = 20_000
-"""So much of any text is kept of what comes out of a tool."""
+"""The most characters kept of any text in a tool's output."""
 DEEPEST = 40
 LONGEST_SAID = 2_000
-"""So much of what an agent said is shown beside its question."""
+"""The most characters of an agent's words that are shown with its question."""
 
 
 def mapping(value: object) -> Object:
-    """A JSON object; an empty one where it is something else."""
+    """Return the value if it is a JSON object, otherwise an empty one."""
     return cast("Object", value) if isinstance(value, dict) else {}
 
 
 def mappings(value: object) -> list[Object]:
-    """The JSON objects of a list."""
+    """Return the JSON objects in a list."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("Object", item) for item in listed if isinstance(item, dict)]
 
 
 def text(value: object) -> str:
-    """A text that any store can take; an empty one where it is something else."""
+    """Return the value if it is a string, cleaned for any store; otherwise an empty string."""
     return clean(value) if isinstance(value, str) else ""
 
 
 def strings(value: object) -> list[str]:
-    """The texts of a list."""
+    """Return the strings in a list, cleaned for any store."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [clean(item) for item in listed if isinstance(item, str)]
 
 
 def number(value: object) -> int | float:
-    """A number; 0 where it is something else."""
+    """Return the value if it is a number, otherwise 0."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def texts(value: object) -> str:
-    """What a message or a tool result says: a text, or the texts of its blocks."""
+    """Return the text of a message or tool result: a string, or the texts of its blocks."""
     if isinstance(value, str):
         return text(value)
     said = (text(block.get("text")) or f"[{text(block.get('type'))}]" for block in mappings(value))
@@ -58,12 +58,12 @@ def texts(value: object) -> str:
 
 
 def brief(said: str) -> str:
-    """What an agent said, as far as it is shown beside its question."""
+    """Shorten what an agent said to what is shown with its question."""
     return str(bounded(said, LONGEST_SAID))
 
 
 def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
-    """JSON data with its texts cut to what is kept, and no deeper than anyone could read."""
+    """Return JSON data with long strings cut and too deeply nested parts left out."""
     if isinstance(value, str):
         kept = clean(value)
         return kept if len(kept) <= longest else f"{kept[:longest]}… ({len(kept)} characters)"
@@ -77,68 +77,70 @@ def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     return value
 
 
-def exactly(value: object, depth: int = DEEPEST) -> Any:
-    """JSON data as it goes into a tool, however long: somebody says yes to it.
+def verbatim(value: object, depth: int = DEEPEST) -> Any:
+    """Return JSON data exactly as a tool gets it, however long: somebody approves it.
 
-    What is deeper than anyone could read is one text.
+    Parts nested deeper than anyone could read become one JSON string.
     """
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, dict | list) and not depth:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         given = cast("dict[str, object]", value)
-        return {whole(name): exactly(item, depth - 1) for name, item in given.items()}
+        return {replace_surrogates(name): verbatim(item, depth - 1) for name, item in given.items()}
     if isinstance(value, list):
-        return [exactly(item, depth - 1) for item in cast("list[object]", value)]
+        return [verbatim(item, depth - 1) for item in cast("list[object]", value)]
     return value
 
 
 def exact_text(value: object) -> str:
-    """A text as it goes into a tool; an empty one where it is something else."""
-    return whole(value) if isinstance(value, str) else ""
+    """Return a string exactly as a tool gets it; empty if the value is something else."""
+    return replace_surrogates(value) if isinstance(value, str) else ""
 
 
 NOTHING = "/dev/null"
 
 
 def unified(path: str, old: str, new: str) -> str:
-    """The change of one file; an empty text stands for no file.  To compare may take a while."""
+    """Return one file's unified diff; an empty text means no file.  Comparing may take a while."""
     name = patch_name(path)
     names = (name if old else NOTHING, name if new else NOTHING)
     lines = difflib.unified_diff(patch_lines(old), patch_lines(new), *names, lineterm="")
     return "\n".join(lines) or f"--- {name}\n+++ {name}\n(no change)"
 
 
-_FARTHEST = 8 * 24 * 3600
-"""The longest limit that is known is a week's; what ends later is an error, or a bill to pay."""
+_LONGEST_LIMIT = 8 * 24 * 3600
+"""The longest known limit lasts a week; a later end is an error, or a bill to pay."""
 
 
 def limit_ends_at(moment: float) -> str | None:
-    """The instant of seconds since 1970; None for what is over, or too far away to be meant."""
+    """Return the instant of a Unix timestamp; None if it is past or implausibly far away."""
     left = moment - int(_now().timestamp())
-    return instant.of(datetime.fromtimestamp(moment, UTC)) if 0 < left <= _FARTHEST else None
+    return instant.of(datetime.fromtimestamp(moment, UTC)) if 0 < left <= _LONGEST_LIMIT else None
 
 
 def limit_ends_after(seconds: float) -> str | None:
-    """The instant in so many seconds; None for what is over, or too far away to be meant."""
-    return instant.of(_now() + timedelta(seconds=seconds)) if 0 < seconds <= _FARTHEST else None
+    """Return the instant in this many seconds; None if it is past or implausibly far away."""
+    return (
+        instant.of(_now() + timedelta(seconds=seconds)) if 0 < seconds <= _LONGEST_LIMIT else None
+    )
 
 
 def _now() -> datetime:
     return datetime.fromisoformat(instant.now())
 
 
-_WILD = frozenset("*?[{")
+_GLOB_CHARACTERS = frozenset("*?[{")
 _BRACED = re.compile(r"\{[^}]*/")
 ANYWHERE = "/"
 
 
 def searched(folder: str, pattern: str = "") -> str:
-    """The folder that a search is in: the one it was given, or where its pattern itself leads."""
+    """Return the folder that a search covers: the given one, or where its pattern leads."""
     names = pattern.split("/")
     if ".." in names or _BRACED.search(pattern):
         return ANYWHERE
-    fixed = takewhile(lambda name: not _WILD.intersection(name), names[:-1])
+    fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), names[:-1])
     root = "/" if pattern.startswith("/") else ""
     return str(PurePath(folder or ".", root + "/".join(fixed).lstrip("/")))

@@ -1,4 +1,4 @@
-"""The adapter for agents that nobody wrote one for: made of nothing but a registry entry."""
+"""The adapter for agents without one of their own, driven by the registry entry alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from coterie.process.stdio_turns import CompletionStrategy, StdioTurns
 
 DETECTORS = "coterie.detectors"
 BACKSTOP = 2.0
-"""We end a turn at its limit ourselves and can say what the agent wrote last; should we not,
-the engine does so this many seconds later."""
+"""We end a turn at its limit ourselves, to report what the agent wrote last; if we fail to,
+the engine ends it this many seconds later."""
 AFTER_INTERRUPT = 2.0
-"""How long an agent may take to break off before it is ended."""
+"""How long an interrupted agent may take to stop before it is ended."""
 NATURAL_END = 2.0
-"""How long an agent that has given its reply may take to end by itself."""
+"""How long an agent may take to exit by itself after its reply."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GenericAdapter(ProgramAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> GenericChannel:
-        """A channel; one whose agent stays is started now, others with each turn."""
+        """Open a channel; a persistent agent is started now, others with each turn."""
         strategy = await self._strategy(member, workspace)
         channel = GenericChannel(self, member, workspace, strategy)
         if channel.holds_past or isinstance(self.children, NothingStarts):
@@ -83,7 +83,7 @@ class GenericChannel:
 
     @property
     def holds_past(self) -> bool:
-        """Whether the process stays, and with it what it was told."""
+        """Whether the process persists, and with it what it was told."""
         return self._adapter.agent.capabilities.persistent
 
     @property
@@ -97,14 +97,14 @@ class GenericChannel:
         return not self.holds_past or (self._child is not None and self._child.alive)
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[update.Update]:
-        """Send the prompt and yield what comes, the last of it an `update.End`."""
+        """Send the prompt and yield the updates, the last one an `update.End`."""
         self._interrupted = False
         try:
             exchange = await self._ready()
         except AgentMissing as error:
             yield update.TurnFailed("missing", str(error), retry=False)
             return
-        if self._interrupted:  # before anything was asked of it; it must not wait for that
+        if self._interrupted:  # before the prompt was sent: a one-shot process must not wait for it
             stays = self.holds_past
             yield update.TurnInterrupted() if stays else await self._conclude(_UNASKED, exchange)
             return
@@ -119,22 +119,22 @@ class GenericChannel:
             self._taking = None
 
     async def answer(self, key: str, response: Response) -> None:
-        """Such an agent asks nothing."""
+        """Do nothing: such an agent asks no questions."""
 
     async def interrupt(self) -> None:
-        """Ctrl-C for the agent; if it does not break off, it is ended."""
+        """Send Ctrl-C to the agent; if it does not stop, it is ended."""
         self._interrupted = True
         if self._child is not None and self._taking is not None:
             self._child.interrupt()
             self._taking.break_off(AFTER_INTERRUPT)
 
     async def close(self) -> None:
-        """End the process and its whole tree; AgentMissing if something of it would not die."""
+        """End the process and its whole tree; raises AgentMissing if part of it would not die."""
         self._closed = True
         await self._drop()
 
     async def begin(self) -> StdioTurns:
-        """Start the process; AgentMissing when it cannot be."""
+        """Start the process; raises AgentMissing if that fails."""
         adapter, agent, place = self._adapter, self._adapter.agent, self._workspace
         folder, cwd = str(place.folder), str(place.execution_dir)
         words, member = self._adapter.agent.arguments(self._member), self._member.id
@@ -142,7 +142,7 @@ class GenericChannel:
         self._child = await start_recorded(spawn, agent.name, adapter.children, adapter.keeper)
         if self._closed:  # while it was being started
             await self._drop()
-            raise self._missing("it was closed while it was started")
+            raise self._missing("it was closed while it was starting")
         self._introduced = False
         self._exchange = StdioTurns(self._child, self._strategy, one_shot=not self.holds_past)
         return self._exchange
@@ -153,7 +153,7 @@ class GenericChannel:
         if self.holds_past and self._exchange is not None:
             return self._exchange
         if self._child is not None:
-            # The one before has given its reply and may still be putting its things away.
+            # The previous process has given its reply and may still be shutting down.
             with anyio.move_on_after(NATURAL_END):
                 await self._child.exit()
             await self._drop()
@@ -162,9 +162,9 @@ class GenericChannel:
     async def _conclude(
         self, end: update.TurnCompleted | update.TurnFailed, exchange: StdioTurns
     ) -> update.End:
-        """How the turn ended.  Ends the process unless it stays, or has said that it is done.
+        """Return how the turn ended; end the process unless it persists or has said it is done.
 
-        After a silence it has not: it might go on working while another member has the floor.
+        Falling silent does not count: it might keep working while another member has the floor.
         """
         completed = isinstance(end, update.TurnCompleted)
         if not completed or not (self.holds_past or self._strategy.silence is None):
@@ -178,14 +178,14 @@ class GenericChannel:
         child = self._child
         if child is not None:
             await child.close()
-            if self._child is child:  # not yet replaced after another who dropped it
+            if self._child is child:  # not replaced meanwhile, after a concurrent drop
                 self._child = None
 
     def _missing(self, problem: str) -> AgentMissing:
         return self._adapter.missing(self._member, self._workspace, problem)
 
     def _framed(self, text: str) -> bytes:
-        """The prompt as the process takes it; who it is, in front, once for each process."""
+        """Encode the prompt for the process; the first one is preceded by the member's role."""
         told = self._adapter.agent.capabilities
         if not (self._introduced or told.prompt_flag) and self._member.system_instruction:
             text = f"[SYSTEM]\n{self._member.system_instruction}\n\n{text}"
@@ -195,7 +195,7 @@ class GenericChannel:
         return text.encode("utf-8", "replace")
 
 
-_UNASKED = update.TurnFailed("exit", "it was ended before anything was asked of it")
+_UNASKED = update.TurnFailed("exit", "it was stopped before it got a prompt")
 
 
 def _detector(name: str) -> Callable[[str], str | bool | None]:
@@ -205,6 +205,4 @@ def _detector(name: str) -> Callable[[str], str | bool | None]:
 
     for point in entry_points(group=DETECTORS, name=name):
         return load_entry_point(point, "detector")
-    raise NotFound(
-        f'there is no detector "{name}" in the entry points {DETECTORS}', "coterie doctor"
-    )
+    raise NotFound(f'no detector "{name}" among the entry points of {DETECTORS}', "coterie doctor")

@@ -13,23 +13,23 @@ from coterie.model.update import Asked, TurnCompleted, TurnFailed, Update
 from coterie.model.workspace import Workspace
 
 _PATIENCE = 10 * 365 * 86_400.0
-"""A person may take ten years: an answer counts whenever it comes."""
+"""A person may take ten years: an answer counts whenever it arrives."""
 
 
 class HumanAdapter:
-    """Asks the person."""
+    """Opens the channel to a person."""
 
     def limits(self, member: Member) -> Limits:
-        """People have no clocks."""
+        """Return limits too long to matter: people have no clocks."""
         return Limits(total=_PATIENCE, quiet_after=_PATIENCE)
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> HumanChannel:
-        """Nothing needs to be started."""
+        """Open a channel; nothing needs to be started."""
         return HumanChannel(member)
 
 
 class HumanChannel:
-    """The channel to a person: one question per turn, by a name that is the same after a crash."""
+    """The channel to a person: one question per turn, with a key that survives a crash."""
 
     thread = None
     holds_past = True
@@ -63,8 +63,8 @@ class HumanChannel:
         self._response = response
 
     async def interrupt(self) -> None:
-        """A person is not interrupted."""
+        """Do nothing: a person is not interrupted."""
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Mark the channel closed; nothing was started."""
         self.alive: bool = False

@@ -1,11 +1,11 @@
-"""One login for all members of an agent: held while a CLI may renew it.
+"""One login for all members of an agent: locked while a CLI may renew it.
 
-A vendor may give out a new refresh token with every renewal and take the old one back, so that of
-two members who renew at once one is signed out, and with it everybody.  Some CLIs lock the file
-themselves, some do not.  So while a login is about to expire, one member at a time, of whatever
-process, is started or begins a turn, until its model has answered; the others then find the login
-renewed.  The lock is on the file itself: nothing is written beside it, and it ends with the process
-that holds it.
+A vendor may issue a new refresh token with every renewal and revoke the old one, so that if two
+members renew at once, one of them is signed out, and everybody with it.  Some CLIs lock the file
+themselves, some do not.  So while a login is about to expire, only one member at a time, across all
+processes, is started or begins a turn, until its model has answered; the others then find the login
+renewed.  The lock is on the file itself: nothing is written next to it, and it ends with the
+process that holds it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel
 
 MARGIN = 600.0
-"""CLIs renew a login some minutes before it expires; seconds."""
+"""Seconds before expiry from which a renewal is expected: CLIs renew some minutes early."""
 PATIENCE = 60.0
-"""So long the others wait for a renewal; then they try by themselves."""
-_LOOK = 0.05
+"""How many seconds the others wait for a renewal before they try by themselves."""
+_POLL_INTERVAL = 0.05
 _MILLISECONDS = 1e11
-"""An instant beyond this is counted in milliseconds."""
+"""A timestamp beyond this is in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """The file that signing in left in the user's home."""
+    """The login file that signing in left in the user's home."""
 
     path: Path
     facts: LoginFacts
@@ -54,16 +54,18 @@ class Login:
             data = cast("object", json.loads(self.path.read_bytes()))
         except (OSError, ValueError, RecursionError):
             return False
-        expiries = [at for at in map(_instant, _found(data, self.facts.expiry)) if at is not None]
+        expiries = [
+            at for at in map(_instant, _values_at(data, self.facts.expiry)) if at is not None
+        ]
         return bool(expiries) and min(expiries) - _now() < MARGIN
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[LoginLock | None]:
-        """Hold it in the block, unless it need not be; waits while somebody else does."""
+        """Hold the lock for the block; yields None if none is needed or waiting took too long."""
         held = await anyio.to_thread.run_sync(self._try)
         with anyio.move_on_after(PATIENCE):
             while held == "busy":
-                await anyio.sleep(_LOOK)
+                await anyio.sleep(_POLL_INTERVAL)
                 held = await anyio.to_thread.run_sync(self._try)
         if not isinstance(held, LoginLock):
             yield None
@@ -74,7 +76,7 @@ class Login:
             held.release()
 
     def _try(self) -> LoginLock | Literal["busy", "not due"]:
-        """The lock, unless somebody else has it, or nobody needs it."""
+        """Take the lock, unless somebody else holds it or no renewal is due."""
         if not self.is_due():
             return "not due"
         try:
@@ -87,20 +89,20 @@ class Login:
             os.close(descriptor)
             return "busy"
         held = LoginLock(descriptor)
-        if not self.is_due():  # renewed meanwhile, perhaps as another file
+        if not self.is_due():  # renewed meanwhile, perhaps by replacing the file
             held.release()
             return "not due"
         return held
 
 
 class LoginLock:
-    """The lock on a login, which is held until it is released."""
+    """The lock on a login, held until it is released."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
-        """Let others go on; a second time changes nothing."""
+        """Release the lock; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -110,19 +112,19 @@ def _now() -> float:
     return instant.seconds_between("1970-01-01T00:00:00.000Z", instant.now())
 
 
-def _found(data: object, path: tuple[str, ...]) -> Iterator[object]:
-    """What stands under these names, one below the other; `*` is any name."""
+def _values_at(data: object, path: tuple[str, ...]) -> Iterator[object]:
+    """Yield the values at this path of nested names; `*` matches any name."""
     if not path:
         yield data
     elif isinstance(data, dict):
         entries = cast("dict[str, object]", data)
         name, *rest = path
         for key in entries if name == "*" else (name,):
-            yield from _found(entries.get(key), tuple(rest))
+            yield from _values_at(entries.get(key), tuple(rest))
 
 
 def _instant(value: object) -> float | None:
-    """When something expires, in seconds: a number, or what a token says of itself."""
+    """Return an expiry in seconds: from a number, or from a token's own claims."""
     if isinstance(value, str) and value.count(".") == 2:
         body = value.split(".")[1]
         try:
@@ -139,17 +141,17 @@ def _instant(value: object) -> float | None:
 
 @dataclass(frozen=True)
 class LoginAdapter:
-    """`ports.Adapter` of an agent that people sign in to."""
+    """`ports.Adapter` for an agent that people sign in to."""
 
     inner: Adapter
     facts: LoginFacts
 
     def limits(self, member: Member) -> Limits:
-        """Those of the agent itself."""
+        """Return the limits of the agent itself."""
         return self.inner.limits(member)
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> Channel:
-        """A channel; the login is held while it is opened, and at the beginning of turns."""
+        """Open a channel; the login is locked meanwhile, and at the start of each turn."""
         if workspace.user_home is None or workspace.rehearsal is not None:
             return await self.inner.open(member, workspace, thread)
         login = Login(workspace.user_home / self.facts.file, self.facts)
@@ -159,7 +161,7 @@ class LoginAdapter:
 
 @dataclass(frozen=True)
 class LoginChannel:
-    """`ports.Channel` of such an agent."""
+    """`ports.Channel` to an agent that people sign in to."""
 
     inner: Channel
     login: Login
@@ -185,7 +187,7 @@ class LoginChannel:
         return self.inner.alive
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """A turn; the login is let go when its agent has heard from the model."""
+        """Take a turn; the login is released once the agent has heard from the model."""
         turn = self.inner.take_turn(prompt)
         async with self.login.held() as held, aclosing(turn) as updates:
             async for update in updates:

@@ -1,4 +1,4 @@
-"""An agent's process that speaks JSON lines, and JSON-RPC on top of them.
+"""An agent process that speaks JSON lines, and JSON-RPC on top of them.
 
 Everything is driven by the child's own callbacks, so a channel needs no task of its own and may
 be opened by one task and closed by another.
@@ -21,11 +21,11 @@ from coterie.process.streams import LineSplitter, parse_object
 
 Object = dict[str, Any]
 NOISE = 20
-"""How many lines that were no JSON are kept: some CLIs say there why they will not start."""
+"""How many non-JSON lines are kept: some CLIs explain there why they will not start."""
 
 
 class AgentProcessEnded(Exception):
-    """The agent is gone: its exit code, and the last that it wrote."""
+    """The agent has exited: its exit code, and the last lines it wrote."""
 
     def __init__(self, exit_code: int, tail: str) -> None:
         super().__init__(f"exit code {exit_code}")
@@ -35,7 +35,7 @@ class AgentProcessEnded(Exception):
 
 @dataclass
 class AgentProcess:
-    """One agent process that speaks JSON lines.  Whoever opened it must close it."""
+    """One agent process that speaks JSON lines.  The caller that opened it must close it."""
 
     child: Child
     _lines: LineSplitter = field(default_factory=LineSplitter)
@@ -49,7 +49,7 @@ class AgentProcess:
     async def open(
         cls, spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName
     ) -> AgentProcess:
-        """Start the agent; AgentMissing when it cannot be."""
+        """Start the agent; raises AgentMissing if that fails."""
         process = cls(await start_recorded(spawn, agent, children, keeper))
         process.child.divert(process._feed)
         return process
@@ -60,12 +60,12 @@ class AgentProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be spoken to."""
+        """Whether it still takes messages."""
         return not (self._closed or self._ended) and self.child.alive
 
     @property
     def tail(self) -> str:
-        """The last it said outside the protocol."""
+        """The last lines it wrote outside the protocol."""
         return "\n".join([*self._noise, self.child.stderr_tail]).strip()
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class AgentProcess:
         self.child.post(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def receive(self) -> Object:
-        """The next message; AgentProcessEnded when there will be none."""
+        """Return the next message; raises AgentProcessEnded if there will be none."""
         while not self._messages:
             if self._ended:
                 raise AgentProcessEnded(await self.child.exit(), self.tail)
@@ -82,24 +82,24 @@ class AgentProcess:
         return self._messages.popleft()
 
     def put_back(self, messages: list[Object]) -> None:
-        """Give messages back that were for somebody else, in their order."""
+        """Put messages meant for another reader back at the front, in their order."""
         self._messages.extendleft(reversed(messages))
         if messages:
             self._news.set()
 
     def put(self, message: Object) -> None:
-        """Add a message of our own to what comes from the agent."""
+        """Queue a message of our own among those from the agent."""
         self._messages.append(message)
         self._news.set()
 
     def drop_pending(self) -> list[Object]:
-        """Forget what came since the last turn ended: it is nobody's any more."""
+        """Drop and return the messages since the last turn ended: they belong to no turn."""
         dropped = list(self._messages)
         self._messages.clear()
         return dropped
 
     async def close(self) -> None:
-        """End the agent and its whole tree; returns when it is proven gone."""
+        """End the agent and its whole process tree; returns once it is proven gone."""
         self._closed = True
         await self.child.close()
 
@@ -132,24 +132,24 @@ class RpcError(Exception):
 
 @dataclass
 class JsonRpc:
-    """One side of a conversation; `jsonrpc` is left out where the other side does not want it."""
+    """Our side of a conversation; `jsonrpc` is false if the agent wants no version field."""
 
     process: AgentProcess
     jsonrpc: bool = True
     _ids: count[int] = field(default_factory=lambda: count(1))
 
     def notify(self, method: str, params: Object | None = None) -> None:
-        """Say something that has no answer."""
+        """Send a notification, which has no answer."""
         self._send({"method": method, **({"params": params} if params is not None else {})})
 
     def post(self, method: str, params: Object) -> int:
-        """Send a request whose result is looked for by whoever receives; its id."""
+        """Send a request and return its id; the reader of messages looks for the result."""
         number = next(self._ids)
         self._send({"id": number, "method": method, "params": params})
         return number
 
     async def request(self, method: str, params: Object) -> Object:
-        """Send a request and wait for its result; what else comes meanwhile is kept in order."""
+        """Send a request and wait for its result; other messages are kept in order."""
         number = self.post(method, params)
         aside: list[Object] = []
         try:
@@ -162,11 +162,11 @@ class JsonRpc:
             self.process.put_back(aside)
 
     def reply(self, request_id: object, result: Object) -> None:
-        """Answer a request of theirs."""
+        """Answer a request from the agent."""
         self._send({"id": request_id, "result": result})
 
     def refuse(self, request_id: object, message: str, code: int = -32601) -> None:
-        """Answer a request of theirs with an error."""
+        """Answer a request from the agent with an error."""
         self._send({"id": request_id, "error": {"code": code, "message": message}})
 
     def _send(self, message: Object) -> None:
@@ -174,7 +174,7 @@ class JsonRpc:
 
 
 def result_of(method: str, message: Object) -> Object:
-    """The result of a response, or its error raised."""
+    """Return the result of a response, or raise its error."""
     error = message.get("error")
     if isinstance(error, dict):
         raise RpcError(method, cast("Object", error))

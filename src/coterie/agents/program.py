@@ -26,7 +26,7 @@ from coterie.model.update import (
 from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName, Spawn
-from coterie.workspace.git_work import GuardedWork
+from coterie.workspace.durable_git_guard import DurableGitGuard
 
 START = 60.0
 """How long an agent may take to start and open a conversation; in practice a few seconds."""
@@ -39,7 +39,7 @@ _Opened = TypeVar("_Opened")
 
 @dataclass(frozen=True)
 class ProgramAdapter:
-    """An agent by its registry entry, and where the start of its processes is recorded."""
+    """Base of adapters that run a program: the registry entry, and the log of its processes."""
 
     agent: AgentDefinition
     children: ChildLog
@@ -50,11 +50,11 @@ class ProgramAdapter:
     def interactive(
         cls, agent: AgentDefinition, member: Member, workspace: Workspace
     ) -> InteractiveStart:
-        """Prepare a member's home; returns how its CLI is started for a person.  Blocks."""
+        """Prepare a member's home and return how to start its CLI for a person.  Blocks."""
         return InteractiveStart(agent.arguments(member), workspace.env, is_told=agent.takes_role)
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns: such an agent's end is an event, never silence."""
+        """Return this member's clocks: such agents end a turn by an event, never by silence."""
         return self.agent.clocks(
             self.agent.total_timeout_ms(member, silent=False) / 1000, member, self.quiet_after
         )
@@ -66,39 +66,39 @@ class ProgramAdapter:
         cwd: Path,
         env: Mapping[str, str],
         *words: str,
-        work: GuardedWork | None = None,
+        guard: DurableGitGuard | None = None,
     ) -> AgentProcess:
-        """A process of this agent for this member; AgentMissing when it cannot be started.
+        """Start a process of this agent for this member; raises AgentMissing if that fails.
 
-        `work` is put right by its keeper, if we are gone before it.
+        If we die before the process does, its keeper cleans up what `guard` protects.
         """
         spawn = Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
-        if work is not None:
-            spawn = replace(spawn, orphaned=work.when_orphaned, memory=work.memory)
+        if guard is not None:
+            spawn = replace(spawn, orphaned=guard.recovery_command, memory=guard.record_fd)
         return await AgentProcess.open(spawn, self.agent.name, self.children, self.keeper)
 
     def missing(
         self, member: Member, workspace: Workspace, problem: str, advice: str = "coterie doctor"
     ) -> AgentMissing:
-        """Why this agent cannot be started for this member."""
+        """Return the error that says why this agent cannot be started for this member."""
         return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem, advice)
 
 
 class CannotOpen(Exception):
-    """Why no conversation can be had with an agent that runs."""
+    """Why no conversation can be opened with an agent that runs."""
 
 
-async def opened_on(
+async def open_or_end(
     process: AgentProcess, opening: Awaitable[_Opened], readable: Callable[[str], str] = str
 ) -> _Opened:
-    """What `opening` returns; without it, the process is ended and AgentMissing says why.
+    """Return the result of `opening`; if it fails, end the process and raise AgentMissing.
 
-    `readable` is for the last that it wrote outside the protocol.
+    `readable` prepares what the process last wrote outside the protocol for the error.
     """
     try:
         with anyio.move_on_after(START):
             return await opening
-        problem = f"it did not answer within {START:g} s"
+        problem = f"it did not respond within {START:g} s"
     except CannotOpen as error:
         problem = str(error)
     except RpcError as error:
@@ -114,11 +114,11 @@ async def opened_on(
     raise process.child.spawn.missing(f"{problem}\n{tail}" if tail else problem)
 
 
-ToldCall = ToolCallStarted | ToolCallFinished
+CallUpdate = ToolCallStarted | ToolCallFinished
 
 
 class CallLedger:
-    """The tool calls of a turn: each is told to start once, and to finish once."""
+    """The tool calls of a turn: reports each start once, and each end once."""
 
     def __init__(self) -> None:
         self.started: dict[str, ToolCallStarted] = {}
@@ -126,30 +126,30 @@ class CallLedger:
 
     @property
     def running(self) -> list[ToolCallStarted]:
-        """Those that have started and not finished, oldest first."""
+        """The calls that have started but not finished, oldest first."""
         return [call for key, call in self.started.items() if key not in self._finished]
 
-    def start(self, call: ToolCallStarted) -> Iterator[ToldCall]:
-        """It runs, or permission is asked for it."""
+    def start(self, call: ToolCallStarted) -> Iterator[CallUpdate]:
+        """Report that a call runs, or that permission is requested for it."""
         if call.call_id not in self.started:
             self.started[call.call_id] = call
             yield call
 
-    def finish(self, call_id: str, failed: bool, output: Object) -> Iterator[ToldCall]:
-        """It is over."""
+    def finish(self, call_id: str, failed: bool, output: Object) -> Iterator[CallUpdate]:
+        """Report that a call has ended."""
         if call_id not in self._finished:
             self._finished.add(call_id)
             yield ToolCallFinished(call_id, failed, output)
 
-    def leave(self, *, broken_off: bool) -> Iterator[ToldCall]:
-        """The turn is over: of what has not finished, nobody will hear any more."""
+    def finish_open_calls(self, *, interrupted: bool) -> Iterator[CallUpdate]:
+        """Finish the calls still running when the turn is over: no news of them will follow."""
         for call in self.running:
-            status = "interrupted" if broken_off else "unknown"
+            status = "interrupted" if interrupted else "unknown"
             yield from self.finish(call.call_id, True, {"status": status})
 
 
 class ProcessChannel:
-    """What the channels on one long-lived process have in common."""
+    """What channels to a long-lived process have in common."""
 
     holds_past = True
     asks_first = True
@@ -170,7 +170,7 @@ class ProcessChannel:
 class RefusedChannel:
     """`ports.Channel` to an agent that nobody has signed in to: nothing runs and nothing is sent.
 
-    It is not alive, so the next try opens another, by when somebody may have signed in.
+    It is not alive, so the next attempt opens a new one; by then somebody may have signed in.
     """
 
     failure: TurnFailed
@@ -182,31 +182,31 @@ class RefusedChannel:
     alive = False
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Say why there is no turn."""
+        """Yield why there is no turn."""
         yield self.failure
 
     async def answer(self, key: str, response: Response) -> None:
-        """It asks nothing."""
+        """Do nothing: it asks no questions."""
 
     async def interrupt(self) -> None:
-        """It does nothing that could be broken off."""
+        """Do nothing: no turn runs."""
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no process runs."""
 
 
 StartProcess = Callable[..., Awaitable[AgentProcess]]
-"""Starts a process of a member, by the words that choose the way of calling."""
+"""Starts a member's process, given the arguments that select how it is called."""
 
 
 class OneShotRun(Protocol):
-    """One process and what it has told."""
+    """One process and what it has reported."""
 
     end: End | None
 
     @property
     def thread(self) -> str | None:
-        """The agent's own id of the conversation, as far as it is known."""
+        """The agent's own id of the conversation, if it is known."""
         ...
 
     @property
@@ -216,28 +216,28 @@ class OneShotRun(Protocol):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that choose the way of calling."""
+        """The arguments that select how the program is called."""
         ...
 
     def next(self) -> Self:
-        """The run after this one, on the same thread."""
+        """Return the next run, on the same thread."""
         ...
 
     def take(self, event: Object) -> Iterator[Update]:
-        """The updates in an event."""
+        """Yield the updates in an event."""
         ...
 
-    def left(self, *, broken_off: bool) -> Iterator[Update]:
-        """The turn is over: the ends of calls of which nobody will hear any more."""
+    def finish_open_calls(self, *, interrupted: bool) -> Iterator[Update]:
+        """Yield the ends of calls still running when the turn is over."""
         ...
 
-    def gone(self, end: AgentProcessEnded) -> End:
-        """Why the process ended before the turn did."""
+    def end_of_exit(self, end: AgentProcessEnded) -> End:
+        """Return the end of a turn whose process ended first."""
         ...
 
 
 class OneShotChannel:
-    """`ports.Channel` to a CLI that is run once for each turn and can ask nothing."""
+    """`ports.Channel` to a CLI that is run once per turn and cannot ask anything."""
 
     holds_past = False
 
@@ -261,7 +261,7 @@ class OneShotChannel:
         return not self._closed
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Run the CLI once and yield what it tells, the last of it an `End`."""
+        """Run the CLI once and yield its updates, the last one an `End`."""
         self._interrupted = False
         run = self._run = self._run.next()
         try:
@@ -269,32 +269,35 @@ class OneShotChannel:
         except AgentMissing as error:
             yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
             return
-        process.child.post(prompt.text.encode("utf-8", "replace"))
-        process.child.close_stdin()
+        if self._interrupted or self._closed:  # while it was starting: it gets no prompt
+            await self._end_process()
+        else:
+            process.child.post(prompt.text.encode("utf-8", "replace"))
+            process.child.close_stdin()
         try:
             while run.end is None:
                 for update in run.take(await process.receive()):
                     yield update
         except AgentProcessEnded as end:
-            run.end = TurnInterrupted(run.text) if self._interrupted else run.gone(end)
+            run.end = TurnInterrupted(run.text) if self._interrupted else run.end_of_exit(end)
         finally:
             await self._end_process()
-        for update in run.left(broken_off=self._interrupted):
+        for update in run.finish_open_calls(interrupted=self._interrupted):
             yield update
         assert run.end is not None
         yield run.end
 
     async def answer(self, key: str, response: Response) -> None:
-        """It asks nothing."""
+        """Do nothing: it asks no questions."""
 
     async def interrupt(self) -> None:
-        """Ctrl-C for the process, which then ends without a result."""
+        """Send Ctrl-C to the process, which then ends without a result."""
         self._interrupted = True
         if self._process is not None:
             self._process.child.interrupt()
 
     async def close(self) -> None:
-        """End the process of the turn that runs."""
+        """End the process of the current turn."""
         self._closed = True
         await self._end_process()
 

@@ -17,20 +17,20 @@ from coterie.model.update import Asked, PendingCall
 
 MOST_CHOICES = 20
 PERMISSION_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
+    Option(id=APPROVE, label="once", style="primary"),
+    Option(id=REJECT, label="deny", style="danger"),
 )
-"""How a question for permission may be answered."""
+"""The possible answers to a request for permission."""
 
 
 def permission(key: str, call: PendingCall) -> Asked:
-    """The question whether a call may be made."""
+    """Return the question whether a call may be made."""
     options = PERMISSION_OPTIONS
     return Asked(key, "Confirm", "confirm_risky_action", options=options, call=call)
 
 
 def choices_of(labels: Iterable[str]) -> tuple[Option, ...]:
-    """Answers to choose from, each with a short id of its own."""
+    """Return answers to choose from, each with a short id of its own."""
     options: dict[str, Option] = {}
     for number, label in enumerate(labels, 1):
         if number > MOST_CHOICES:
@@ -42,14 +42,14 @@ def choices_of(labels: Iterable[str]) -> tuple[Option, ...]:
 
 
 def information(key: str, display: Display, choices: tuple[Option, ...]) -> Asked:
-    """A question to the person: to choose from these, or to answer freely where there are none."""
+    """Return a question to the person, with these choices or, if none, a free-form answer."""
     if choices:
         return Asked(key, "Select", "request_info", display, choices)
     return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
 
 
 def said_to(asked: Asked, response: Response) -> str:
-    """What a person answered, in the words that the agent knows it by; empty: nothing."""
+    """Return a person's answer in words that the agent understands; empty if there is none."""
     if asked.kind == "Input":
         return response.input_value or ""
     chosen = next((one for one in asked.options if one.id == response.selected_option_id), None)

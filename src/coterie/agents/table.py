@@ -1,7 +1,7 @@
-"""The agents that are known by name, and the adapter that speaks to each.
+"""The agents known by name, and the adapter that speaks to each.
 
 Each vendor states its facts in its own package, which imports nothing that starts or speaks to its
-program.  Other packages bring agents by entry points.
+program.  Other packages provide agents through entry points.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ registry entries name it as their adapter."""
 
 
 def _installed() -> Mapping[str, AgentFacts]:
-    """The agents whose facts other packages bring, by name; a broken package is left out."""
+    """Return the facts that other packages provide, by agent; a broken package is left out."""
     loaded = (found for found in _loaded() if isinstance(found, AgentFacts))
     return {facts.name: facts for facts in loaded}
 
 
 def broken_packages() -> list[UsageError]:
-    """What is wrong with those packages that should bring agents and cannot be loaded."""
+    """Return the errors of packages that should provide agents but cannot be loaded."""
     return [found for found in _loaded() if isinstance(found, UsageError)]
 
 
@@ -72,22 +72,22 @@ Recall = Callable[[str], Awaitable[list[str]]]
 
 
 class MakeAdapter(Protocol):
-    """What makes an adapter of a registry entry.
+    """Makes an adapter from a registry entry.
 
-    If it has an `interactive(agent, member, workspace)`, that prepares a member's home, and returns
-    how its CLI is started for a person; an `environment(member, workspace)` says only in which
-    environment.  Both block.
+    An optional `interactive(agent, member, workspace)` prepares a member's home and returns how to
+    start its CLI for a person; an optional `environment(member, workspace)` returns just the
+    environment for that.  Both block.
     """
 
     def __call__(
         self, agent: AgentDefinition, children: ChildLog, keeper: KeeperName, quiet_after: float
     ) -> Adapter:
-        """The adapter for one agent; starts nothing."""
+        """Return the adapter for one agent; starts nothing."""
         ...
 
 
 def has_adapter(name: str | None) -> bool:
-    """Whether there is an adapter of that name: ours, or one that somebody installed."""
+    """Whether there is an adapter of that name: ours, or one from an installed package."""
     if name is None or name in KNOWN_AGENTS.adapters:
         return True
     if any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values()):
@@ -100,8 +100,8 @@ def has_adapter(name: str | None) -> bool:
 
 
 def load_installed(agents: Iterable[AgentDefinition]) -> None:
-    """Load the adapters that other packages bring.  Blocks, as a turn must not; one that cannot be
-    loaded is told where it is needed."""
+    """Load other packages' adapters ahead of time: this blocks, which a turn must not.  An adapter
+    that cannot be loaded is reported where it is needed."""
     for place in map(KNOWN_AGENTS.adapter_place, agents):
         if place.name not in KNOWN_AGENTS.adapters:
             with suppress(UsageError):
@@ -109,7 +109,7 @@ def load_installed(agents: Iterable[AgentDefinition]) -> None:
 
 
 def with_login(adapter: Adapter, login: LoginFacts) -> Adapter:
-    """The adapter of an agent whose members share a login that it renews."""
+    """Wrap the adapter of an agent whose members share a login that it renews."""
     from coterie.agents.login import LoginAdapter
 
     return LoginAdapter(adapter, login)
@@ -118,7 +118,7 @@ def with_login(adapter: Adapter, login: LoginFacts) -> Adapter:
 def interactive_start(
     agent: AgentDefinition, member: Member, workspace: Workspace
 ) -> InteractiveStart:
-    """How a member's CLI is started for a person, its home written as Coterie would.  Blocks."""
+    """Return how to start a member's CLI for a person, with the home Coterie writes.  Blocks."""
     make = adapter_maker(KNOWN_AGENTS.adapter_place(agent))
     start = getattr(make, "interactive", None)
     if start is not None:
@@ -130,7 +130,7 @@ def interactive_start(
 
 @cache
 def adapter_maker(place: AdapterPlace) -> MakeAdapter:
-    """What makes an agent's adapter; raises NotFound."""
+    """Return what makes an agent's adapter; raises NotFound if there is none."""
     if place.make is not None:
         module, _, attribute = place.make.partition(":")
         return getattr(import_module(module), attribute)
@@ -143,6 +143,6 @@ def adapter_maker(place: AdapterPlace) -> MakeAdapter:
         return theirs
     raise NotFound(
         f'{place.agent}: no adapter "{place.name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '
-        f"and what is installed in the entry points {GROUP}.",
+        f"and those installed as entry points of {GROUP}.",
         "coterie agents list",
     )

@@ -1,1 +1,1 @@
-"""Use cases: what a surface can do is one call here; only this code names concrete classes."""
+"""Use cases: each operation of a surface is one call here; only here are concrete classes named."""

@@ -1,4 +1,4 @@
-"""Accepting work, whichever workflow did it."""
+"""Accept work, whichever workflow produced it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coterie.app.run import PIPELINE
 async def accept_work(
     app: App, task_id: str, message: str | None, *, recheck: bool = False, override: bool = False
 ) -> Accepted:
-    """Take the work of a session, or the change of a pipeline, into the user's branch.
+    """Bring the work of a session, or the change of a pipeline, into the user's branch.
 
-    `message` and `override` are for a pipeline; `recheck` tests it on a branch that has moved.
+    `message` and `override` apply to pipelines; `recheck` reruns the checks on a moved branch.
     """
     if (await app.show(task_id)).view.workflow == PIPELINE:
         accept = partial(accept_change, app, task_id, message, override=override, recheck=recheck)

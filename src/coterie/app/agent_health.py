@@ -1,4 +1,4 @@
-"""Whether an agent can work: one judgement, in the same words wherever it is shown."""
+"""Whether an agent can work: one verdict, worded the same wherever it is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.config.project import search_path
 from coterie.config.registry import Registry, is_included
-from coterie.config.registry_edit import has_key, place, signed_in
+from coterie.config.registry_edit import agent_location, has_key, signed_in
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.process import launch
 
@@ -17,32 +17,32 @@ AgentState = Literal["ready", "not installed", "not signed in", "no model key", 
 
 @dataclass(frozen=True)
 class AgentHealth:
-    """An agent that is registered or known by name, and whether it can work."""
+    """A registered or known agent, and whether it can work."""
 
     name: str
     version: str | None
     state: AgentState
     ready: bool
     hint: str
-    """What to do about it; of one that is ready, how sure that is."""
+    """What to do about it; for a ready agent, how certain its readiness is."""
 
 
 def version_of(command: str) -> str | None:
-    """The version a program says it is; None when it cannot be asked.  Blocks."""
+    """Return the version a program reports; None if it cannot be asked.  Blocks."""
     return launch.version_of(command, search_path())
 
 
 def health_of(agent: AgentDefinition, *, ask_version: bool = False) -> AgentHealth:
-    """As it would be started: by its entry, whatever it is called.  Blocks.
+    """Return the health of an agent as it would be started: by its entry, not by its name.  Blocks.
 
-    `ask_version`: the program is asked; else it is the one that the entry has.
+    `ask_version`: ask the program for its version instead of using the one in the entry.
     """
     name, adapter, known = agent.name, KNOWN_AGENTS.adapter_name(agent), KNOWN_AGENTS.of(agent)
     if known is not None and not known.is_program:
         if known.adapter.name == adapter:
             return _own(name, known)
-        known = None  # a program that only has its name
-    where = place(KNOWN_AGENTS, agent)
+        known = None  # a program that merely shares its name
+    where = agent_location(KNOWN_AGENTS, agent)
     if where is None:
         how = known.install if known else agent.command
         return AgentHealth(name, None, "not installed", False, how)
@@ -54,12 +54,12 @@ def health_of(agent: AgentDefinition, *, ask_version: bool = False) -> AgentHeal
         return AgentHealth(name, version, "not signed in", False, known.sign_in)
     tested = known.tested if known else None
     sure = "installed" if signed is None else "signed in"
-    untested = f"; untested, tested is {tested}" if tested and version != tested else ""
+    untested = f"; untested version (tested: {tested})" if tested and version != tested else ""
     return AgentHealth(name, version, "ready", True, f"{sure}{untested}")
 
 
 def _own(name: str, known: AgentFacts) -> AgentHealth:
-    """An agent that is no program: one that is a part of Coterie needs its extra, and a key."""
+    """Return the health of an agent that is part of Coterie: it may need an extra and a key."""
     if known.needs is not None and not is_included(known):
         return AgentHealth(name, None, "not installed", False, known.install)
     if not known.keys:
@@ -70,12 +70,12 @@ def _own(name: str, known: AgentFacts) -> AgentHealth:
 
 
 def health_in(registry: Registry) -> list[AgentHealth]:
-    """Of every registered agent.  Blocks."""
+    """Return the health of every registered agent.  Blocks."""
     return [health_of(agent) for agent in registry.agents.values()]
 
 
 def to_be_members(found: list[AgentHealth]) -> list[str]:
-    """Who a first team is made of: those that are ready; where none is, those that only have to
-    be signed in to, since a rehearsal needs no login."""
+    """Return the agents for a first team: the ready ones or, if there are none, those that only
+    lack a login, since a rehearsal needs none."""
     ready = [one.name for one in found if one.ready]
     return ready or [one.name for one in found if one.state == "not signed in"]

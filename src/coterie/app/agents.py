@@ -1,4 +1,4 @@
-"""The agents of this machine: the registry, what is installed, what will work."""
+"""The agents of this machine: the registry, what is installed and what will work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coterie.config.registry import (
     registry_path,
     unused,
 )
-from coterie.config.registry_edit import Scan, add_agent, by_hand, program
+from coterie.config.registry_edit import Scan, add_agent, by_hand, find_program
 from coterie.config.settings import load_settings, store_url
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
@@ -43,14 +43,14 @@ class Agents:
     """The agents of a user.  Blocks."""
 
     home: Path | None = None
-    """Takes the place of the user's `~/.coterie`."""
+    """Used instead of the user's `~/.coterie`."""
 
     def registry(self) -> Registry:
-        """The registry as it is used; raises ConfigError where its file is wrong."""
+        """Load the registry; raises ConfigError if its file is invalid."""
         return load_registry(KNOWN_AGENTS, registry_path(self.home))
 
     def scan(self) -> Scan:
-        """Look for known agents on PATH and enter them; what a person changed is kept."""
+        """Look for known agents on PATH and register them; manual changes are kept."""
         return registry_edit.scan(KNOWN_AGENTS, version_of, instant.now(), registry_path(self.home))
 
     def add(
@@ -62,32 +62,32 @@ class Agents:
         use_pty: bool = False,
         replacing: bool = False,
     ) -> tuple[AgentDefinition, Registry]:
-        """Enter an agent by hand; `facts` are capabilities by their names in the registry."""
+        """Register an agent by hand; `facts` are capabilities by their names in the registry."""
         entry = by_hand(KNOWN_AGENTS, name, command, instant.now(), facts, use_pty=use_pty)
         path = registry_path(self.home)
         return entry, add_agent(KNOWN_AGENTS, entry, path, replacing=replacing)
 
     def unused_words(self, agent: AgentDefinition) -> list[Notice]:
-        """What is to be told of an entry's arguments that are never passed on."""
+        """Return notices about arguments of an entry that are never passed on."""
         words = agent.base_args
         return list(unused(KNOWN_AGENTS, agent, agent.name, "baseArgs", words))
 
     def migrate(self) -> registry_edit.Migration:
-        """Rewrite an old registry to the newest form; a copy is kept."""
+        """Upgrade an old registry to the newest format; a copy is kept."""
         return registry_edit.migrate(KNOWN_AGENTS, registry_path(self.home))
 
     def place(self, agent: AgentDefinition) -> str | None:
-        """Where an agent's program is; None where it is not there."""
-        return registry_edit.place(KNOWN_AGENTS, agent)
+        """Return the path of an agent's program; None if it is not installed."""
+        return registry_edit.agent_location(KNOWN_AGENTS, agent)
 
     def installed(self, versions: Mapping[str, str | None]) -> list[AgentDefinition]:
-        """The agents that are known by name or registered, each with the program that is there.
+        """Return the known and registered agents that are installed, each with its program's path.
 
-        `versions` is what the programs said of themselves, by name.
+        `versions` holds the versions that the programs reported, by agent name.
         """
         now = instant.now()
         agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
-        with suppress(CoterieError):  # the checks of the doctor say what is wrong with it
+        with suppress(CoterieError):  # the doctor's checks report what is wrong with it
             agents |= self.registry().agents
         there = ((agent, registry_edit.program_of(agent)) for agent in agents.values())
         return [
@@ -98,13 +98,13 @@ class Agents:
 
 
 def missing_built_in_agent() -> str | None:
-    """How to install the built-in agent; None where it is installed."""
+    """Return how to install the built-in agent; None if it is installed."""
     return None if is_included(BUILT_IN) else BUILT_IN.install
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One thing that has to be in order."""
+    """The outcome of one check of the doctor."""
 
     name: str
     ok: bool
@@ -114,16 +114,16 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Finds out what is installed and what will work; changes nothing.  Blocks."""
+    """Checks what is installed and what will work; changes nothing.  Blocks."""
 
     directory: Path | None = None
-    """The project's folder; None: the one around us."""
+    """The project's folder; None: the project around the current directory."""
     store: str | None = None
-    """The URL of a store to look at; None: the one of COTERIE_STORE or the settings, if any."""
+    """The URL of a store to check; None: the one from COTERIE_STORE or the settings, if any."""
 
     @cached_property
     def agents(self) -> tuple[AgentHealth, ...]:
-        """Every agent that is registered or known by name."""
+        """The health of every registered or known agent."""
         now = instant.now()
         agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
         if isinstance(self._registry, Registry):
@@ -132,14 +132,14 @@ class Doctor:
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What is worth knowing about the registry."""
+        """Notices about the registry."""
         registry = self._registry
         return registry.notices if isinstance(registry, Registry) else ()
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
-        """The registry, the project, its database, the keeper, the sandbox, git, who is told
-        elsewhere, the store, the way of branches; and packages that are broken."""
+        """The checks of the registry, project, database, keeper, sandbox, git, notifications,
+        store and transport of branches; and of each broken package."""
         own = (self._check_registry(), *self._check_project(), self._check_keeper())
         broken = (_failed("package", problem) for problem in broken_packages())
         others = (*self._check_notify(), *self._check_store())
@@ -157,7 +157,7 @@ class Doctor:
         if isinstance(registry, CoterieError):
             return _failed("registry", registry)
         there = registry.path.exists()
-        count = counted(len(registry.agents), "agent") if there else "not made yet"
+        count = counted(len(registry.agents), "agent") if there else "not created yet"
         hint = "" if there else "coterie init"
         return HealthCheck("registry", True, f"{shown(registry.path)}: {count}", hint)
 
@@ -170,9 +170,9 @@ class Doctor:
         checks = [HealthCheck("project", True, f"{project.root}: writable")]
         if not os.access(place, os.W_OK | os.X_OK):
             problem = f"{place} cannot be written"
-            checks = [HealthCheck("project", False, problem, "-C DIR names another")]
+            checks = [HealthCheck("project", False, problem, "use another folder: -C DIR")]
         if not has_history(project):
-            return [*checks, HealthCheck("database", True, "not made yet")]
+            return [*checks, HealthCheck("database", True, "not created yet")]
         try:
             count = anyio.run(_count, project)
         except CoterieError as error:
@@ -183,7 +183,7 @@ class Doctor:
     def _check_keeper(self) -> HealthCheck:
         try:
             project = find_project(self.directory)
-            folder = project.folder if project.judge().is_believed else None
+            folder = project.folder if project.check_origin().is_believed else None
             keeper = load_settings(folder).values.keeper
         except CoterieError as error:
             return _failed("settings", error)
@@ -192,11 +192,11 @@ class Doctor:
             hint = "coterie config set keeper auto"
             return HealthCheck("keeper", False, f"{keeper}: {problem}", hint)
         private = keeper == "bubblewrap" or (keeper == "auto" and anyio.run(can_be_private))
-        seen = "an agent sees only its own" if private else _KEYS_READABLE
+        seen = "agents cannot read each other's keys" if private else _KEYS_READABLE
         return HealthCheck("keeper", True, f"{keeper}: ends whole process trees; {seen}")
 
     def _check_store(self) -> list[HealthCheck]:
-        """Whether the store of several machines can be used; nothing where none is named."""
+        """Check whether the shared store can be used; nothing if none is configured."""
         from coterie.app import store
 
         try:
@@ -214,42 +214,45 @@ class Doctor:
         return [HealthCheck("store", True, f"{facts}: {found.url}"), *_check_travel(project)]
 
     def _check_notify(self) -> list[HealthCheck]:
-        """Whether the user could be told elsewhere; nothing where they do not want to be."""
+        """Check whether notifications reach the user; nothing if none are configured."""
         try:
             values = load_settings(None).values
             if values.notify is None:
                 return []
             project = find_project(self.directory)
             failed = anyio.run(_not_told, project) if has_history(project) else []
-        except CoterieError:  # of which another check tells
+        except CoterieError:  # reported by another check
             return []
         from coterie.app.notify import Target
 
         name, words = Target(values).name, values.notify_command
-        if words and program(words[0]) is None:
-            return [HealthCheck("notify", False, f"there is no program {name}", _SET_NOTIFY)]
+        if words and find_program(words[0]) is None:
+            return [HealthCheck("notify", False, f"program not found: {name}", _SET_NOTIFY)]
         if failed:
             last = failed[-1]
             when = f"{last.at[:10]} {last.at[11:16]} UTC"
-            problem = f"{name} was not told of {last.incident}, {when}: {last.problem}"
+            problem = f"{name} could not be notified of {last.incident} ({when}): {last.problem}"
             return [HealthCheck("notify", False, problem, _SET_NOTIFY)]
-        return [HealthCheck("notify", True, f"{name} is told when a question waits or a task ends")]
+        return [
+            HealthCheck("notify", True, f"{name} is notified when a question waits or a task ends")
+        ]
 
 
 _SET_NOTIFY = "coterie config set notify COMMAND --user"
-_KEYS_READABLE = "an agent can read the keys of others"
+_UNCONFINED = "commands that you allow run unconfined"
+_KEYS_READABLE = "agents can read each other's keys"
 
 
 async def _check_sandbox() -> HealthCheck:
-    """What holds a command that is allowed, and one that passes unasked because it only looks."""
+    """Check what confines allowed commands, and those that run unasked because they only read."""
     from coterie.tools import read_only_sandbox, sandbox
 
     found = await sandbox.best()
     if await read_only_sandbox.works():
         return HealthCheck(
-            "sandbox", True, f"{found.kind}: what only looks runs unasked, read-only"
+            "sandbox", True, f"{found.kind}: commands that only read run unasked, read-only"
         )
-    told = "most looks are asked about" if found.confines else "what you allow runs unconfined"
+    told = "you are asked about most commands that only read" if found.confines else _UNCONFINED
     return HealthCheck("sandbox", True, f"{found.kind}: {told}", "install bubblewrap")
 
 
@@ -258,19 +261,21 @@ def _failed(name: str, error: CoterieError) -> HealthCheck:
 
 
 def _check_travel(project: Project) -> list[HealthCheck]:
-    """Whether branches can go by the repository that they are to; nothing where it is the store."""
+    """Check whether the remote that branches travel by is reachable; nothing if it is the store."""
     from coterie.app.travel import reached_remote
 
     try:
         url = reached_remote(project)
     except CoterieError as error:
         return [HealthCheck("travel", False, str(error), error.hint or "")]
-    return [HealthCheck("travel", True, f"branches go by {url}")] if url is not None else []
+    if url is None:
+        return []
+    return [HealthCheck("travel", True, f"branches travel through {url}")]
 
 
 def _check_git() -> HealthCheck:
-    where = program("git")
-    return HealthCheck("git", True, where or "not installed: not needed to talk")
+    where = find_program("git")
+    return HealthCheck("git", True, where or "not installed (not needed for chats)")
 
 
 async def _not_told(project: Project) -> list[PendingNotification]:

@@ -1,4 +1,4 @@
-"""The files that tasks produced, known by their digests."""
+"""The files that tasks produced, identified by their digests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class ArtifactView:
     """A file among a task's artifacts."""
 
     name: str
-    """Its path below the folder of the artifacts."""
+    """Its path below the artifacts folder."""
     sha256: str
     size_bytes: int
 
 
 async def list_artifacts(app: App, task_id: str) -> list[ArtifactView]:
-    """Every file among the artifacts of a task's session."""
+    """Return every file among the artifacts of a task's session."""
     session = (await app.show(task_id)).state.created.session_id
 
     def look() -> list[ArtifactView]:
@@ -37,8 +37,8 @@ async def list_artifacts(app: App, task_id: str) -> list[ArtifactView]:
 
 
 async def read_artifact(app: App, task_id: str, digest: str) -> tuple[str, bytes]:
-    """The name and content of the file with this digest; raises NotFound, also where it was
-    changed in between."""
+    """Return the name and content of the file with this digest; raises NotFound if there is none
+    or it was changed meanwhile."""
     session = (await app.show(task_id)).state.created.session_id
     for one in await list_artifacts(app, task_id):
         if one.sha256 == digest:

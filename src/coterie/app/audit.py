@@ -1,4 +1,4 @@
-"""The record of tool calls: which there are, how they ended, and whether the record is whole."""
+"""The audit of tool calls: which there were, how they ended, and whether the record is intact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Which calls are meant; an empty field means all."""
+    """Which calls to select; an empty field matches all."""
 
     task: str | None = None
     member: str | None = None
@@ -32,10 +32,10 @@ class AuditFilter:
     """Part of a tool's name."""
     since: str | None = None
     errors: bool = False
-    """Only calls that failed, were denied, or whose end nobody knows."""
+    """Only calls that failed, were denied or not run, or whose outcome is unknown."""
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Whether a row is one of these calls."""
+        """Whether a row belongs to one of these calls; `errors` is not considered."""
         tool = (self.tool or "").casefold()
         return (
             (self.task is None or is_part(entry.task_id, self.task))
@@ -47,7 +47,7 @@ class AuditFilter:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A tool call: its request and its completion, where it has both."""
+    """A tool call: its request and its completion, as far as they were recorded."""
 
     entry: AuditEntry
     completed: AuditEntry | None
@@ -57,7 +57,7 @@ class ToolUse:
 
 @dataclass(frozen=True)
 class AuditView:
-    """The rows that are meant, and the calls they tell of, in order."""
+    """The selected rows, and the calls they belong to, in order."""
 
     rows: Sequence[ChainedEntry]
     uses: Sequence[ToolUse]
@@ -71,15 +71,15 @@ class AuditCheck:
     events: int
     problems: Sequence[str]
     sessions: Sequence[EnvelopeCheck] = ()
-    """Every session with tickets, or the one that was asked for."""
+    """Every session with tickets, or only the requested one."""
 
     @property
     def all_problems(self) -> Sequence[str]:
-        """What is wrong with rows, and with envelopes."""
+        """The problems of the rows and of the envelopes."""
         return [*self.problems, *(str(one) for found in self.sessions for one in found.new)]
 
     def fields(self) -> dict[str, object]:
-        """What came of it, as an object of JSON."""
+        """The outcome as a JSON object."""
         return {
             "rows": self.rows,
             "events": self.events,
@@ -91,7 +91,7 @@ class AuditCheck:
 
 
 async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
-    """The tool calls on record."""
+    """Return the recorded tool calls that match a filter."""
     rows = await app.storage.audit.chain()
     running = {
         task_id
@@ -99,18 +99,20 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
         if view.is_run or view.questions
         for task_id in await app.below(view.id)
     }
-    return AuditView(
-        [row for row in rows if wanted.fits(row.entry)],
-        [
-            use
-            for use in _uses(rows, running)
-            if wanted.fits(use.entry) and not (wanted.errors and use.outcome in ("ok", "open"))
-        ],
-    )
+    uses = [
+        use
+        for use in _uses(rows, running)
+        if wanted.fits(use.entry) and not (wanted.errors and use.outcome in ("ok", "open"))
+    ]
+    found = [row for row in rows if wanted.fits(row.entry)]
+    if wanted.errors:
+        failed = {id(entry) for use in uses for entry in (use.entry, use.completed)}
+        found = [row for row in found if id(row.entry) in failed]
+    return AuditView(found, uses)
 
 
 async def read_call(app: App, task_id: str, number: int) -> ToolUse:
-    """A tool call of a task, by the number of its beginning or its end on the timeline."""
+    """Return a tool call of a task by the number of its start or end on the timeline."""
     rows = await app.storage.timeline.before(task_id, number + 1, 1, "call")
     source = rows[0].source if rows and rows[0].sequence == number else None
     if not isinstance(source, AuditedCall):
@@ -123,7 +125,7 @@ async def read_call(app: App, task_id: str, number: int) -> ToolUse:
 
 
 def use_fields(use: ToolUse) -> Mapping[str, object]:
-    """A tool call as an object of JSON."""
+    """Return a tool call as a JSON object."""
     entry, completed = use.entry, use.completed
     return {
         "task": entry.task_id,
@@ -140,27 +142,27 @@ def use_fields(use: ToolUse) -> Mapping[str, object]:
 
 
 async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:
-    """Check every page of the database, both hash chains, and the envelopes of all sessions, or of
-    one."""
+    """Check every page of the database, both hash chains, and the envelopes of one or all
+    sessions."""
     rows, problems = await app.storage.audit.chain(), [*await app.storage.problems()]
     views = await app.tasks()
     wanted = [one.id for one in views if one.workflow == TICKETS] if task_id is None else [task_id]
     sessions = [await app.check_envelopes(one) for one in wanted]
-    if task_id is None and app.shared is None:  # a shared one may be newer than what is here
+    if task_id is None and app.shared is None:  # a shared store may be newer than the logs here
         known = {one.id for one in views}
         problems += await anyio.to_thread.run_sync(lambda: list(_unknown(app.root, known)))
     return AuditCheck(len(rows), (await app.storage.events.head())[0], problems, sessions)
 
 
 def _unknown(root: Path, known: Collection[str]) -> Iterator[str]:
-    """Sessions that left envelopes and are not in the database, as after it was deleted."""
+    """Yield a problem for each session that left envelopes but is missing from the database."""
     for folder in sorted((root / ".coterie" / "logs").glob("*/")):
         if folder.name not in known and any(folder.glob("*.json")):
-            yield f"logs/{folder.name} is of a session that the database does not know: it was lost"
+            yield f"logs/{folder.name} belongs to a session that the database has lost"
 
 
 def _uses(rows: Sequence[ChainedEntry], running: Collection[str]) -> list[ToolUse]:
-    """Requests with their completions, in the order of the requests."""
+    """Pair requests with their completions, in the order of the requests."""
     ended: dict[int, AuditEntry] = {}
     waiting: dict[tuple[str, str, str], list[int]] = {}
     firsts: list[tuple[int, AuditEntry]] = []
@@ -172,7 +174,7 @@ def _uses(rows: Sequence[ChainedEntry], running: Collection[str]) -> list[ToolUs
             firsts.append((row.sequence, entry))
         elif calls:
             ended[calls.pop()] = entry
-        else:  # its request was never told
+        else:  # its request was never reported
             firsts.append((row.sequence, entry))
             ended[row.sequence] = entry
     return [
@@ -192,17 +194,19 @@ def _outcome(completed: AuditEntry | None, running: bool) -> str:
 
 
 def export_audit(rows: Sequence[ChainedEntry], path: str) -> Path:
-    """Write rows as JSON lines into a file; returns its absolute path.  Blocks."""
+    """Write rows to a file as JSON lines; returns its absolute path.  Blocks."""
     target = Path(path).expanduser().absolute()
     if target.is_dir() or not target.parent.is_dir():
-        raise UsageError(f"{target} cannot be a file.", "Name a file in a folder that exists.")
+        raise UsageError(
+            f"{target} is not a usable file path.", "Name a file in a folder that exists."
+        )
     text = "".join(f"{exported(row)}\n" for row in rows)
     write_atomically(target, text)
     return target
 
 
 def exported(row: ChainedEntry) -> str:
-    """A row with the names of the design, and what others need to check the chain."""
+    """Return a row as JSON, with the design's field names and what checking the chain needs."""
     entry = row.entry
     fields = {
         "sequence": row.sequence,

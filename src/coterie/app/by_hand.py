@@ -1,9 +1,7 @@
-"""A member's CLI, opened by hand: for a person, who then speaks to it without Coterie."""
+"""Open a member's CLI for a person, who then talks to it without Coterie."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,27 +9,12 @@ from coterie.agents.table import KNOWN_AGENTS, interactive_start
 from coterie.app.run import Members
 from coterie.errors import AgentMissing, UsageError
 from coterie.model.team import Member
-from coterie.process.launch import exec_program
+from coterie.process.launch import Spawn, exec_program
 
 
-@dataclass(frozen=True)
-class ByHand:
-    """A member's CLI as a person starts it."""
-
-    member: str
-    words: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
-    folder: Path
-    instruction: str
-    """The file in its folder that says its role."""
-    is_told: bool
-    """Whether the CLI itself is told the role."""
-
-
-def by_hand(members: Members, member: Member) -> ByHand:
-    """How a member's CLI is started by hand, with its role, model, arguments, folder, home and
-    environment.  Blocks."""
+def by_hand(members: Members, member: Member) -> tuple[Spawn, Path | None]:
+    """Return how to start a member's CLI by hand, with its role, model, arguments, folder, home and
+    environment; and the file that states its role, if the CLI cannot be given it.  Blocks."""
     agent = members.adapters.agents.get(member.agent or "")
     if agent is None or KNOWN_AGENTS.is_part_of_coterie(agent):
         raise UsageError(
@@ -39,21 +22,15 @@ def by_hand(members: Members, member: Member) -> ByHand:
         )
     workspace = members.workspace(member)
     start = interactive_start(agent, member, workspace)
-    return ByHand(
-        member.id,
-        (agent.command, *start.words),
-        workspace.execution_dir,
-        start.env,
-        workspace.folder,
-        KNOWN_AGENTS.instruction_file(agent).name,
-        start.is_told or not member.system_instruction.strip(),
-    )
+    cwd, folder = str(workspace.execution_dir), workspace.folder
+    spawn = Spawn(agent.command, start.words, cwd, start.env, member.id, str(folder))
+    is_told = start.is_told or not member.system_instruction.strip()
+    return spawn, None if is_told else folder / KNOWN_AGENTS.instruction_file(agent).name
 
 
-def open_by_hand(started: ByHand) -> NoReturn:
-    """Replace this process by a member's CLI; raises AgentMissing if it cannot be started."""
+def open_by_hand(spawn: Spawn) -> NoReturn:
+    """Replace this process with a member's CLI; raises AgentMissing if it cannot be started."""
     try:
-        exec_program(started.words, started.cwd, started.env)
+        exec_program(spawn)
     except OSError as error:
-        program = started.words[0]
-        raise AgentMissing(started.member, str(started.cwd), program, str(error)) from None
+        raise AgentMissing(spawn.member, spawn.cwd, spawn.command, str(error)) from None

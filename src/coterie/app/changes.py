@@ -1,4 +1,4 @@
-"""What tasks changed: shown, accepted into the user's branch, and taken back."""
+"""What tasks changed: show it, accept it into the user's branch, and revert it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskState, ticket_in
+from coterie.model.task import ENDED, TaskState, ticket_id_of
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
-from coterie.workspace.acceptance import Acceptance, held_elsewhere
+from coterie.workspace.acceptance import Acceptance, busy_elsewhere
 from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.leftovers import Leftover, SessionLeftovers
 from coterie.workspace.snapshots.changes import Patch
@@ -34,13 +34,13 @@ from coterie.workspace.snapshots.revert import RevertResult
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 ACCEPT, REVERT = "accept", "revert"
-"""What the audit calls the two."""
+"""Their tool names in the audit."""
 _SHORT = 7
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """A session's work, in the user's branch; hooks of the repository were not run."""
+    """A session's work, now in the user's branch; the repository's hooks were not run."""
 
     task: str
     branch: str
@@ -48,19 +48,19 @@ class Accepted:
     commit: str
     files: tuple[FileDiffStat, ...]
     checks: tuple[CheckOutcome, ...] = ()
-    """Those that were run again."""
+    """The checks that were run again."""
     kept: tuple[Leftover, ...] = ()
-    """Worktrees that were not removed, as they hold something more."""
+    """Worktrees that were not removed because they hold more than the accepted work."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What tasks changed.  A session works on a branch of its own, other tasks in the folder."""
+    """What tasks changed.  A session works on its own branch, other tasks in the folder."""
 
     sessions: Sessions
 
     async def diff(self, task_id: str) -> TaskDiff:
-        """What a task changed so far; of a session, what was approved."""
+        """Return what a task has changed so far; for a session, what was approved."""
         work = await self._work_of(task_id)
         if work is None:
             return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
@@ -68,15 +68,15 @@ class Changes:
         return await anyio.to_thread.run_sync(partial(_difference, work, at))
 
     async def ticket_diff(self, ticket_task: str) -> TaskDiff:
-        """What the work on a ticket changed: on its branch, and once that is merged, by merging."""
+        """Return what the work on a ticket changed: on its branch or, once merged, by the merge."""
         worktrees = await self.sessions.worktrees(ticket_task)
         if worktrees is None:
-            return TaskDiff(problem="without git it is only known what a whole session changed")
-        return await anyio.to_thread.run_sync(_of_ticket, worktrees, ticket_in(ticket_task))
+            return TaskDiff(problem="without git, changes are only known for the whole session")
+        return await anyio.to_thread.run_sync(_of_ticket, worktrees, ticket_id_of(ticket_task))
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
-        """The result of a session's run, with its approved files, its checks and what is next."""
-        with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+        """Complete the result of a session's run with approved files, checks and next steps."""
+        with suppress(CoterieError):  # the run itself is fine; `coterie diff` will report this
             if await self._work_of(result.task) is not None:
                 patches = (await self.diff(result.task)).patches
                 files = tuple(str(one) for patch in patches for one in patch.files)
@@ -84,7 +84,7 @@ class Changes:
         return await self.sessions.concluded(result)
 
     async def _work_of(self, task_id: str) -> Acceptance | None:
-        """A session's work as it can be accepted; None where it has no branch."""
+        """Return a session's work ready to be accepted; None if it has no branch."""
         worktrees = await self.sessions.worktrees(task_id)
         return Acceptance(worktrees) if worktrees else await self.sessions.require_here(task_id)
 
@@ -92,7 +92,7 @@ class Changes:
         return FolderSnapshots(self.sessions.look.root)
 
     async def _reverted_at(self, task_id: str) -> str | None:
-        """When the work was taken back, unless that was undone."""
+        """Return when the work was reverted; None if it was not, or that was undone."""
         found: str | None = None
         undo: Mapping[str, object] = {}
         for entry in await self.sessions.look.storage.audit.of_task(task_id):
@@ -107,13 +107,13 @@ class Changes:
     ) -> Accepted:
         """Bring the work into the branch that the user has checked out.
 
-        Raises NotAccepted, and then nothing was changed.
+        Raises NotAccepted, with nothing changed, if that is not possible.
         """
         state = await self.sessions.look.state(task_id)
         work = await self._acceptable(state)
         final = str(await self.sessions.step(task_id, FINAL_COMMIT) or "")
-        async with self.held(claimant, task_id, is_done=True) as fence:
-            head, branch = await anyio.to_thread.run_sync(_place, work)
+        async with self.holding(claimant, task_id, is_done=True) as fence:
+            head, branch = await anyio.to_thread.run_sync(_head_and_branch, work)
             commands: Sequence[str] = ()
             if recheck:
                 commands = await self._commands(state)
@@ -125,10 +125,10 @@ class Changes:
             )
             ran = await _checked(work, commit, commands, checks, children)
             given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
-            async with self.recorded(task_id, ACCEPT, given):
-                await anyio.to_thread.run_sync(work.take, commit)
+            async with self.audited(task_id, ACCEPT, given):
+                await anyio.to_thread.run_sync(work.accept, commit)
             _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
-            kept = await anyio.to_thread.run_sync(_without_worktrees, work)
+            kept = await anyio.to_thread.run_sync(_remove_worktrees, work)
             return Accepted(task_id, branch, head, commit, files, ran, kept)
 
     async def _acceptable(self, state: TaskState) -> Acceptance:
@@ -143,7 +143,7 @@ class Changes:
         return work
 
     async def _unfinished(self, state: TaskState) -> NotAccepted:
-        """Why a session cannot be accepted yet: as it stands now, whatever it last recorded."""
+        """Explain by its current state, not the recorded one, why a session is not acceptable."""
         task_id, status, hint = state.id, str(state.status), f"coterie resume {state.id}"
         if status in ENDED:
             hint = f"coterie show {task_id}"
@@ -154,7 +154,7 @@ class Changes:
         return NotAccepted(task_id, f"{task_id} is {status}, not completed", hint)
 
     async def _commands(self, state: TaskState) -> list[str]:
-        """The checks that the work has passed: the user's own, and those of its tickets."""
+        """Return the checks that the work has passed: the user's own, and those of its tickets."""
         passed: dict[str, bool] = dict.fromkeys(state.created.scheduler.checks, True)
         for step in await self.sessions.look.storage.journal.steps(state.id):
             outcome = _outcome(step)
@@ -165,10 +165,10 @@ class Changes:
     async def revert(
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
-        """Take back what a task changed, or its last revert; nobody can run it meanwhile.
+        """Revert what a task changed, or undo its last revert; nobody can run it meanwhile.
 
-        Of a session the commits are taken back out of the user's branch; one that was never
-        accepted is only marked as not wanted.
+        A session's commits are taken out of the user's branch; a session that was never accepted
+        is only marked as reverted.
         """
         work = await self._work_of(task_id)
         if work is not None:
@@ -178,25 +178,25 @@ class Changes:
             runner = await look.runner_of(task_id)
             if runner is not None:
                 raise TaskBusy(task_id, runner.pid, runner.host, _stop_first(task_id))
-            return await anyio.to_thread.run_sync(self._take_back, task_id, undo, True)
+            return await anyio.to_thread.run_sync(self._revert_files, task_id, undo, True)
         rows = await look.storage.events.tasks()
         parts = [row.id for row in rows if row.id.startswith(f"{task_id}.")]
         async with AsyncExitStack() as stack:
             for part in (task_id, *parts):
-                await stack.enter_async_context(self.held(claimant, part))
-            return await anyio.to_thread.run_sync(self._take_back, task_id, undo, False)
+                await stack.enter_async_context(self.holding(claimant, part))
+            return await anyio.to_thread.run_sync(self._revert_files, task_id, undo, False)
 
     async def _revert_session(
         self, task_id: str, work: Acceptance, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
         taken = await anyio.to_thread.run_sync(lambda: work.accepted)
-        make = _bring_back if undo else _take_back
+        make = _undo_revert if undo else _revert
         if dry_run:
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
-        async with self.held(claimant, task_id), self.recorded(task_id, REVERT, {"undo": undo}):
+        async with self.holding(claimant, task_id), self.audited(task_id, REVERT, {"undo": undo}):
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
 
-    def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
+    def _revert_files(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
         snapshots = self._snapshots()
         if not dry_run:
             snapshots.end_cut_turns(task_id)
@@ -204,30 +204,33 @@ class Changes:
         return take_back(task_id, dry_run=dry_run)
 
     @asynccontextmanager
-    async def held(
+    async def holding(
         self, claimant: Claimant, task_id: str, *, is_done: bool = False
     ) -> AsyncGenerator[Fence]:
-        """Own the task, so that nobody can run it, or do the same; one that is done nobody runs."""
+        """Hold the task's lease, so that nobody else runs, accepts, reverts or cleans it.
+
+        `is_done`: the task has completed, so any other holder is accepting or reverting it.
+        """
         async with AsyncExitStack() as stack:
             try:
                 fence = await stack.enter_async_context(claimant.held(task_id))
             except TaskBusy as busy:
                 if is_done:
-                    raise held_elsewhere(task_id, busy.pid) from None
+                    raise busy_elsewhere(task_id, busy.pid) from None
                 raise TaskBusy(busy.task, busy.pid, busy.host, _stop_first(task_id)) from None
             yield fence
 
     @asynccontextmanager
-    async def recorded(
+    async def audited(
         self, task_id: str, what: str, given: Mapping[str, object]
     ) -> AsyncGenerator[None]:
-        """Put on record who did what and when, and what came of it."""
+        """Record in the audit who did what and when, and how it ended."""
         storage = self.sessions.look.storage
         begun = instant.now()
         call = f"{what}-{begun}"
         asked = AuditEntry("ToolCallRequested", call, what, YOU, task_id, begun, input=given)
         await storage.commit(None, AppendAudit(asked))
-        problem = "it was cut"
+        problem = "it was interrupted"
         try:
             yield
             problem = ""
@@ -242,8 +245,8 @@ class Changes:
                 await storage.commit(None, AppendAudit(done))
 
 
-def _without_worktrees(work: Acceptance) -> tuple[Leftover, ...]:
-    """Remove the worktrees of work that is accepted; `coterie clean` says what is wrong."""
+def _remove_worktrees(work: Acceptance) -> tuple[Leftover, ...]:
+    """Remove the worktrees of accepted work; on failure `coterie clean` reports the problem."""
     with suppress(GitFailed, OSError):
         return SessionLeftovers(work.worktrees).remove_worktrees()
     return ()
@@ -269,10 +272,10 @@ async def _checked(
     return tuple(ran)
 
 
-def _place(work: Acceptance) -> tuple[str, str]:
-    work.check_place()
+def _head_and_branch(work: Acceptance) -> tuple[str, str]:
+    work.check_no_operation_in_progress()
     found = work.head(), work.branch()
-    _check_wanted(work)  # another terminal may have been first while this one waited
+    _check_wanted(work)  # another terminal may have got there first while this one waited
     return found
 
 
@@ -286,7 +289,7 @@ def _check_wanted(work: Acceptance) -> None:
 
 
 def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None:
-    """Raise NotAccepted where something moved since it was checked."""
+    """Raise NotAccepted if a branch has moved since the checks ran."""
     base, now = work.worktrees.base, work.worktrees.head()
     hint = f"coterie accept {work.task} --recheck"
     if head != base:
@@ -300,7 +303,7 @@ def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None
 
 def _combined(work: Acceptance, head: str, state: TaskState) -> str:
     title = state.created.goal.strip().partition("\n")[0][:60]
-    return work.merged_with(head, work.worktrees.head(), f"Take in {work.task}: {title}")
+    return work.merged_with(head, work.worktrees.head(), f"Merge {work.task}: {title}")
 
 
 def _outcome(step: Step) -> CheckOutcome | None:
@@ -314,11 +317,11 @@ def _of_ticket(worktrees: TicketWorktrees, ticket: str) -> TaskDiff:
     if span is None:
         return TaskDiff()
     text, files = diff_trees(worktrees.git.run, *span)
-    return TaskDiff((Patch(worktrees.git.folder, "", text, files),) if files else ())
+    return TaskDiff((Patch(worktrees.git.folder, text, files),) if files else ())
 
 
 def diff_fields(task_id: str, found: TaskDiff, *, stat: bool = False) -> dict[str, object]:
-    """A change as an object of JSON; `stat`: only how much was changed."""
+    """Return a change as a JSON object; `stat`: only how much was changed."""
     patches: list[dict[str, object]] = []
     for patch in found.patches:
         files = [asdict(one) for one in patch.files]
@@ -337,22 +340,22 @@ def diff_fields(task_id: str, found: TaskDiff, *, stat: bool = False) -> dict[st
 def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
     taken = work.accepted
     text, files = work.patch(*(taken or (work.worktrees.base, work.worktrees.head())))
-    patches = (Patch(work.git.folder, "", text, files),) if files else ()
+    patches = (Patch(work.git.folder, text, files),) if files else ()
     return TaskDiff(patches, reverted_at=reverted_at, accepted=taken[1] if taken else None)
 
 
-def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
+def _revert(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
     task = work.task
     if work.reverted is not None:
         raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
-    if taken is None:  # nothing of the user's was touched: it is only not wanted any more
+    if taken is None:  # never accepted: the user's branch needs no change
         if not dry_run:
             work.mark_reverted()
         return RevertResult()
-    return _undo(work, taken, f"Revert {task}", work.take_back, dry_run=dry_run)
+    return _undo(work, taken, f"Revert {task}", work.apply_revert, dry_run=dry_run)
 
 
-def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
+def _undo_revert(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
     task, reverted = work.task, work.reverted
     if reverted is None:
         raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
@@ -361,7 +364,7 @@ def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: boo
             work.unmark_reverted()
         return RevertResult()
     span = (work.parent_of(reverted), reverted)
-    return _undo(work, span, f"Bring {task} back", work.bring_back, dry_run=dry_run)
+    return _undo(work, span, f"Bring {task} back", work.undo_revert, dry_run=dry_run)
 
 
 def _undo(
@@ -372,8 +375,8 @@ def _undo(
     *,
     dry_run: bool,
 ) -> RevertResult:
-    """Take out what came between two commits; all of it, or nothing."""
-    work.check_place()
+    """Undo the changes between two commits: all of them, or none."""
+    work.check_no_operation_in_progress()
     work.branch()
     head = work.head()
     commit, conflicts = work.undone(*span, message)

@@ -1,4 +1,4 @@
-"""Removing what ended tasks have left behind: listed first, and nothing that is unmerged."""
+"""Remove what ended tasks left behind: listed first, and never unmerged work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coterie.workspace.leftovers import (
     Leftover,
     LeftoverKind,
     SessionLeftovers,
-    drafts,
+    abandoned_temp_files,
     kept_snapshots,
     remove_path,
     remove_snapshots,
@@ -33,20 +33,20 @@ from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote", "home", "snapshots", "draft")
 _PATIENCE = 30.0
-"""How long `accept` takes at most for what can be done later as well, in seconds."""
+"""The most seconds that `accept` spends on cleaning up, which can be done later as well."""
 _OF_SESSIONS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote")
 
 
 @dataclass(frozen=True)
 class SentBranches:
-    """What sessions have sent to the repository that branches travel by."""
+    """The branches that sessions have pushed to the remote they travel by."""
 
     git: Git
     remote: GitRemote
 
     @classmethod
     async def of(cls, app: App) -> Self | None:
-        """None where branches travel in the store."""
+        """Return the sent branches of a project; None if branches do not travel by a remote."""
         git = await anyio.to_thread.run_sync(repository_of, app.root)
         if app.shared is None or git is None:
             return None
@@ -54,12 +54,12 @@ class SentBranches:
         return None if remote is None else cls(git, remote)
 
     async def refs(self, session: str | None = None) -> Mapping[str, str]:
-        """By name: the commit of each ref there, of one session or of all."""
+        """Return the commit of each ref on the remote by name, of one or all sessions."""
         below = REFS if session is None else f"{REFS}/{session}"
         return await anyio.to_thread.run_sync(remote_refs, self.git, self.remote, below)
 
     async def remove(self, worktrees: TicketWorktrees) -> list[Leftover]:
-        """Remove what a session sent and the branch which is checked out contains."""
+        """Remove the sent branches of a session that the checked-out branch contains."""
         there = await self.refs(worktrees.session)
         going = await anyio.to_thread.run_sync(_on_remote, worktrees, there)
         refs = {one.name: there[one.name] for one in going if not one.kept}
@@ -68,7 +68,7 @@ class SentBranches:
 
 
 async def remove_accepted(app: App, task_id: str) -> None:
-    """Remove from the remote what is in the user's branch now; what stays `coterie clean` lists."""
+    """Remove from the remote what is now in the user's branch; `coterie clean` lists the rest."""
     with suppress(CoterieError), anyio.move_on_after(_PATIENCE):
         sent, worktrees = await SentBranches.of(app), await app.sessions.worktrees_here(task_id)
         if sent is not None and worktrees is not None:
@@ -77,14 +77,14 @@ async def remove_accepted(app: App, task_id: str) -> None:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What the ended tasks of a project have left."""
+    """Lists and removes what the ended tasks of a project left behind."""
 
     app: App
 
     async def leftovers(
         self, task_id: str | None = None, kinds: Collection[str] = KINDS
     ) -> list[Leftover]:
-        """What there is, and what of it must stay; of one task or of all that have ended."""
+        """List the leftovers of one ended task or of all, and which of them must stay."""
         if task_id is None:
             views = await self.app.tasks()
         else:
@@ -100,23 +100,23 @@ class Cleaning:
         if "home" in kinds and task_id is None:
             found += await self._homes()
         if "draft" in kinds and task_id is None:
-            found += await anyio.to_thread.run_sync(lambda: list(drafts(self._root)))
+            found += await anyio.to_thread.run_sync(lambda: list(abandoned_temp_files(self._root)))
         if "snapshots" in kinds:
             names = [view.id for view in ended]
             found += await anyio.to_thread.run_sync(_snapshots, self._root, names)
         return found
 
     async def remove(self, found: Sequence[Leftover]) -> list[Leftover]:
-        """Remove all that can go; returns what was removed.  What is in use by now stays."""
+        """Remove all that can go and return what was removed.  What is now in use stays."""
         going = [one for one in found if not one.kept]
         removed, claimant = list[Leftover](), await self.app.claimant()
         tasks = dict.fromkeys(one.task for one in going if one.kind in _OF_SESSIONS)
         for task_id in tasks:
             mine = [one for one in going if one.task == task_id]
-            async with self.app.changes.held(claimant, task_id):
+            async with self.app.changes.holding(claimant, task_id):
                 removed += await self._remove_of_session(task_id, mine)
         unused = {one.name for one in await self._homes() if not one.kept}
-        for one in going:  # somebody may have started a task with that team since they were listed
+        for one in going:  # a task with that team may have started since they were listed
             if one.kind == "draft" or (one.kind == "home" and one.name in unused):
                 await anyio.to_thread.run_sync(remove_path, self._root, one)
                 removed.append(one)
@@ -138,7 +138,7 @@ class Cleaning:
         return found
 
     async def _sent(self, tasks: Sequence[str]) -> list[Leftover]:
-        """What these sessions have on the remote; where that is away, that it is."""
+        """List what these sessions have on the remote, or that it cannot be reached."""
         try:
             sent = await SentBranches.of(self.app)
             there = await sent.refs() if sent is not None else dict[str, str]()
@@ -178,7 +178,7 @@ class Cleaning:
 
 
 def _remove_all(session: SessionLeftovers, found: Sequence[Leftover]) -> list[Leftover]:
-    """Worktrees before branches: git refuses to drop a branch that is checked out."""
+    """Remove worktrees before branches: git refuses to delete a branch that is checked out."""
     of_git = [one for kind in ("worktree", "branch") for one in found if one.kind == kind]
     removed = [one for one in of_git if session.remove(one)]
     session.remove_folder()

@@ -1,4 +1,4 @@
-"""What turns cost, by whom and for what, from the record of turns."""
+"""What turns cost, by member and purpose, from the recorded turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from coterie.model.journal import Turn
-from coterie.model.task import TICKET, TaskRow, fold, ticket_above
+from coterie.model.task import TICKET, TaskRow, fold, ticket_task_of
 from coterie.model.team import Tally, Team
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Storage
@@ -15,26 +15,26 @@ from coterie.ports import Storage
 
 @dataclass(frozen=True)
 class Cost:
-    """One try at a turn, and what it cost."""
+    """One attempt at a turn, and what it cost."""
 
     task: str
-    """The task that somebody started: what those below it cost is its cost too."""
+    """The root task: its cost includes that of all tasks below it."""
     title: str
     member: str
     agent: str
-    """The agent's name in the registry; empty for a member that is not in the team any more."""
+    """The agent's name in the registry; empty for a member that is no longer in the team."""
     at: str
     turns: int
-    """1 for a turn that was taken, 0 for a try that failed: it may have cost something too."""
+    """1 for a turn that was taken, 0 for a failed attempt: it may have cost something too."""
     usage: Usage | None
-    """None where its agent told nothing."""
+    """None if the agent reported nothing."""
     part: str = ""
-    """The very task: a ticket, a subtask, or the same."""
+    """The task of the turn itself: a ticket, a subtask, or `task`."""
 
 
 async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]:
-    """Every try at a turn of an agent, of one task with all below it or of all, opened at or after
-    an instant."""
+    """Return every attempt at an agent's turn that was opened at or after an instant, of all tasks
+    or of one task and those below it."""
     found: list[Cost] = []
     rows = {row.id: row for row in await storage.events.tasks()}
     for row in rows.values():
@@ -45,13 +45,13 @@ async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]
             turns = [turn for turn in turns if task_id in _above(turn.task_id, rows)]
         if turns:
             created = fold(await storage.events.of_task(row.id)).created
-            if not created.rehearsal:  # it used nothing, whatever its agents believed
+            if not created.rehearsal:  # a rehearsal used nothing, whatever its agents reported
                 found += _of_task(turns, rows[row.session_id], created.team)
     return sorted(found, key=lambda cost: cost.at)
 
 
 def _above(task_id: str, rows: Mapping[str, TaskRow]) -> Iterator[str]:
-    """A task and those that it is a part of."""
+    """Yield a task and its ancestors."""
     part: str | None = task_id
     while part is not None:
         yield part
@@ -68,7 +68,7 @@ def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
             usage = turn.used
             if taken or usage is not None:
                 whose = (root.id, root.title, turn.member, agent, turn.opened_at)
-                part = ticket_above(turn.task_id) or turn.task_id
+                part = ticket_task_of(turn.task_id) or turn.task_id
                 found.append(Cost(*whose, int(taken), usage, part))
     return found
 
@@ -81,11 +81,11 @@ _KEYS: Mapping[CostKey, Callable[[Cost], str]] = {
     "agent": lambda cost: cost.agent or "-",
     "day": lambda cost: cost.at[:10],
 }
-"""What costs can be grouped by; days are those of UTC, as budgets count them."""
+"""What costs can be grouped by; days are in UTC, as in budgets."""
 
 
 def grouped(costs: Sequence[Cost], by: CostKey) -> dict[str, list[Cost]]:
-    """Costs by what has a row of its own."""
+    """Group costs by the values of a key."""
     groups: dict[str, list[Cost]] = {}
     for cost in costs:
         groups.setdefault(_KEYS[by](cost), []).append(cost)
@@ -93,7 +93,7 @@ def grouped(costs: Sequence[Cost], by: CostKey) -> dict[str, list[Cost]]:
 
 
 def cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
-    """What several tries cost together, as an object of JSON."""
+    """Return the combined cost of several attempts as a JSON object."""
     usage = sum_of(cost.usage for cost in costs if cost.usage is not None)
     return {
         "turns": sum(cost.turns for cost in costs),
@@ -103,7 +103,7 @@ def cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
 
 
 def tally(costs: Sequence[Cost]) -> Tally:
-    """All of it together, as budgets count."""
+    """Return the combined cost, as budgets count it."""
     total = Tally()
     for cost in costs:
         total = total.plus(cost.usage, cost.turns)

@@ -1,4 +1,4 @@
-"""The demos: a project of their own with agents that need no login, and what they promise."""
+"""The demos: each with its own project, agents that need no login, and what it promises to show."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from coterie.app.run import TICKETS, StartRequest
 from coterie.app.teams import Teams
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
-from coterie.config.registry_edit import by_hand, program, save_registry
-from coterie.config.team_edit import seated
+from coterie.config.registry_edit import by_hand, find_program, save_registry
+from coterie.config.team_edit import preset_members
 from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant
@@ -44,7 +44,7 @@ _MAY_RUN = {"allow": [f"{TESTS} *"]}
 
 @dataclass(frozen=True)
 class DemoProject:
-    """A demo's own project and home, below one folder."""
+    """A demo's own project and home."""
 
     project: Project
     home: Path
@@ -52,7 +52,8 @@ class DemoProject:
 
 
 def review_demo(base: Path, *, keep: bool = False) -> DemoProject:
-    """A file to review, and three scripted members for it; `keep` makes it the user's.  Blocks."""
+    """Make a file to review and a team of three scripted members; `keep` makes it a project of the
+    user's.  Blocks."""
     home = base / "home"
     project = Project(base / "shop", None if keep else home)
     project.root.mkdir()
@@ -75,9 +76,9 @@ def _reviewer(name: str) -> dict[str, object]:
 
 
 def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
-    """The agents that a demo was asked for, by name, and those that have to be registered.
+    """Return the names of the agents requested for a demo, and the agents to register for it.
 
-    Raises UsageError for one that is not there.
+    Raises UsageError for an agent that does not exist.
     """
     chosen = [seat.agent for seat in seats(spec)] if spec else [BUILT_IN.name]
     return chosen, [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN.name]
@@ -86,9 +87,9 @@ def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
 def tickets_demo(
     base: Path, agents: Sequence[str], known: Sequence[AgentDefinition] = ()
 ) -> DemoProject:
-    """A repository with a failing test, and a team for it; the first agent manages.  Blocks.
+    """Make a repository with a failing test and a team whose first agent manages.  Blocks.
 
-    It is kept for the user to look at, so it is entered into the user's own list of projects.
+    It is kept for the user to look at, so it is added to the user's own list of projects.
     """
     project, home = Project(base / "shop"), base / "home"
     for name, content in initial_files().items():
@@ -100,25 +101,25 @@ def tickets_demo(
     save_registry(load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known))
     manager, *workers = agents
     seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
-    entries = [_permitted(entry) for entry in seated(TICKETS, seated_on)]
+    entries = [_permitted(entry) for entry in preset_members(TICKETS, seated_on)]
     view = Teams(project, home).write(TICKETS, [*entries], preset=TICKETS)
     start = StartRequest(view.team, GOAL, Caps(yes=True), view.loaded.path, DEMO, TICKETS)
     return DemoProject(project, home, start)
 
 
 def _agent(name: str) -> AgentDefinition:
-    """An agent as the user has registered it, else as it is found."""
+    """Return an agent as the user registered it, else as found on PATH."""
     registered = Agents().registry().agents.get(name)
     if registered is not None:
         return registered
-    command, known = program(name), KNOWN_AGENTS.get(name)
+    command, known = find_program(name), KNOWN_AGENTS.get(name)
     if command is None or known is None:
         raise UsageError(f"There is no agent {name}.", known.install if known else "coterie doctor")
     return by_hand(KNOWN_AGENTS, name, [command, *known.base_args], instant.now(), {})
 
 
 def _permitted(entry: Mapping[str, object]) -> dict[str, object]:
-    """A member of the preset that may run the tests, so that nobody has to be asked."""
+    """Return a member of the preset with permission to run the tests without asking."""
     mode = entry.get("permissions", "ask")
     return {**entry, "permissions": {"mode": mode, **_MAY_RUN}}
 
@@ -131,16 +132,16 @@ def _commit(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Promise:
-    """One thing that had to happen."""
+    """One thing that the demo promises."""
 
     what: str
     how: str
-    """What did happen."""
+    """What actually happened."""
     kept: bool
 
 
 async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
-    """Each promise of the demo, with what became of it."""
+    """Return each promise of the demo, with its outcome."""
     views = await app.tickets(task_id)
     done = [view.ticket for view in views if view.ticket.state == "done"]
     planned = len(PLANNED)
@@ -150,9 +151,9 @@ async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
     tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
     return (
         Promise("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
-        _some("talked over first", _with_event(done, "discussing")),
+        _some("discussed first", _with_event(done, "discussing")),
         _some("sent back by review", _sent_back(said)),
-        _some("met a conflict, settled by its author", _in_conflict(said)),
+        _some("had a conflict, resolved by its author", _in_conflict(said)),
         _green(said, tree),
     )
 
@@ -182,7 +183,7 @@ def _sent_back(said: Sequence[Envelope]) -> list[str]:
 
 
 def _green(said: Sequence[Envelope], tree: str) -> Promise:
-    """Whether Coterie itself saw all tests pass, on exactly the files that are on the branch."""
+    """Whether Coterie itself saw all tests pass on exactly the files of the branch."""
     logs = (one.payload for one in said if isinstance(one.payload, ArtifactRef))
     ran = [(log, log.checked) for log in logs if log.checked and log.checked.command == TESTS]
     told, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)

@@ -1,7 +1,7 @@
-"""What a command would do: who, with what, where, within which limits; nothing is started.
+"""What a command would start, where and within which limits, without starting anything.
 
-Each adapter is asked to open a channel, in a scratch folder that is laid out as the member's own
-will be, and is stopped where it would start its process: so what is shown is what would be run.
+Each adapter is asked to open a channel in a scratch folder laid out like the member's own, and is
+stopped just before it starts its process: so what is shown is what would be run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import anyio.to_thread
 from coterie.agents.generic import GenericAdapter
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.run import PIPELINE, TICKETS, MemberFactory, Members, Rehearsal, StartRequest
-from coterie.app.teams import Teams, TeamView
-from coterie.config.registry_edit import place
+from coterie.app.teams import Teams
+from coterie.config.registry_edit import agent_location
 from coterie.config.settings import load_scheduler
-from coterie.config.team_file import LoadedTeam
 from coterie.engine.channels import ChannelPool
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import step_name
@@ -38,68 +37,75 @@ from coterie.workspace.git import repository_of
 if TYPE_CHECKING:
     from coterie.app.project import App
 
-_STAND_IN = "http://127.0.0.1"
-"""Where a rehearsal's model would be; its port is chosen when it starts."""
-
-
-@dataclass(frozen=True)
-class MemberStart:
-    """A process as it would be started."""
-
-    words: tuple[str, ...]
-    cwd: str
-    variables: tuple[str, ...]
-    """The names of all that stands in its environment; no value is shown."""
+_PLACEHOLDER_URL = "http://127.0.0.1"
+"""The address of a rehearsal's model; its port is only chosen when it starts."""
 
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """What a member would do, with what, and where."""
+    """How a member would be started, and the limits of its turns."""
 
     member: Member
-    duty: str
     installed: bool
-    folder: Path
-    start: MemberStart | None = None
-    """None for a human, for an agent that is no program, and where there is a problem."""
-    problem: str = ""
-    """Why its agent could not be started."""
+    start: Spawn | str | None = None
+    """Its process, or why that could not be started; None for a human or an agent that is not a
+    program."""
     timeout_ms: int | None = None
-    """After so long a turn has failed; None for a human."""
+    """The time after which a turn fails; None for a human."""
     silence_ms: int | None = None
-    """So long a silence ends a reply; None where the agent says so itself."""
+    """The silence that ends a reply; None if the agent reports the end itself."""
 
 
 @dataclass(frozen=True)
 class DryRun:
     """What a command would do.  Nothing was started or written."""
 
-    view: TeamView
-    root: Path
     request: StartRequest
+    root: Path
     members: tuple[MemberPlan, ...]
     scheduler: SchedulerConfig
     branches: tuple[str, ...]
-    """For a ticket, and for what is approved; empty where all work in one folder."""
+    """The branches of a ticket and of approved work, or of a build; empty if all members work in
+    one folder."""
     base: str | None
-    """The commit where branches would begin; None where there is none."""
+    """The commit that branches would start from; None if there is none."""
     plan: Plan | None
-    """The plan that a script holds; nobody knows one that the manager has yet to make."""
+    """The plan from a rehearsal's script; None if the manager has yet to make one."""
     task: str | None = None
-    """The task that would go on; None: a new one."""
+    """The task that would be resumed; None: a new one."""
+    refused: NotTrusted | None = None
+    """Why it may not be resumed yet."""
+
+    def folder(self, member: Member) -> Path:
+        """Return the path of a member's own folder, which need not exist yet."""
+        return member_folder(self.root, self.request.team.name, member)
+
+    def duty(self, member: Member) -> str:
+        """Return what a member would do."""
+        team, workflow = self.request.team, self.request.workflow
+        if workflow == TICKETS:
+            if member.type == "human":
+                return "answers"
+            return "manager" if member.id == team.manager.id else "worker"
+        if workflow == PIPELINE and member.type == "ai":
+            filled = FilledRoles(team)
+            return ", ".join(one for one in PIPELINE_ROLES if filled.member(one).id == member.id)
+        if workflow != "solo" or member.type == "human":
+            return member.role
+        return "does the job" if member.id == self.request.member else "may get subtasks"
 
 
-async def dry_run(teams: Teams, view: TeamView, request: StartRequest) -> DryRun:
-    """What starting this would do.  Whoever is not signed in is not looked for."""
+async def dry_run(teams: Teams, request: StartRequest) -> DryRun:
+    """Return what starting this would do.  Whether agents are signed in is not checked."""
     scheduler = load_scheduler(teams.project)
-    return await _found(teams.project.root, teams.home, view, request, _Resumed(scheduler))
+    return await _read(teams.project.root, teams.home, request, _TaskState(scheduler))
 
 
 async def dry_resume(app: App, task_id: str) -> DryRun:
-    """What going on with a task would do."""
+    """Return what resuming a task would do."""
     created = (await app.show(task_id)).state.created
     factory = MemberFactory(app.root, app.home, app.storage, app.machine, ChannelPool())
-    address = _STAND_IN if created.rehearsal else None
+    address = _PLACEHOLDER_URL if created.rehearsal else None
     refused: NotTrusted | None = None
     try:
         members = await anyio.to_thread.run_sync(factory.of_task, created, address)
@@ -116,24 +122,23 @@ async def dry_resume(app: App, task_id: str) -> DryRun:
         created.workflow,
         created.member,
     )
-    view = TeamView(LoadedTeam(members.team, request.team_file), refused)
     turns = await app.storage.journal.turns(task_id)
     own = (turn for turn in turns if turn.thread and not step_name.parse(turn.step).topic)
-    resumed = _Resumed(created.scheduler, task_id, {turn.member: turn.thread for turn in own})
-    return await _found(app.root, app.home, view, request, resumed)
+    resumed = _TaskState(created.scheduler, task_id, {turn.member: turn.thread for turn in own})
+    return replace(await _read(app.root, app.home, request, resumed), refused=refused)
 
 
-class _Resumed(NamedTuple):
-    """What is known of a task before it is run."""
+class _TaskState(NamedTuple):
+    """What is known of a task before it runs."""
 
     scheduler: SchedulerConfig
     task_id: str | None = None
     threads: Mapping[str, str | None] = {}
-    """By member: the thread that its agent would take up."""
+    """By member: the thread that its agent would continue."""
 
 
-async def _found(
-    root: Path, home: Path | None, view: TeamView, request: StartRequest, resumed: _Resumed
+async def _read(
+    root: Path, home: Path | None, request: StartRequest, resumed: _TaskState
 ) -> DryRun:
     team, workflow = request.team, request.workflow
     git = None
@@ -145,9 +150,8 @@ async def _found(
     name = f"coterie/{resumed.task_id or '<id>'}"
     branches = (f"{name}/work",) if workflow == PIPELINE else (f"{name}/T1", f"{name}/merged")
     return DryRun(
-        view,
-        root,
         request,
+        root,
         tuple(plans),
         resumed.scheduler,
         branches if git else (),
@@ -165,16 +169,16 @@ def _rehearsal_of(created: TaskCreated) -> Rehearsal:
 
 @asynccontextmanager
 async def _scratch(
-    root: Path, home: Path | None, request: StartRequest, resumed: _Resumed
+    root: Path, home: Path | None, request: StartRequest, resumed: _TaskState
 ) -> AsyncGenerator[_Scratch]:
-    """Members whose folders lie in a temporary one."""
+    """Yield the members with their folders inside a temporary one."""
     with TemporaryDirectory(prefix="coterie-") as made:
         folder = await anyio.to_thread.run_sync(_real, made)
         storage = await SqliteStorage.open(folder / "coterie.db")
         try:
             machine = await anyio.to_thread.run_sync(Machine.here)
             factory = MemberFactory(root, home, storage, machine, ChannelPool())
-            address = None if request.rehearsal is False else _STAND_IN
+            address = None if request.rehearsal is False else _PLACEHOLDER_URL
             members = factory.of(request.team, None, address, request.workflow)
             members = replace(members, shared=replace(factory, root=folder))
             yield _Scratch(root, folder, request, members, resumed)
@@ -188,30 +192,32 @@ class _Scratch:
     folder: Path
     request: StartRequest
     members: Members
-    resumed: _Resumed
+    resumed: _TaskState
 
     async def plan(self, member: Member, *, in_worktree: bool) -> MemberPlan:
-        """What a member would do."""
-        team, duty = self.request.team, _duty(self.request, member)
-        real = member_folder(self.root, team.name, member)
+        """Return how a member would be started, and the limits of its turns."""
+        team = self.request.team
         agent = self.members.adapters.agents.get(member.agent or "")
-        plan = MemberPlan(member, duty, True, real)
+        plan = MemberPlan(member, True)
         if agent is None:
             return plan
-        plan = replace(plan, installed=place(KNOWN_AGENTS, agent) is not None)
+        plan = replace(plan, installed=agent_location(KNOWN_AGENTS, agent) is not None)
         plan = self._limited(plan)
-        if KNOWN_AGENTS.is_part_of_coterie(agent) and member.agent not in self.members.stood_in:
+        if (
+            KNOWN_AGENTS.is_part_of_coterie(agent)
+            and member.agent not in self.members.replaced_agents
+        ):
             return plan
         is_pipeline = self.request.workflow == PIPELINE
         apart = in_worktree and (is_pipeline or member.id != team.manager.id)
         try:
             spawn = await self._spawn(member, apart=apart)
         except CoterieError as error:
-            return replace(plan, problem=str(error).replace(str(self.folder), str(self.root)))
-        return replace(plan, start=self._told(member, spawn, real) if spawn else None)
+            return replace(plan, start=str(error).replace(str(self.folder), str(self.root)))
+        return replace(plan, start=self._in_real_folder(member, spawn) if spawn else None)
 
     def _limited(self, plan: MemberPlan) -> MemberPlan:
-        """The same with the limits of the member's turns."""
+        """Return the plan with the limits of the member's turns."""
         adapter = self.members.adapter(plan.member, NothingStarts())
         if not isinstance(adapter, GenericAdapter):
             total = adapter.limits(plan.member).total
@@ -225,7 +231,7 @@ class _Scratch:
         )
 
     async def _spawn(self, member: Member, *, apart: bool) -> Spawn | None:
-        """What its adapter would start; None where it starts nothing when it opens a channel."""
+        """Return what the adapter would start; None if opening a channel starts no process."""
         seated = member.model_copy(update={"working_dir": None, "home_dir": None, "work": "link"})
         own = member_folder(self.folder, self.request.team.name, seated)
         own.mkdir(parents=True)
@@ -233,7 +239,7 @@ class _Scratch:
             (own / "work").mkdir()
             seated = seated.model_copy(update={"execution_dir": None})
         elif seated.execution_dir is None:
-            (own / "work").symlink_to(_material(self.root, self.request.team, member))
+            (own / "work").symlink_to(_target_of_work(self.root, self.request.team, member))
         workspace = await anyio.to_thread.run_sync(self.members.workspace, seated)
         adapter = self.members.adapter(seated, NothingStarts())
         try:
@@ -243,9 +249,11 @@ class _Scratch:
         await opened.close()
         return None
 
-    def _told(self, member: Member, spawn: Spawn, real: Path) -> MemberStart:
-        """The same as it will be in the member's real folder."""
-        own = str(member_folder(self.folder, self.request.team.name, _unplaced(member)))
+    def _in_real_folder(self, member: Member, spawn: Spawn) -> Spawn:
+        """Return the spawn as it would be in the member's real folder, with secrets redacted."""
+        name = self.request.team.name
+        real = member_folder(self.root, name, member)
+        own = str(member_folder(self.folder, name, _unplaced(member)))
         places = {f"{own}/home": str(member.home_dir or real / "home"), own: str(real)}
         folder = {TICKETS: "T1", PIPELINE: "work"}.get(self.request.workflow)
         if folder is not None and not Path(spawn.cwd).is_symlink():
@@ -260,8 +268,8 @@ class _Scratch:
                 text = text.replace(scratch, there)
             return by.text(text)
 
-        words = tuple(map(placed, (spawn.command, *spawn.args)))
-        return MemberStart(words, placed(spawn.cwd), tuple(sorted(spawn.marked_env)))
+        command, *args = map(placed, (spawn.command, *spawn.args))
+        return replace(spawn, command=command, args=tuple(args), cwd=placed(spawn.cwd))
 
 
 def _real(folder: str) -> Path:
@@ -272,24 +280,10 @@ def _unplaced(member: Member) -> Member:
     return member.model_copy(update={"working_dir": None})
 
 
-def _material(root: Path, team: Team, member: Member) -> Path:
-    """Where a member's `work` leads: as it is, or will be when it is made."""
+def _target_of_work(root: Path, team: Team, member: Member) -> Path:
+    """Return where a member's `work` leads, or would lead once it is made."""
     work = member_folder(root, team.name, member) / "work"
     return work.resolve() if work.is_dir() else root
-
-
-def _duty(request: StartRequest, member: Member) -> str:
-    team, workflow = request.team, request.workflow
-    if workflow == TICKETS:
-        if member.type == "human":
-            return "answers"
-        return "manager" if member.id == team.manager.id else "worker"
-    if workflow == PIPELINE and member.type == "ai":
-        filled = FilledRoles(team)
-        return ", ".join(one for one in PIPELINE_ROLES if filled.member(one).id == member.id)
-    if workflow != "solo" or member.type == "human":
-        return member.role
-    return "does it" if member.id == request.member else "may be handed a part of it"
 
 
 def _plan_of(script: Path) -> Plan | None:

@@ -1,7 +1,7 @@
 """A task that was made on another machine, as it may be run on this one.
 
-Who can write to a shared store could make up any team.  So of one that was not made here nothing
-holds that could do harm, unless a team file of this machine, trusted here, asks for it as well.
+Anyone who can write to a shared store could make up any team.  So a team that was not made here
+gets no power that could do harm, unless a trusted team file on this machine asks for it as well.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from coterie.model.team import Member, Permissions, Team
 Load = Callable[[str], LoadedTeam]
 
 
-def as_run_here(created: TaskCreated, project: Project, load: Load) -> TaskCreated:
-    """The task with its folders in this project, and no power that nobody allowed here.
+def for_this_machine(created: TaskCreated, project: Project, load: Load) -> TaskCreated:
+    """Return the task with its folders in this project and only the powers allowed here.
 
-    Reads files.  Raises NotTrusted where it cannot be run without one.
+    Reads files.  Raises NotTrusted if it cannot run without a power that is not allowed.
     """
     was = created.allowed
     is_of_here = created.root in (None, str(project.root))
@@ -42,7 +42,8 @@ def as_run_here(created: TaskCreated, project: Project, load: Load) -> TaskCreat
     missing = [power for power in wanted if power not in allowed and power.kind != "allow"]
     if missing:
         said = "; ".join(f"{power.member} {power.what}" for power in missing)
-        way = f"Put the team's file there and look at it:  coterie team trust {here.team.name}.json"
+        trust = f"coterie team trust {here.team.name}.json"
+        way = f"Copy the team's file to this machine and review it:  {trust}"
         raise NotTrusted(f"Team {here.team.name} is not trusted on this machine: {said}.", way)
     file = str(known.path) if known and known.path else None
     return here.model_copy(update={"team": team, "team_file": file})
@@ -53,7 +54,7 @@ def _digest(created: TaskCreated, project: Project) -> str:
 
 
 def relocated(created: TaskCreated, root: Path) -> TaskCreated:
-    """The same with every path below its own project's folder below this one."""
+    """Return the task with every path below its own project's folder moved below `root`."""
     if created.root is None or Path(created.root) == root:
         return created
     before = Path(created.root)
@@ -81,12 +82,12 @@ def relocated(created: TaskCreated, root: Path) -> TaskCreated:
 
 
 def without_file(created: TaskCreated, root: Path) -> TaskCreated:
-    """The same for a run that starts nobody of its team: nothing of its file is needed."""
+    """Return the task for a run that starts no member of its team and so needs no team file."""
     return relocated(created, root).model_copy(update={"team_file": None})
 
 
 def _trusted_file(created: TaskCreated, project: Project, load: Load) -> LoadedTeam | None:
-    """The team's file on this machine, if it may be used."""
+    """Return the team's file on this machine, if it is trusted."""
     own = project.teams / created.team.name / "team.json"
     for path in (created.team_file, str(own)):
         if path is None or not Path(path).is_file():
@@ -101,7 +102,7 @@ def _trusted_file(created: TaskCreated, project: Project, load: Load) -> LoadedT
 
 
 def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]) -> Team:
-    """The team without rules that are not this machine's: what they would have allowed is asked."""
+    """Return the team without rules from other machines: what they would allow is asked instead."""
 
     def kept(member: Member) -> Member:
         mine = known.seated(member.id) if known else None
@@ -119,9 +120,9 @@ def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]
     return team.model_copy(update={"members": members, "permissions": shared})
 
 
-def stamp_of(project: Project) -> object:
-    """Another one when what may be run here may have changed: what is trusted, the agents, the
-    teams, what was fetched.  Reads files."""
+def local_fingerprint(project: Project) -> object:
+    """Return a value that changes when what may run here may have changed: what is trusted, the
+    agents, the teams, what was fetched.  Reads files."""
     home = project.home or coterie_home()
     paths = [home / TRUSTED_FILE, registry_path(project.home), project.root / ".git" / "FETCH_HEAD"]
     if project.exists:
@@ -135,7 +136,7 @@ def stamp_of(project: Project) -> object:
 
 
 def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
-    """What a machine must have to run a task."""
+    """Return the offer of a task, with what a machine must have to run it."""
     members = created.team.ai_members
     if created.member is not None:
         members = [one for one in members if one.id == created.member]
@@ -143,17 +144,19 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
     if any(member.permissions.mode == "full" for member in members):
         needs.add(FULL)
     if len(needs) > MOST_NEEDS:
-        said = f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} are the most."
+        said = (
+            f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} is the maximum."
+        )
         raise UsageError(said, "Run it here: without --detach.")
     pool: Pool = "session" if created.workflow == "tickets" else "seat"
     return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
 
 
 def require_needs(created: TaskCreated, has: Collection[str]) -> None:
-    """Raise NotTrusted where a machine does not give what a task needs."""
+    """Raise NotTrusted if a machine lacks something that a task needs."""
     missing = [need for need in offer_of(created).needs if need not in has]
     if FULL in missing:
-        said = f"{created.task_id} has members that never ask, which this machine does not take."
+        said = f"{created.task_id} has members that never ask, which this machine does not accept."
         raise NotTrusted(said, "coterie worker --allow full")
     if missing:
         said = f"{created.task_id} needs {' and '.join(missing)}, which this machine does not run."

@@ -1,4 +1,4 @@
-"""A task in files that others can read: all on record as JSON lines, artifacts, the patch."""
+"""Export a task to files for other tools: its whole record as JSON lines, artifacts, the patch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coterie.app.project import App
 from coterie.config.files import storage_errors
 from coterie.errors import UsageError
 from coterie.model.record import Entry, TaskDetail
-from coterie.model.task import Event, ticket_in
+from coterie.model.task import Event, ticket_id_of
 from coterie.workspace.session_files import ArtifactFile, artifact_files
 
 RECORD, PATCH, ARTIFACTS = "task.jsonl", "changes.patch", "artifacts"
@@ -24,17 +24,17 @@ RECORD, PATCH, ARTIFACTS = "task.jsonl", "changes.patch", "artifacts"
 
 @dataclass(frozen=True)
 class TaskPart:
-    """A task, or a task below it, with all that happened in it."""
+    """A task, or a task below it, with everything that happened in it."""
 
     detail: TaskDetail
     timeline: Sequence[Entry]
     events: Sequence[Event]
-    """What was decided, as the design has it; the timeline tells it for readers."""
+    """The domain events, as the design defines them; the timeline shows them to readers."""
 
 
 @dataclass(frozen=True)
 class TaskExport:
-    """All there is of a task and of those below it."""
+    """Everything on record about a task and those below it."""
 
     parts: Sequence[TaskPart]
     audit: Sequence[Mapping[str, object]]
@@ -45,13 +45,13 @@ class TaskExport:
 
 
 async def read_export(app: App, task_id: str) -> TaskExport:
-    """Read it all; nothing is written."""
+    """Read everything to export about a task; writes nothing."""
     ids = await app.below(task_id)
     parts = [
         TaskPart(
             await app.show(one),
-            # What happened in a ticket is on the timeline of its session.
-            () if ticket_in(one) else await app.timeline(one),
+            # A ticket's timeline is part of its session's.
+            () if ticket_id_of(one) else await app.timeline(one),
             await app.storage.events.of_task(one),
         )
         for one in ids
@@ -71,12 +71,14 @@ async def read_export(app: App, task_id: str) -> TaskExport:
 
 
 def write_export(found: TaskExport, lines: Sequence[str], target: Path) -> Path:
-    """Write it into a new folder, of which nobody sees half; returns its path.  Blocks."""
+    """Write an export to a new folder, which appears once complete; return its path.  Blocks."""
     target = target.expanduser().absolute()
     if target.exists():
-        raise UsageError(f"{target} exists already.", "Name another folder: it is made anew.")
+        raise UsageError(f"{target} already exists.", "Name a folder that does not exist yet.")
     if not target.parent.is_dir():
-        raise UsageError(f"{target.parent} is not a folder.", "Name a new one in one that exists.")
+        raise UsageError(
+            f"{target.parent} is not a folder.", "Name a new folder inside an existing one."
+        )
     draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}.new")
     with storage_errors(target.parent):
         try:

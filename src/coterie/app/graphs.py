@@ -1,4 +1,4 @@
-"""Graphs of pipelines: looked at without a task, and as what a pipeline is started with."""
+"""Pipeline graphs: for inspection without a task, and as the settings of a new pipeline."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings
 from coterie.model.team import Team
 from coterie.workflows.pipeline import check_pipeline_team
-from coterie.workspace.eval_conf import written_commands
+from coterie.workspace.eval_conf import configured_commands
 from coterie.workspace.role_prompts import role_prompts
 
 
 def pipeline_graph(folder: Path | None, wanted: str | None = None) -> PhaseGraph:
-    """The graph of a file, a shipped one by its name, or the one that holds in this project.
+    """Return the graph in a file, a shipped one by its name, or the one this project uses.
 
-    Blocks.  Raises ConfigError with all that is wrong with it, and NotFound.
+    Blocks.  Raises ConfigError listing everything that is wrong with it, and NotFound.
     """
     if wanted is not None:
         return load_graph(None, wanted)
     try:
         project = find_project(folder)
-    except CoterieError:  # none here: what is shipped can be looked at all the same
+    except CoterieError:  # no project here: use what is shipped
         return load_graph(None)
     return load_graph(project if project.exists else None)
 
@@ -38,18 +38,18 @@ def pipeline_settings(
     *,
     attended: bool,
 ) -> PipelineSettings:
-    """What a pipeline is started with.  Reads files.
+    """Return the settings of a new pipeline.  Reads files.
 
-    Raises ConfigError for a wrong graph, prompt or `eval.conf`: now, and not after hours of work.
+    Raises ConfigError for a bad graph, prompt or `eval.conf`: now, not after hours of work.
     """
     found = load_graph(project if project.exists else None, graph)
     if project.exists:
         role_prompts(project.root)
-        written_commands(project.root)
+        configured_commands(project.root)
     return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
 
 
 def default_settings(project: Project, team: Team) -> Mapping[str, object]:
-    """What a pipeline keeps that was started without any: the project's own graph.  Reads files."""
+    """Return the settings of a pipeline that was given none: the project's graph.  Reads files."""
     check_pipeline_team(team)
     return pipeline_settings(project, None, None, (), attended=False).model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""The machines that share a store: who they are, and tasks that are handed to them."""
+"""The machines that share a store, and offering tasks to them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def shared_store(app: App) -> SharedStore:
-    """The store that machines share; raises UsageError where there is none."""
+    """Return the store that machines share; raises UsageError if there is none."""
     if app.shared is None:
-        said = "No store is named: the tasks of this project are kept in its folder."
+        said = "No shared store is configured: this project's tasks are kept in its folder."
         raise UsageError(said, "--store postgresql://user@host/database")
     return app.shared
 
 
 async def offer(app: App, task_id: str) -> None:
-    """Have a task run by whichever machine can; one that runs goes on where it is."""
+    """Offer a task to any machine that can run it; a running task stays where it is."""
     shared, state = shared_store(app), (await app.show(task_id)).state
     if state.status in ENDED:
-        raise UsageError(f"{task_id} is {state.status} already.", f"coterie show {task_id}")
+        raise UsageError(f"{task_id} is already {state.status}.", f"coterie show {task_id}")
     lease = await app.storage.leases.get(task_id)
     if lease is not None and lease.owner == await app.own():
         fence = Fence(task_id, lease.token)
@@ -42,7 +42,7 @@ async def offer(app: App, task_id: str) -> None:
 
 
 async def _send_base(app: App, shared: SharedStore, created: TaskCreated, fence: Fence) -> None:
-    """Send the commit that the work begins at, for clones that lack it."""
+    """Send the commit that the work starts from, for clones that lack it."""
     if created.base is None:
         return
     from coterie.workflows.shared_branches import SharedBranches
@@ -54,21 +54,23 @@ async def _send_base(app: App, shared: SharedStore, created: TaskCreated, fence:
 
 
 async def machines(app: App) -> list[MachineView]:
-    """Every machine that was ever a worker of this project."""
+    """Return every machine that was ever a worker of this project."""
     return await shared_store(app).dispatch.machines()
 
 
 async def gone(app: App, name: str) -> int:
-    """Take a person's word that a machine is dead: its tasks may be taken over at once.
+    """Declare a machine dead because a person said so: its tasks may be taken over at once.
 
-    How many processes were declared dead; raises NotFound where none of it lives.
+    Returns how many processes were declared dead; raises NotFound if none of its processes lives.
     """
     shared = shared_store(app)
     rows = shared.owners.rows
     living = [row for row in await rows.living() if row.machine == name]
     if not living:
         known = ", ".join(one.name for one in await shared.dispatch.machines()) or "none"
-        raise NotFound(f'No living machine "{name}". There are: {known}.', "coterie machines")
+        raise NotFound(
+            f'No machine "{name}" is alive. Known machines: {known}.', "coterie machines"
+        )
     dead = [row for row in living if await rows.declare_dead(row.id, None)]
     await takeover.settle(app.storage, name, YOU)
     await shared.dispatch.sweep()

@@ -1,7 +1,7 @@
-"""Tells the user elsewhere that a question waits or a task has ended, by their setting `notify`.
+"""Notify the user that a question waits or a task has ended, as the setting `notify` says.
 
-What is to be told is queued with its event, in one transaction, and sent by whoever claims it
-first: at most once, whoever is killed.  Nothing here holds up a turn or makes it fail.
+A notification is queued with its event, in one transaction, and sent by whichever process claims
+it first: at most once, even if one is killed.  Nothing here delays a turn or makes it fail.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coterie.process import webhook
 from coterie.process.launch import capture
 
 LIMIT = 10.0
-"""How many seconds a command or an address has."""
+"""The most seconds that a command or an address may take."""
 _OUTPUT = 1 << 16
 _TAIL = 200
 _CUT = "it was cut off when the run was stopped"
@@ -45,13 +45,13 @@ _CUT = "it was cut off when the run was stopped"
 
 @dataclass(frozen=True)
 class Target:
-    """Who is told: a command of the user's, or an address."""
+    """Where notifications go: a command of the user's, or an address."""
 
     settings: Settings
 
     @property
     def name(self) -> str:
-        """What it is called; an address without its path, which may be all that keeps it secret."""
+        """Its name for display; an address without its path, which may be its only secret."""
         notify = self.settings.notify or ""
         if not is_address(notify):
             return self.settings.notify_command[0]
@@ -59,12 +59,12 @@ class Target:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     async def tell(self, text: str) -> str:
-        """Hand it over; what went wrong, or an empty text."""
+        """Deliver a notification; returns what went wrong, or an empty text."""
         words, given = self.settings.notify_command, f"{text}\n".encode()
         if not words:
             words = (sys.executable, "-I", "-S", str(Path(webhook.__file__)))
             given = f"{self.settings.notify}\n".encode() + given
-        # Not in the project: a relative path must not lead to what came with it.
+        # Run outside the project: a relative path must not resolve to a file that came with it.
         home = str(user_home() or Path("/"))
         try:
             told = await capture(
@@ -75,7 +75,7 @@ class Target:
         if told.status == 0 or told.cut:
             return ""
         if told.late:
-            return f"it took over {LIMIT:g} s"
+            return f"it took longer than {LIMIT:g} s"
         complaint = visible_line(told.complaint.strip()[-_TAIL:])
         if is_address(self.settings.notify or "") and complaint:
             return complaint
@@ -84,7 +84,7 @@ class Target:
 
 @dataclass
 class Notifier:
-    """An observer that also tells elsewhere; a run goes on inside `watching`."""
+    """An observer that also sends notifications; the run happens inside `watching`."""
 
     storage: Storage
     project: Path
@@ -100,35 +100,35 @@ class Notifier:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[Observer]:
-        """Tell what is to be told, beside the run in the block, and at its end."""
+        """Send notifications alongside the run in the block, and at its end."""
         with plain_errors():
             async with anyio.create_task_group() as self._group:
-                self._group.start_soon(self._tell_ends, self.task.task_id)
+                self._group.start_soon(self._notify_ended, self.task.task_id)
                 yield self
                 self._over.set()
-                await self._tell_ends()
+                await self._notify_ended()
 
     def saw(self, record: Record) -> None:
-        """Pass it on; of a question that waits, tell."""
+        """Pass the record on; notify of an open question."""
         self.observer.saw(record)
         if isinstance(record, InteractionRecord) and record.state == "open":
             assert self._group is not None, "the run is inside `watching`"
             self._group.start_soon(self._tell_question, record.interaction.interaction_id)
 
     async def _tell_question(self, name: str) -> None:
-        with suppress(CoterieError):  # trouble with the database is told by the run itself
+        with suppress(CoterieError):  # the run itself reports problems with the database
             while (left := self._attended()) > 0 and not self._over.is_set():
                 with anyio.move_on_after(left):
                     await self._over.wait()
             question, store = await self.storage.inbox.question(name), self.storage.notifications
             if question is None or question.state != "open":
                 await store.settle(name, "seen")
-            elif left <= 0 and await store.claim(name):  # else it is due when the task goes on
+            elif left <= 0 and await store.claim(name):  # else it is due when the task resumes
                 await self._send(of_question(question, self.task, str(self.project)))
 
-    async def _tell_ends(self, running: str = "") -> None:
-        """Tell of tasks that have ended or parked for a limit, those too whose process died before
-        it could; of the one that goes on there is nothing to tell."""
+    async def _notify_ended(self, running: str = "") -> None:
+        """Notify of tasks that have ended or parked for a limit, including those whose process
+        died before it could; the task that is `running` needs no notification."""
         with suppress(CoterieError):
             for one in await self.storage.notifications.unsent():
                 if one.limited_until and one.task_id == running:
@@ -149,14 +149,14 @@ class Notifier:
                 await self._send(of_limit(ended, state.created, member, project))
 
     async def _limited(self, parked: PendingNotification) -> str:
-        """The member whose limit it is; a ticket's work is a task of its own."""
+        """Return the member whose limit it is, also in a task below, such as a ticket's work."""
         for one in await self.storage.member_states():
             if one.until == parked.limited_until and is_part(one.task_id, parked.task_id):
                 return one.member
         return "a member"
 
     def _attended(self) -> float:
-        """For how many seconds more a person is taken to sit where all of it is shown."""
+        """Return for how many more seconds a person is assumed to be watching the run."""
         observer = self.observer
         idle = observer.idle_seconds() if isinstance(observer, AttendedObserver) else None
         after = milliseconds(self.target.settings.notify_after) / 1000
@@ -177,15 +177,16 @@ class Notifier:
             self.observer.saw(
                 ErrorRecord(
                     code="not_notified",
-                    message=f"{self.target.name} was not told of {notification.id}: {problem}.",
+                    message=f"{self.target.name} could not be notified of {notification.id}: "
+                    f"{problem}.",
                     hint="coterie doctor",
                     task=self.task.task_id,
                 )
             )
 
 
-async def tell_question(storage: Storage, project: Path, settings: Settings, name: str) -> None:
-    """Tell of a question that no run asks."""
+async def notify_question(storage: Storage, project: Path, settings: Settings, name: str) -> None:
+    """Notify of a question that was not asked by a run."""
     question = await storage.inbox.question(name)
     assert question is not None
     asked = question.interaction

@@ -1,4 +1,4 @@
-"""An open project as programs use it: teams by name, and a run as a stream of its records."""
+"""An open project as programs use it: teams by name, and runs as streams of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
-from coterie.app.project import App, unbegun_calls
+from coterie.app.project import App, unstarted_calls
 from coterie.app.run import Chat, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, find_project, make_project
@@ -29,30 +29,30 @@ from coterie.ports import Storage
 
 @dataclass
 class OpenProject(App):
-    """A project, open: its teams, tasks and questions.
+    """An open project: its teams, tasks and questions.
 
-    Methods may raise a CoterieError, and nothing else on purpose.
+    Methods raise nothing but CoterieError on purpose.
     """
 
     runs: TaskGroup | None = None
-    """Runs in the background; they end with the block."""
+    """Background runs; they end with the block."""
     idle_seconds: Callable[[], float | None] = lambda: None
-    """How long nobody has done anything where runs are shown; None: nobody looks, so that they
-    are told elsewhere at once (the setting `notify`)."""
+    """How many seconds the person watching the runs has been idle; None: nobody is watching, so
+    notifications are sent at once (the setting `notify`)."""
 
     async def team(
         self, name: str | None = None, *, agents: str | None = None, rehearsal: bool = False
     ) -> TeamView:
-        """The team of this name or file, or one made of agents: `claude,sec=codex:gpt-5.5`.
+        """Return the team of this name or file, or one made of agents: `claude,sec=codex:gpt-5.5`.
 
         With neither, the project's default team; for a `rehearsal`, its agents need not be
-        installed.  Raises NotTrusted for a file from elsewhere
-        that nobody has looked at (`coterie team trust`), ConfigError for one with mistakes.
+        installed.  Raises NotTrusted for a file from elsewhere that nobody has reviewed
+        (`coterie team trust`), ConfigError for one with mistakes.
         """
 
         def choose() -> TeamView:
-            teams = Teams(Project(self.root, self.home), self.home, rehearsal)
-            return teams.usable(teams.choose(name, agents))
+            teams = Teams(self.project, self.home, rehearsal)
+            return teams.require_usable(teams.choose(name, agents))
 
         return await anyio.to_thread.run_sync(choose)
 
@@ -66,10 +66,10 @@ class OpenProject(App):
         team_file: Path | None = None,
         rehearsal: Rehearsal = False,
     ) -> str:
-        """Make a task; returns its id.  Nothing runs yet, here or elsewhere: see `stream`.
+        """Create a task and return its id.  Nothing runs yet, here or elsewhere: see `stream`.
 
-        `workflow` None means the team's own, which is `chat` where it names none.  With
-        `rehearsal`, agents run on a stand-in for their models: no tokens, no login.
+        `workflow` None means the team's own, or `chat` if it names none.  With `rehearsal`, agents
+        run on a stand-in for their models: no tokens, no login.
         """
         if isinstance(team, str):
             team = await self.team(team, rehearsal=rehearsal is not False)
@@ -79,7 +79,7 @@ class OpenProject(App):
         request = StartRequest(team, goal, caps, team_file, rehearsal, workflow)
         task_id = await self.create(request)
         lease = await self.storage.leases.get(task_id)
-        if lease is not None:  # else whoever ends it would wait for us to let it go
+        if lease is not None:  # else ending the task elsewhere would wait for this process
             await self.storage.leases.park(Fence(task_id, lease.token))
         return task_id
 
@@ -88,13 +88,13 @@ class OpenProject(App):
     ) -> AsyncGenerator[Record]:
         """Run a task, new or parked, and yield its records as they come, a ResultRecord last.
 
-        `wait` is how many seconds an open question is waited for; None: for ever.  `at_reset`
-        waits for the end of a rate limit besides.  Where the iteration is left early, or the
-        project is closed, the task is parked.  Raises TaskBusy if another process runs it.
+        `wait` is how many seconds to wait for an answer to a question; None: for ever.  `at_reset`
+        also waits for the end of a rate limit.  The task is parked if the iteration stops early
+        or the project is closed.  Raises TaskBusy if another process runs it.
         """
         assert self.runs is not None, "made by open_project"
-        # The run is a task of the project's group: a generator may be closed by another task than
-        # the one that iterates over it, and then must not hold a group of its own.
+        # The run belongs to the project's task group: a generator may be closed by a task other
+        # than the one that iterates over it, so it must not hold a task group of its own.
         sending, receiving = anyio.create_memory_object_stream[Record](math.inf)
         run = _Run(self, task_id, wait, at_reset, sending)
         self.runs.start_soon(run.work)
@@ -112,26 +112,26 @@ class OpenProject(App):
     async def end(self, task_id: str) -> None:
         """End a conversation as completed, as a person's `/end` does.
 
-        One that runs ends when its turn is over, one that does not at once, whoever's turn it is;
-        one that has ended stays as it is.  Raises UsageError for a task of any other kind: that
+        If it is running, it ends after the current turn, otherwise at once, whoever's turn it is;
+        if it has ended, it stays as it is.  Raises UsageError for any other kind of task: that
         ends when its work is done.
         """
         if (await self._look.state(task_id)).created.workflow != Chat.name:
-            said = f"{task_id} is no conversation: it ends when its work is done."
+            said = f"{task_id} is not a conversation: it ends when its work is done."
             raise UsageError(said, f"coterie cancel {task_id}")
-        await steering.end(self._look, await self.claimant(), task_id, unbegun_calls)
+        await steering.end(self._look, await self.claimant(), task_id, unstarted_calls)
 
     async def changed(self, seen: int) -> int:
         """Wait until other processes, or answers given here, may have changed something since
-        `seen` (0 at first): look again."""
+        `seen` (0 at first); returns the next `seen`."""
         return await self.storage.changed(seen)
 
     async def last_seq(self) -> int:
-        """The number of the last line of any task's timeline; 0 where there is none."""
+        """Return the number of the last line of any task's timeline; 0 if there is none."""
         return await self.storage.timeline.head()
 
     async def orphans(self) -> list[str]:
-        """The tasks that a process ran which is dead; those that were parked are none."""
+        """Return the tasks whose process died while running them; parked tasks do not count."""
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
         return [
             view.id
@@ -170,7 +170,7 @@ class _Run:
         return self.app.idle_seconds()
 
     def saw(self, record: Record) -> None:
-        # Nobody reads any more, or the run ended with something still to be written.
+        # The reader is gone, or the run ended with records still to be written.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.records.send_nowait(record)
 
@@ -186,9 +186,9 @@ async def open_project(
     """Open the project in a folder; None: the one around the current folder.
 
     Its `.coterie` is made if absent; raises NotOurs for one that Coterie did not make here for
-    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`, `storage`
-    that of the project's database (it is closed with the project); `stand_in` is the address of a
-    model of yours for rehearsals, in place of Coterie's own.
+    this user (`coterie project`).  `home` replaces the user's `~/.coterie`, `storage` the project's
+    database (it is closed with the project), and `stand_in` is the address of your own model for
+    rehearsals, replacing Coterie's.
     Tasks that still run at the end of the block are parked.
     """
     found = await anyio.to_thread.run_sync(find_project, folder)

@@ -1,4 +1,4 @@
-"""Pipelines: what they are started with, what is shown of them, and what is done with them."""
+"""Pipelines: their state, and accepting and reverting their changes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK
-from coterie.workspace.acceptance import held_elsewhere
+from coterie.workspace.acceptance import busy_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
 from coterie.workspace.snapshots.revert import RevertResult
 
 _LOOKS, _BETWEEN = 240, 0.25
-"""How often, and how many seconds apart, another process is looked at that commits the change."""
+"""How often, and how many seconds apart, to check whether another process committed the change."""
+_NOTHING = "nothing was accepted"
 PASSED, FAILED = "gates_passed", "gate_failed"
-"""Why a pipeline waits that was told to ask nobody."""
+"""The reasons for which a pipeline that was told to ask nobody waits."""
 
 
 @dataclass(frozen=True)
 class PipelineView:
-    """A pipeline as it stands."""
+    """The current state of a pipeline."""
 
     task: str
     graph: PhaseGraph
@@ -49,10 +50,10 @@ class PipelineView:
 
 @dataclass(frozen=True)
 class Pipelines(Changes):
-    """What is known of the pipelines of a project, and done with their changes."""
+    """The pipelines of a project: their state, and what can be done with their changes."""
 
     async def view(self, task_id: str) -> PipelineView:
-        """Where a pipeline is, by what its journal has.  Raises UsageError for another task."""
+        """Return the state of a pipeline from its journal.  Raises UsageError for other tasks."""
         look = self.sessions.look
         stands = await look.state(task_id)
         settings = _settings_of(stands.created)
@@ -71,10 +72,10 @@ class Pipelines(Changes):
         return PipelineView(task_id, settings.graph, state)
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
-        """The result of a run, with the files of the change, the gates and what is next."""
+        """Complete the result of a run with the changed files, the gates and the next steps."""
         task_id = result.task
         found = await self.view(task_id)
-        with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+        with suppress(CoterieError):  # the run itself is fine; `coterie diff` will report this
             patches = (await self.diff(task_id)).patches
             files = tuple(str(one) for patch in patches for one in patch.files)
             result = replace(result, changed=files)
@@ -89,7 +90,7 @@ class Pipelines(Changes):
         return await self._unattended(result)
 
     async def _unattended(self, result: ResultRecord) -> ResultRecord:
-        """How a pipeline stands that asks nobody: by its gates, where it waits for those."""
+        """Return the result of a pipeline that asks nobody: its gates are why it waits."""
         asked = await self.asked(result.task)
         about = asked.about if asked else None
         if isinstance(about, GateFailed) or (isinstance(about, ChangeAcceptance) and about.failed):
@@ -101,7 +102,7 @@ class Pipelines(Changes):
         return result
 
     async def asked(self, task_id: str) -> Interaction | None:
-        """The question that a pipeline waits for."""
+        """Return the question that a pipeline waits for."""
         look = self.sessions.look
         asked = [one.interaction for one in await look.storage.inbox.questions()]
         return next((one for one in asked if is_part(one.task_id, task_id)), None)
@@ -109,10 +110,10 @@ class Pipelines(Changes):
     async def approve(
         self, task_id: str, message: str | None, *, override: bool, recheck: bool = False
     ) -> None:
-        """Answer the question whether the change is taken; whoever runs it then commits it.
+        """Answer the question whether to accept the change; whoever runs the task then commits it.
 
-        Raises NotAccepted where it is not asked, where gates failed and nobody overrides them, or
-        where the branch has moved and nobody wants it tested again there.
+        Raises NotAccepted if the question is not open, if gates failed without an `override`, or
+        if the branch has moved without a `recheck`.
         """
         asked = await self.asked(task_id)
         about = asked.about if asked else None
@@ -133,7 +134,7 @@ class Pipelines(Changes):
         try:
             look = self.sessions.look
             await steering.answer(look, asked.interaction_id, choice, message, YOU)
-        except AnswerRefused:  # another terminal was first
+        except AnswerRefused:  # another terminal answered first
             raise await self._not_there_yet(task_id, None) from None
 
     async def is_behind(self, task_id: str) -> bool:
@@ -144,13 +145,13 @@ class Pipelines(Changes):
     async def _not_there_yet(self, task_id: str, asked: Interaction | None) -> NotAccepted:
         found = await self.view(task_id)
         if found.state.meta.commit and found.state.meta.status == "done":
-            said = f"{task_id} was accepted already, as {found.state.meta.commit[:7]}"
+            said = f"{task_id} was already accepted, as {found.state.meta.commit[:7]}"
             return NotAccepted(task_id, said, f"coterie diff {task_id}")
         if asked is None and "accept" in found.graph.phases[found.state.phase].steps:
             runner = await self.sessions.look.runner_of(task_id)
             if runner is not None:
-                return held_elsewhere(task_id, runner.pid)
-            said = f"the yes to {task_id} is given already: it is committed when it is run"
+                return busy_elsewhere(task_id, runner.pid)
+            said = f"{task_id} is already approved: it will be committed by its next run"
             return NotAccepted(task_id, said, f"coterie resume {task_id}")
         said = f"{task_id} is in the phase {found.state.phase}"
         hint = f"coterie show {asked.interaction_id}" if asked else f"coterie resume {task_id}"
@@ -159,23 +160,23 @@ class Pipelines(Changes):
     async def accept(
         self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
     ) -> Accepted:
-        """Refused: a change is taken by whoever runs it, after the user's yes and its message."""
-        said = "a build is committed by its own run, after your yes"
+        """Refuse: a change is committed by its own run, after the user has approved it."""
+        said = "a build is committed by its own run, after your approval"
         raise NotAccepted(task_id, said, f'coterie accept {task_id} -m "…"')
 
     async def accepted(self, task_id: str) -> Accepted:
-        """What was taken into the user's branch.  Raises NotAccepted where nothing was."""
+        """Return what was accepted into the user's branch.  Raises NotAccepted if nothing was."""
         work = await self._work(task_id)
         span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
         if work is None or span is None:
             asked = await self.asked(task_id)
             about = asked.about if asked else None
-            problem = about.problem if isinstance(about, ChangeAcceptance) else "nothing was taken"
+            problem = about.problem if isinstance(about, ChangeAcceptance) else _NOTHING
             if asked is not None and _is_behind(asked):
                 raise _behind(task_id, problem)
             if asked and isinstance(about, ChangeAcceptance) and about.failed and not problem:
                 raise _gates_failed(task_id, asked, about)
-            raise NotAccepted(task_id, problem or "nothing was taken", f"coterie resume {task_id}")
+            raise NotAccepted(task_id, problem or _NOTHING, f"coterie resume {task_id}")
         branch = await anyio.to_thread.run_sync(work.acceptance.branch)
         _, files = await anyio.to_thread.run_sync(work.acceptance.patch, *span)
         return Accepted(task_id, branch, *span, files)
@@ -183,8 +184,8 @@ class Pipelines(Changes):
     async def revert(
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
-        """Take the change back: by a commit where it was accepted, else the worktree is dropped
-        and its work kept under a ref."""
+        """Revert the change: by a commit if it was accepted; otherwise drop the worktree and keep
+        its work under a ref."""
         found = await self.view(task_id)
         if found.state.meta.commit:
             done = await super().revert(task_id, claimant, undo=undo, dry_run=dry_run)
@@ -199,7 +200,7 @@ class Pipelines(Changes):
     ) -> RevertResult:
         if undo:
             kept = f"refs/coterie/dropped/{task_id}/"
-            said = f"What was taken back of {task_id} is kept under {kept}."
+            said = f"The reverted work of {task_id} is kept under {kept}."
             raise UsageError(said, f"git log --all --oneline, or coterie resume {task_id}")
         work = await self._work(task_id)
         if work is None:
@@ -207,25 +208,25 @@ class Pipelines(Changes):
         if dry_run:
             return RevertResult()
         look = self.sessions.look
-        async with self.held(claimant, task_id):
-            async with self.recorded(task_id, REVERT, {"undo": False}):
+        async with self.holding(claimant, task_id):
+            async with self.audited(task_id, REVERT, {"undo": False}):
                 number = await anyio.to_thread.run_sync(reverts_of, look.root, task_id) + 1
                 await anyio.to_thread.run_sync(work.drop, number)
             for one in await look.storage.inbox.questions():
                 if is_part(one.interaction.task_id, task_id):
-                    why = "the work was taken back"
+                    why = "the work was reverted"
                     await close_question(look.storage.inbox, one.interaction, why)
         return RevertResult()
 
     async def write_state(self, task_id: str) -> None:
-        """`state.json`, as the journal has it."""
+        """Write `state.json` from the journal."""
         state = (await self.view(task_id)).state
         folder = ArtifactFolder(self.sessions.look.root, task_id)
         text = state.model_dump_json(indent=2) + "\n"
         await anyio.to_thread.run_sync(folder.write_state, text)
 
     async def _work(self, task_id: str) -> PipelineWork | None:
-        """The change of a pipeline; None where it has not begun."""
+        """Return the work of a pipeline; None if it has not begun."""
         base = await self.sessions.step(task_id, BASE_COMMIT)
         if not base:
             return None
@@ -237,7 +238,7 @@ Block = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class RunsTasks(Protocol):
-    """What accepting needs of an open project: a run of the task, and what is known of it."""
+    """What accepting needs from an open project: running the task, and looking at its pipeline."""
 
     async def run(
         self,
@@ -258,21 +259,21 @@ async def accept_change(
     message: str | None,
     *,
     override: bool,
-    recheck: bool = False,
+    recheck: bool,
     approving: Block | None = None,
 ) -> Accepted:
-    """Say yes to the change of a pipeline, and run it until it is committed.
+    """Approve the change of a pipeline, and run the task until it is committed.
 
-    `recheck`: a branch that has moved since is no reason to refuse it where the tests pass there.
-    `approving` makes the block in which the yes is said; then no agent is started here.
+    `recheck`: if the branch has moved, accept the change all the same if the tests pass there.
+    `approving` makes the context in which to approve; with it, no agent is started here.
     """
     pipelines, block = app.pipelines, approving or nullcontext
     run = partial(app.run, task_id, NoObserver(), patience=0.0, starts_agents=approving is None)
     async with block():
         await pipelines.approve(task_id, message, override=override, recheck=recheck)
-    with suppress(TaskBusy):  # then whoever runs it has the answer
+    with suppress(TaskBusy):  # then its runner gets the answer
         await run()
-        if recheck and await pipelines.is_behind(task_id):  # it was seen only now
+        if recheck and await pipelines.is_behind(task_id):  # only this run noticed
             async with block():
                 await pipelines.approve(task_id, message, override=override, recheck=True)
             await run()
@@ -282,7 +283,7 @@ async def accept_change(
             return await pipelines.accepted(task_id)
         if recheck and await pipelines.is_behind(task_id):
             await pipelines.approve(task_id, message, override=override, recheck=True)
-        elif await pipelines.asked(task_id):  # it was refused, and the question says why
+        elif await pipelines.asked(task_id):  # refused; the question says why
             break
         await anyio.sleep(_BETWEEN)
     return await pipelines.accepted(task_id)
@@ -293,12 +294,12 @@ def _offers(asked: Interaction, choice: str) -> bool:
 
 
 def _is_behind(asked: Interaction) -> bool:
-    """Whether the user's branch has moved, by what is offered: nothing but to test it there."""
+    """Whether the user's branch has moved: the question then offers a recheck but no override."""
     return _offers(asked, RECHECK) and not _offers(asked, "override")
 
 
 def _behind(task_id: str, problem: str) -> NotAccepted:
-    said = problem or "your branch moved since the work began"
+    said = problem or "your branch has moved since the work began"
     return NotAccepted(task_id, said, f"coterie accept {task_id} --recheck")
 
 
@@ -306,12 +307,12 @@ def _gates_failed(task_id: str, asked: Interaction, about: ChangeAcceptance) -> 
     said = f"these gates failed: {', '.join(about.failed)}"
     hint = f"coterie accept {task_id} --override"
     if _offers(asked, RECHECK):
-        hint = f"Test it again: coterie accept {task_id} --recheck\nAll the same:  {hint}"
+        hint = f"Test it again: coterie accept {task_id} --recheck\nAccept anyway:  {hint}"
     return NotAccepted(task_id, said, hint)
 
 
 def _settings_of(created: TaskCreated) -> PipelineSettings:
     if created.pipeline is None:
-        said = f"{created.task_id} is no pipeline: its workflow is {created.workflow}."
+        said = f"{created.task_id} is not a build: its workflow is {created.workflow}."
         raise UsageError(said, 'coterie build "what should be built"')
     return PipelineSettings.model_validate(created.pipeline)

@@ -1,7 +1,7 @@
-"""What an installed CLI can do, found out by having it do it against a stand-in for its model.
+"""Find out what an installed CLI can do by running it against a stand-in for its model.
 
-Versions of these programs come weekly and none of them promises anything, so "it is installed"
-says little.  A probe is a task like any other, in a temporary folder with a registry of its own:
+New versions of these programs appear weekly without any guarantees, so "it is installed" says
+little.  A probe is a task like any other, in a temporary folder with a registry of its own:
 nothing of the user's is read or touched, no token is spent, and what works here works in a team.
 """
 
@@ -19,7 +19,15 @@ import anyio.to_thread
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agent_health import version_of
 from coterie.app.open_project import OpenProject
-from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
+from coterie.app.probe_steps import (
+    FOLDER,
+    ProbeModel,
+    ProbeResult,
+    ProbeStepResult,
+    ProbeTask,
+    Step,
+    Steps,
+)
 from coterie.config.registry import Registry, registry_path
 from coterie.config.registry_edit import save_registry
 from coterie.errors import UsageError
@@ -29,13 +37,13 @@ from coterie.rehearsal.server import RehearsalServer
 
 
 def can_be_probed(agent: AgentDefinition) -> bool:
-    """Whether a stand-in can take the task of its model, and we know its shell tool."""
+    """Whether a stand-in can replace its model, and its shell tool is known."""
     return _shell(agent) is not None
 
 
 def _shell(agent: AgentDefinition) -> ShellTool | None:
     facts = KNOWN_AGENTS.of(agent)
-    # By any other adapter it would be started on its real model.
+    # Any other adapter would start it on its real model.
     if facts is None or facts.adapter.name != KNOWN_AGENTS.adapter_name(agent):
         return None
     return facts.shell
@@ -43,12 +51,12 @@ def _shell(agent: AgentDefinition) -> ShellTool | None:
 
 async def probe_agent(
     agent: AgentDefinition, tell: Callable[[Step], None] = lambda _: None
-) -> Probed:
-    """Probe an agent as its entry in the registry says; `tell` hears which step begins."""
+) -> ProbeResult:
+    """Probe an agent as its registry entry defines it; `tell` is called as each step begins."""
     shell = await anyio.to_thread.run_sync(_shell, agent)
     if shell is None:
         raise UsageError(f"{agent.name} cannot be probed: nothing can stand in for its model.")
-    # Asking costs up to two seconds, and some write into the user's home even for that.
+    # Asking takes up to two seconds, and some programs write into the user's home even for that.
     version = agent.version or await anyio.to_thread.run_sync(version_of, agent.command)
     base = await anyio.to_thread.run_sync(_furnished, agent)
     try:
@@ -58,14 +66,14 @@ async def probe_agent(
             await anyio.to_thread.run_sync(partial(shutil.rmtree, base, ignore_errors=True))
     known = KNOWN_AGENTS.of(agent)
     tested, install = (known.tested, known.install) if known else (None, None)
-    return Probed(agent.name, version, tested, steps, install)
+    return ProbeResult(agent.name, version, tested, steps, install)
 
 
 async def _all_steps(
     agent: AgentDefinition, shell: ShellTool, base: Path, tell: Callable[[Step], None]
-) -> tuple[Tried, ...]:
+) -> tuple[ProbeStepResult, ...]:
     model = ProbeModel()
-    steps: list[Tried] = []
+    steps: list[ProbeStepResult] = []
     async with (
         RehearsalServer(model) as server,
         OpenProject.open(base / "project", base / "home", server.url) as app,
@@ -77,7 +85,7 @@ async def _all_steps(
 
 
 def _furnished(agent: AgentDefinition) -> Path:
-    """A temporary folder with an empty project, and a home whose registry has this agent only."""
+    """Make a temporary folder with an empty project and a home that registers only this agent."""
     base = Path(tempfile.mkdtemp(prefix=FOLDER)).resolve()
     (base / "project").mkdir()
     save_registry(Registry(registry_path(base / "home")).with_agents(agent))
@@ -85,6 +93,6 @@ def _furnished(agent: AgentDefinition) -> Path:
 
 
 def _team(agent: AgentDefinition) -> Team:
-    name = agent.name  # so that what is told of the member reads as told of the agent
+    name = agent.name  # so that messages about the member name the agent
     member = Member(id=name, name=name, display_name=name, agent=name)
     return Team(name="probe", members=(member,))

@@ -1,4 +1,4 @@
-"""The steps of a probe: a task in which a CLI is spoken to, interrupted and resumed."""
+"""The steps of a probe: a task in which a CLI is prompted, interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ STEPS: tuple[Step, ...] = get_args(Step)
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One step of a probe."""
+class ProbeStepResult:
+    """The outcome of one step of a probe."""
 
     step: Step
     outcome: Literal["ok", "failed", "not tried"]
     detail: str
-    """In a sentence: what was seen, or what went wrong."""
+    """What was seen or what went wrong, as a clause."""
     ms: int = 0
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """What one CLI, in one version, can do."""
 
     name: str
     version: str | None
     tested: str | None
-    """The version that our own tests run; None for a program that is not known by name."""
-    steps: tuple[Tried, ...]
+    """The version that Coterie's own tests run; None for an unknown program."""
+    steps: tuple[ProbeStepResult, ...]
     install: str | None = None
 
     @property
@@ -62,13 +62,13 @@ class Probed:
         return not self.failures
 
     @property
-    def failures(self) -> tuple[Tried, ...]:
-        """The steps that did not work."""
+    def failures(self) -> tuple[ProbeStepResult, ...]:
+        """The steps that failed."""
         return tuple(tried for tried in self.steps if tried.outcome == "failed")
 
     @property
     def message(self) -> str | None:
-        """What is wrong with this version, in a sentence; None when nothing is."""
+        """What is wrong with this version, in a sentence; None if nothing is."""
         if self.ok:
             return None
         at = ", ".join(f'"{tried.step}"' for tried in self.failures)
@@ -79,7 +79,7 @@ class Probed:
 
     @property
     def hint(self) -> str | None:
-        """How to come by a version that works, where that may help."""
+        """How to install a version that works, if that may help."""
         return None if self.ok or self.version == self.tested else self.install
 
 
@@ -87,22 +87,22 @@ T = TypeVar("T")
 
 
 class StepFailed(Exception):
-    """A step did not work; the reason is a sentence's end."""
+    """A step failed; the reason is worded to end a sentence."""
 
 
 class ProbeModel:
-    """Answers the next word with what it was given, and tool results with one word."""
+    """Answers a prompt with `next`, and tool results with one word."""
 
     def __init__(self) -> None:
         self.next: api.Answer = api.reply("Yes.")
 
     async def answer(self, asked: api.CompletionRequest) -> api.Answer:
-        """As the step that runs now wants it."""
+        """Answer as the current step requires."""
         return api.reply("Done.") if asked.results else self.next
 
 
 class ProbeTask:
-    """The task that is probed with, its run, and what is heard of it."""
+    """The task of a probe, its run, and the records that come from it."""
 
     def __init__(
         self, app: OpenProject, server: RehearsalServer, model: ProbeModel, team: Team
@@ -113,25 +113,25 @@ class ProbeTask:
         self._team = team
         self.task = ""
         self.trouble = ""
-        """What was last told to be wrong: it says more than that nothing came."""
+        """The last error reported: more telling than a timeout."""
 
     async def begin(self) -> None:
-        """A new task, which waits for our first word."""
+        """Start a new task, which waits for the first prompt."""
         caps = Caps(max_rounds=1, floor="ask")
         self.task: str = await self.app.create(StartRequest(self._team, "", caps, rehearsal=True))
         self.run()
 
     def run(self) -> None:
-        """Run the task, from where it is."""
+        """Run the task from where it stopped."""
         self.trouble: str = ""
         self._records = self.app.stream(self.task)
 
     async def end(self) -> None:
-        """End the run and every process of it; the task is kept."""
+        """End the run and all its processes; the task is kept."""
         await self._records.aclose()
 
-    async def heard(self, wanted: Callable[[Record], T | None]) -> T:
-        """The first thing told from now on that is wanted."""
+    async def wait_for(self, wanted: Callable[[Record], T | None]) -> T:
+        """Return the first result of `wanted` for the records that follow."""
         async for record in self._records:
             if isinstance(record, ErrorRecord):
                 self.trouble = record.message
@@ -141,11 +141,11 @@ class ProbeTask:
             found = wanted(record)
             if found is not None:
                 return found
-        raise StepFailed(self.trouble or "the task ended before its time")
+        raise StepFailed(self.trouble or "the task ended early")
 
     async def say(self, word: str, answer: api.Answer) -> None:
-        """Have the member take a turn on this word, in which its model answers so."""
-        await self.heard(_our_turn)
+        """Have the member take a turn on this prompt, with this answer from its model."""
+        await self.wait_for(_our_turn)
         self._model.next = answer
         await self.app.say(self.task, word)
 
@@ -157,7 +157,7 @@ def _question(record: Record) -> Interaction | None:
 
 
 def _cannot_speak(record: Record) -> str | None:
-    """What is wrong, where the engine asks what to do about a member that failed for good."""
+    """Return the problem if the engine asks what to do about a member that failed for good."""
     asked = _question(record)
     return asked.display.description if asked and asked.kind == "Select" else None
 
@@ -168,44 +168,44 @@ def _our_turn(record: Record) -> Interaction | None:
 
 
 def is_opened(record: Record) -> MemberRecord | None:
-    """The member works: its channel has opened."""
+    """Return the record if the member is working: its channel has opened."""
     if isinstance(record, MemberRecord) and record.member != YOU and record.state == "working":
         return record
     return None
 
 
 def replied(record: Record) -> MessageRecord | None:
-    """The member said something, or was cut short."""
+    """Return the record if the member replied or was cut short."""
     return record if isinstance(record, MessageRecord) and record.member != YOU else None
 
 
 def replied_or_asked(record: Record) -> MessageRecord | Interaction | None:
-    """The same, or it wants leave for what it is about to do."""
+    """Like `replied`, or return the question if the member asks for permission."""
     asked = _question(record)
     return asked if asked and asked.purpose == "confirm_risky_action" else replied(record)
 
 
 NEEDED: tuple[Step, ...] = ("start", "turn")
-"""Without these none of the later ones can be tried."""
+"""Steps without which none of the later ones can be tried."""
 PATIENCE = 20.0
-"""Seconds for a step: a cold start of the slowest CLI takes five."""
+"""Seconds allowed per step: a cold start of the slowest CLI takes five."""
 
 
 FOLDER = "coterie-probe-"
-"""How the name of a probe's folder begins."""
+"""Prefix of the name of a probe's folder."""
 _OUR_FOLDER = re.compile(rf" \(in [^)]*{FOLDER}[^)]*\)")
 
 
 class Steps:
-    """The steps, in order; after one that failed the next begins on a new task."""
+    """The steps, in order; after one fails, the next begins on a new task."""
 
     def __init__(self, task: ProbeTask, shell: ShellTool) -> None:
         self._task = task
         self._shell = shell
         self._word = f"heliotrope-{secrets.token_hex(4)}"
 
-    async def all_steps(self, tell: Callable[[Step], None]) -> tuple[Tried, ...]:
-        """Try them all, as far as they can be."""
+    async def all_steps(self, tell: Callable[[Step], None]) -> tuple[ProbeStepResult, ...]:
+        """Try all the steps, as far as possible."""
         tries: Mapping[Step, Callable[[], Awaitable[str]]] = {
             "start": self._start,
             "turn": self._turn,
@@ -214,7 +214,7 @@ class Steps:
             "interrupt": self._interrupt,
             "resume": self._resume,
         }
-        tried: list[Tried] = []
+        tried: list[ProbeStepResult] = []
         await self._task.begin()
         try:
             for step in STEPS:
@@ -228,32 +228,35 @@ class Steps:
                 await self._task.begin()
         finally:
             await self._task.end()
-        untried = f"it needs a {tried[-1].step}, which failed"
-        return (*tried, *(Tried(step, "not tried", untried) for step in STEPS[len(tried) :]))
+        untried = f"the step {tried[-1].step} failed"
+        return (
+            *tried,
+            *(ProbeStepResult(step, "not tried", untried) for step in STEPS[len(tried) :]),
+        )
 
-    async def _tried(self, step: Step, attempt: Callable[[], Awaitable[str]]) -> Tried:
+    async def _tried(self, step: Step, attempt: Callable[[], Awaitable[str]]) -> ProbeStepResult:
         began = monotonic()
 
-        def ended(outcome: Literal["ok", "failed"], detail: str) -> Tried:
-            # The folder is gone when this is read.
+        def ended(outcome: Literal["ok", "failed"], detail: str) -> ProbeStepResult:
+            # The folder is gone by the time this is read.
             detail = _OUR_FOLDER.sub("", detail)
-            return Tried(step, outcome, detail, round((monotonic() - began) * 1000))
+            return ProbeStepResult(step, outcome, detail, round((monotonic() - began) * 1000))
 
         with anyio.move_on_after(PATIENCE):
             try:
                 return ended("ok", await attempt())
             except (StepFailed, CoterieError) as error:
                 return ended("failed", str(error))
-        late, trouble = f"no end within {PATIENCE:g} s", self._task.trouble
+        late, trouble = f"did not finish within {PATIENCE:g} s", self._task.trouble
         return ended("failed", f"{late}: {trouble}" if trouble else late)
 
     async def _start(self) -> str:
         await self._task.say("Which word?", api.reply(f"My word is {self._word}."))
-        await self._task.heard(is_opened)
+        await self._task.wait_for(is_opened)
         return "its channel opened"
 
     async def _turn(self) -> str:
-        said = await self._task.heard(replied)
+        said = await self._task.wait_for(replied)
         if self._word not in said.text:
             raise StepFailed("the reply is not what its model said")
         return "the reply of its model came back"
@@ -269,10 +272,10 @@ class Steps:
         for choice in ("reject", "approve"):
             made, call = self._making(choice)
             if not await self._take("Make another file.", call, choice, made):
-                raise StepFailed("it asked nobody before it ran a command")
+                raise StepFailed("it ran a command without asking")
             if await made.exists() != (choice == "approve"):
-                raise StepFailed(f"the answer {choice} did not count")
-        return "it asked, and kept to the answer"
+                raise StepFailed(f"the answer {choice} was ignored")
+        return "it asked, and respected the answer"
 
     async def _interrupt(self) -> str:
         task = self._task
@@ -280,23 +283,23 @@ class Steps:
         await task.say("Think for long.", api.NoReply())
         await task.server.turn(number)
         await task.app.interrupt(task.task)
-        if not (await task.heard(replied)).cut:
-            raise StepFailed("the turn was not broken off")
+        if not (await task.wait_for(replied)).cut:
+            raise StepFailed("the turn was not interrupted")
         await task.say("Are you there?", api.reply(f"I am, {self._word}."))
-        said = await task.heard(replied)
+        said = await task.wait_for(replied)
         if said.cut or self._word not in said.text:
-            raise StepFailed("the turn after the one that was broken off did not work")
-        return "the turn was broken off, and the next one worked"
+            raise StepFailed("the turn after the interrupted one did not work")
+        return "the turn was interrupted, and the next one worked"
 
     async def _resume(self) -> str:
         task, word = self._task, f"{self._word}-kept"
         await task.say("Which word do you keep?", api.reply(f"I keep {word}."))
-        await task.heard(replied)
-        await task.heard(_our_turn)
+        await task.wait_for(replied)
+        await task.wait_for(_our_turn)
         await task.end()
         task.run()
         await task.say("Which one was it?", api.reply("You know it."))
-        await task.heard(replied)
+        await task.wait_for(replied)
         asked = task.server.turns[-1].asked
         said = (
             [item for item in asked.conversation if isinstance(item, api.TextMessage)]
@@ -304,11 +307,11 @@ class Steps:
             else []
         )
         if not any(word in item.text for item in said):
-            raise StepFailed("its model was not told again what had been said before")
-        return "a new process knew what had been said before"
+            raise StepFailed("its model was not sent the earlier conversation again")
+        return "a new process still knew the earlier conversation"
 
     def _making(self, name: str) -> tuple[anyio.Path, api.ModelReply]:
-        """A file that is not there, and a model that wants it made."""
+        """Return a file that does not exist, and a model reply that asks to create it."""
         path = self._task.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
         return anyio.Path(path), api.ModelReply(
             (), (self._call(f"touch {shlex.quote(str(path))}"),)
@@ -319,10 +322,10 @@ class Steps:
         return api.ToolCall(shell.name, {shell.command: command, **shell.arguments})
 
     async def _take(self, word: str, answer: api.Answer, choice: str, made: anyio.Path) -> int:
-        """A turn in which every permission is answered so; how many were asked for."""
+        """Take a turn, answering every permission question with `choice`; return how many came."""
         task, asked = self._task, 0
         await task.say(word, answer)
-        while isinstance(found := await task.heard(replied_or_asked), Interaction):
+        while isinstance(found := await task.wait_for(replied_or_asked), Interaction):
             asked += 1
             if await made.exists():
                 raise StepFailed("it ran the command before the question was answered")

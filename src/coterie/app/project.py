@@ -1,10 +1,10 @@
-"""A project, open: what surfaces call."""
+"""An open project: the methods that surfaces call."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -38,7 +38,7 @@ from coterie.model.record import (
 )
 from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated, new_task_id
-from coterie.model.team import Team, base_of, member_folder
+from coterie.model.team import Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
 from coterie.process.processes import Machine
@@ -48,27 +48,36 @@ if TYPE_CHECKING:
     from coterie.app.store import SharedStore
 
 
-def unbegun_calls(entries: list[str]) -> list[str]:
-    """The calls in a thread of the built-in agent that it had yet to make."""
-    from coterie.agents.builtin.thread import unbegun
+def unstarted_calls(entries: list[str]) -> list[str]:
+    """Return the calls in a thread of the built-in agent that it had not begun."""
+    from coterie.agents.builtin.thread import unstarted
 
-    return unbegun(entries) if entries else []
+    return unstarted(entries) if entries else []
 
 
 @dataclass
 class App(WorkUseCases):
-    """One project, open.  Every method may raise a CoterieError, and nothing else on purpose."""
+    """One open project.  Methods raise nothing but CoterieError on purpose."""
 
-    root: Path
+    project: Project
     storage: Storage
     machine: Machine
-    pool: ChannelPool
     owners: Owners
-    home: Path | None = None
+    pool: ChannelPool = field(default_factory=ChannelPool, init=False)
     stand_in: str | None = None
     shared: SharedStore | None = None
-    """The store that several machines share; None: the project's own folder keeps its tasks."""
+    """The store that several machines share; None: tasks are kept in the project's own folder."""
     _is_owner: bool = False
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return self.project.root
+
+    @property
+    def home(self) -> Path | None:
+        """The folder used instead of the user's `~/.coterie`."""
+        return self.project.home
 
     @classmethod
     @asynccontextmanager
@@ -83,10 +92,10 @@ class App(WorkUseCases):
         """Open the project's store until the block ends: `storage`, the one that several machines
         share, or its own database (made if absent).
 
-        `home` takes the place of the user's `~/.coterie`: its registry and settings count.
-        `stand_in` is the address of a model to rehearse against, instead of one of our own.
-        `machine` is what this machine is called in a shared store.
-        Raises LeaseExpired where a shared store was out of reach for too long.
+        `home` replaces the user's `~/.coterie`, with its registry and settings.
+        `stand_in` is the address of a model to rehearse against, instead of Coterie's own.
+        `machine` is the name of this machine in a shared store.
+        Raises LeaseExpired if a shared store was out of reach for too long.
         """
         project = Project(root, home)
 
@@ -104,7 +113,7 @@ class App(WorkUseCases):
         storage = storage or await SqliteStorage.open(project.database)
         folder = project.folder / "owners"
         owners = shared.owners if shared else FlockOwners(folder, here.host, storage.leases)
-        app = cls(root, storage, here, ChannelPool(), owners, home, stand_in, shared)
+        app = cls(project, storage, here, owners, stand_in, shared)
         async with shared.owners.kept() if shared else nullcontext():
             try:
                 yield app
@@ -115,7 +124,7 @@ class App(WorkUseCases):
     async def _close(self) -> None:
         clean = False
         if self.shared is not None:
-            await self.shared.owners.stop_looking()
+            await self.shared.owners.stop_watching()
         try:
             await self.pool.close_all()
             clean = True
@@ -129,20 +138,20 @@ class App(WorkUseCases):
                     await self.shared.close()
 
     async def create(self, start: run.StartRequest) -> str:
-        """Make a task that this process owns; returns its id.  Nothing runs yet.
+        """Create a task that this process owns; returns its id.  Nothing runs yet.
 
-        A session with tickets keeps the project's `scheduler_config.json` as it is now.
+        A session with tickets keeps the project's current `scheduler_config.json`.
         """
         version = (await run.load_workflow(start.workflow)).version
         owner = await self.own()
-        rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
+        rules = await anyio.to_thread.run_sync(learned_rules, self.project, start.team.name)
         team_file = str(start.team_file) if start.team_file else None
         by = await self._redactor(start.team, team_file)
         team = without_secrets(with_learned(start.team, rules), by)
         goal = by.text(start.goal or "")
         scheduler, pipeline = SchedulerConfig(), start.pipeline
         if start.workflow in (run.TICKETS, run.PIPELINE):
-            kept = (self._project, team, start)
+            kept = (self.project, team, start)
             scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *kept)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         base = None
@@ -185,13 +194,13 @@ class App(WorkUseCases):
         for_others: bool = False,
         starts_agents: bool = True,
     ) -> ResultRecord:
-        """Run a task until it ends or parks; takes a dead owner's task over first.
+        """Run a task until it ends or parks; take it over first if its owner is dead.
 
-        `patience` is how many seconds an open question is waited for: None for ever (a
-        terminal), 0 not at all; `at_reset` waits for the end of a rate limit besides;
+        `patience` is how many seconds to wait for an answer to a question: None for ever (a
+        terminal), 0 not at all; `at_reset` also waits for the end of a rate limit;
         `for_others`: nothing is committed to the branch that is checked out here; without
-        `starts_agents` nobody of its team is started, whom this machine then need not trust.
-        Raises TaskBusy where a living process runs it.
+        `starts_agents` no member of its team is started, so this machine need not trust the team.
+        Raises TaskBusy if a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
         engine = Engine(self.storage, run.WORKFLOWS, await self.claimant(), self.root)
@@ -199,7 +208,7 @@ class App(WorkUseCases):
         await run.load_workflow(created.workflow)
         async with (
             run.rehearsing(created, self.stand_in, self.storage) as rehearsal,
-            run.looked_after(self.root, task_id, observer) as snapshots,
+            run.with_snapshots(self.root, task_id, observer) as snapshots,
         ):
             factory = replace(self._members, starts_agents=starts_agents)
             members = await anyio.to_thread.run_sync(factory.of_task, created, rehearsal)
@@ -210,7 +219,7 @@ class App(WorkUseCases):
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
                 notifies=members.settings.notify is not None,
-                unbegun=unbegun_calls,
+                unstarted=unstarted_calls,
             )
             if self.shared is not None:
                 from coterie.app.hand_out import with_offers
@@ -221,15 +230,15 @@ class App(WorkUseCases):
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
             async with run.notifying(created, members, observer) as watched:
-                here = factory.as_run_here if self.shared else None
-                engine = replace(engine, services=services, as_run_here=here)
+                here = factory.for_this_machine if self.shared else None
+                engine = replace(engine, services=services, for_this_machine=here)
                 result = await engine.run(task_id, members.channels, watched, patience)
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow in (run.TICKETS, run.PIPELINE)
         return await self._changes_of(created).concluded(result) if is_session else result
 
     async def unallowed(self, task_id: str) -> tuple[Power, ...]:
-        """What the members of a task would be started with that the user has not allowed."""
+        """Return the powers that members of a task would get and the user has not allowed."""
         created = (await self._look.state(task_id)).created
         try:
             await anyio.to_thread.run_sync(self._members.of_task, created)
@@ -239,7 +248,7 @@ class App(WorkUseCases):
         return ()
 
     async def allow(self, task_id: str) -> None:
-        """Record that the user has looked at what the members of a task are started with."""
+        """Record that the user allows the powers that the members of a task are started with."""
         created = (await self._look.state(task_id)).created
         members = await self._unchecked(created)
         now = instant.now()
@@ -249,7 +258,7 @@ class App(WorkUseCases):
         return await anyio.to_thread.run_sync(self._members.of, created.team, created.team_file)
 
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
-        """This project's questions, oldest first."""
+        """Return this project's questions, oldest first."""
         return await self._look.questions(only_open=only_open)
 
     async def answer(
@@ -260,9 +269,9 @@ class App(WorkUseCases):
         *,
         author: str = YOU,
     ) -> Answered:
-        """Answer once.  `choice` is an option's id, number or prefix.  Raises AnswerRefused.
+        """Answer a question, once.  `choice` is an option's id, number or prefix.
 
-        The answer `rule` is kept for the team's later tasks too.
+        Raises AnswerRefused.  The answer `rule` is kept for the team's later tasks too.
         """
         question = await self.storage.inbox.question(interaction_id)
         asked = question.interaction if question else None
@@ -276,18 +285,18 @@ class App(WorkUseCases):
         else:
             answered = await answering()
         if answered.rule is not None:
-            learn = (self._project, answered.team, base_of(answered.member), answered.rule)
+            learn = (self.project, answered.team, base_of(answered.member), answered.rule)
             await anyio.to_thread.run_sync(learn_rule, *learn)
         return answered
 
     async def say(self, task_id: str, text: str, author: str | None = None) -> str:
-        """A word to a task: the answer where it is the human's turn, else heard after the
+        """Say something to a task: the answer if it is the human's turn, else delivered after the
         running turn.  Returns what became of it: `answered q3` or `queued`."""
         text = await self._without_secrets(task_id, text)
         return await steering.say(self._look, task_id, text, author, run.Chat.name)
 
     async def tasks(self) -> list[TaskView]:
-        """Every task that somebody started, oldest first."""
+        """Return every task that somebody started, oldest first."""
         views = await self._look.tasks()
         if self.shared is None:
             return views
@@ -295,15 +304,15 @@ class App(WorkUseCases):
         return [replace(one, offered=one.id in offered) for one in views]
 
     async def below(self, task_id: str) -> list[str]:
-        """A task and all that are below it, tickets and subtasks, each after the one above it."""
+        """Return a task and all tickets and subtasks below it, each after its parent."""
         return await self._look.below(task_id)
 
     async def find_task(self, name: str, *, tickets: bool = True) -> str:
-        """The task a person means: its id, the start of it, `last`, or a ticket: `last/T1`."""
+        """Resolve a task by its id, the start of its id, `last`, or a ticket such as `last/T1`."""
         return await self._look.find(name, tickets=tickets)
 
     async def show(self, task_id: str) -> TaskDetail:
-        """All about one task."""
+        """Return the details of one task."""
         detail = await self._look.show(task_id)
         if self.shared is None or not detail.view.resumable:
             return detail
@@ -312,11 +321,11 @@ class App(WorkUseCases):
         return replace(detail, view=view, refused=offer.refused if offer else {})
 
     async def timeline(self, task_id: str) -> list[Entry]:
-        """What happened so far, in order."""
+        """Return what has happened so far, in order."""
         return await timeline.timeline(self.storage, task_id)
 
     def follow(self, task_id: str) -> AsyncGenerator[Entry]:
-        """The timeline, then whatever is added, until the task ends or its owner is gone."""
+        """Yield the timeline, then whatever is added, until the task ends or its owner is gone."""
 
         async def is_run() -> bool:
             return await self._look.runner_of(task_id) is not None
@@ -324,69 +333,60 @@ class App(WorkUseCases):
         return timeline.follow(self.storage, task_id, is_run)
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
-        """The members of tasks that run now, and what each does."""
+        """Return the members of running tasks, and what each is doing."""
         return await self._look.running(task_id)
 
     async def parked(self) -> list[RunningMember]:
-        """The members of parked tasks that wait for a limit to end, and until when."""
+        """Return the members of parked tasks that wait for a limit to end, and until when."""
         return await self._look.parked()
 
     async def costs(self, task_id: str | None = None, since: str = "") -> list[Cost]:
-        """What turns cost, of one task or of all, oldest first."""
+        """Return what turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)
 
     async def interrupt(self, task_id: str) -> None:
-        """Break off the turn that runs now."""
+        """Interrupt the current turn."""
         await self.storage.inbox.request(task_id, "interrupt", YOU, "")
 
     async def stop(self, task_id: str) -> bool:
-        """Park a task and wait until its owner let go; False when nobody ran it."""
-        if self.shared is not None:  # first: whoever lets go of it must not find it on offer
+        """Park a task and wait until its owner has released it; False if nobody ran it."""
+        if self.shared is not None:  # first: its owner must not find it on offer when releasing it
             await self.shared.dispatch.hold(task_id)
         return await steering.stop(self._look, task_id)
 
     async def stop_member(self, task_id: str, member: str) -> bool:
-        """End one member's agent, and wait until it is gone; False when nobody ran the task.
-        That goes on; when the member's turn comes, or came, the user is asked what now."""
+        """End one member's agent and wait until it is gone; the task goes on, and asks the user at
+        that member's turn.  False if nobody ran the task."""
         return await steering.stop_member(self._look, task_id, member)
 
     async def cancel(self, task_id: str) -> None:
-        """End a task for good; children are gone when this returns."""
+        """Cancel a task for good; its processes are gone when this returns."""
         await self.sessions.complete_files(task_id)
-        await steering.cancel(self._look, await self.claimant(), task_id, unbegun_calls)
+        await steering.cancel(self._look, await self.claimant(), task_id, unstarted_calls)
 
     def members(self, team: Team) -> run.Members:
-        """The members of a team, ready to be spoken to.  Blocks."""
+        """Return the members of a team, ready to be prompted.  Blocks."""
         return self._members.of(team)
 
     async def _without_secrets(self, task_id: str, text: str) -> str:
-        """What a person says to a task, as it may be kept."""
+        """Redact what a person says to a task, so that it may be stored."""
         created = (await self._look.state(task_id)).created
         return (await self._redactor(created.team, created.team_file)).text(text)
 
     async def _redactor(self, team: Team, team_file: str | None) -> Redactor:
-        """What takes the secrets of a team out of what is written; raises nothing."""
+        """Return the redactor of a team; works even if the team's file is gone."""
         try:
             made = await anyio.to_thread.run_sync(self._members.of, team, team_file)
-        except CoterieError:  # its file is gone; whoever runs the task is told
+        except CoterieError:  # its file is gone; running the task reports that
             made = await anyio.to_thread.run_sync(self._members.of, team)
         return made.redactor()
 
     @property
     def _look(self) -> TaskReader:
-        return TaskReader(
-            self.storage,
-            self.root,
-            self.owners,
-            lambda team, member: member_folder(self.root, team, member),
-        )
-
-    @property
-    def _project(self) -> Project:
-        return Project(self.root, self.home)
+        return TaskReader(self.storage, self.root, self.owners)
 
     async def own(self) -> str:
-        """The id of this process as an owner, which it is when it first runs something."""
+        """Return this process's id as an owner, which it becomes when it first runs something."""
         self._is_owner = True
         return await self.owners.begin()
 

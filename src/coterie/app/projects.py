@@ -1,4 +1,4 @@
-"""Projects: the one around us, all that Coterie has worked in, settings, an inbox of them all."""
+"""Projects: the current one, all that Coterie has worked in, their settings and shared inbox."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from coterie.config.project import (
 from coterie.config.settings import AllSettings, Setting
 from coterie.errors import AnswerRefused, CoterieError, NotFound, NotOurs, UsageError
 from coterie.model.conversation import YOU
-from coterie.model.interaction import choose, refuse_lost_words
+from coterie.model.interaction import choose, refuse_unused_text
 from coterie.model.record import QuestionView, RunningMember, TaskView
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    # Opening a project imports everything; most commands that ask which one it is do not.
+    # Opening a project imports everything; most commands only need to know which project it is.
     from coterie.app.project import Answered, App
 
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def project_around(directory: Path | None) -> Project | None:
-    """The project that is named, or around us; None in a home folder, which is no project."""
+    """Return the named or current project; None in a home folder, which is not a project."""
     try:
         return find_project(directory)
     except UsageError:
@@ -49,8 +49,8 @@ def project_around(directory: Path | None) -> Project | None:
 
 
 def has_history(project: Project) -> bool:
-    """Whether something was done here, or may have been on another machine; also where the database
-    is gone that our logs know of."""
+    """Whether tasks were run here, or may have been on another machine; also true if the logs show
+    that there was a database which is now gone."""
     if project.database.exists() or named_store():
         return True
     if project.exists and settings.store_url(None, project.home):
@@ -62,30 +62,30 @@ def has_history(project: Project) -> bool:
 
 
 def open_folder(project: Project) -> MadeProject:
-    """Make the project's `.coterie` if it has none; raises NotOurs for one that is not ours."""
+    """Make the project's `.coterie` if it has none; raises NotOurs for one of another origin."""
     return make_project(project)
 
 
 def adopt_folder(folder: Path) -> Path:
-    """Make a folder a project to work in, with a `.coterie` if it has none; its root.  Blocks.
+    """Make a folder a project, with a `.coterie` if it has none; returns its root.  Blocks.
 
-    Raises UsageError where it cannot be one, and NotOurs for a `.coterie` that is not ours.
+    Raises UsageError if it cannot be one, and NotOurs for a `.coterie` of another origin.
     """
     try:
         project = find_project(folder)
     except (OSError, ValueError):  # a name that no folder can have
-        raise UsageError(f"{folder} is no folder.") from None
+        raise UsageError(f"{folder} is not a folder.") from None
     make_project(project)
     return project.root
 
 
 def contents(project: Project) -> tuple[HeldFile, ...]:
-    """What the project's `.coterie` holds, whoever made it, to be looked at by a person."""
+    """List what the project's `.coterie` holds, whoever made it, for a person to review."""
     return held_files(project.root)
 
 
 def refused(project: Project) -> NotOurs | None:
-    """Why the project's `.coterie` may not be used; None where it is ours, or absent."""
+    """Return why the project's `.coterie` may not be used; None if it may, or is absent."""
     try:
         _ = project.folder
     except NotOurs as error:
@@ -94,31 +94,33 @@ def refused(project: Project) -> NotOurs | None:
 
 
 def adopt(project: Project) -> Notice | None:
-    """Take over a `.coterie` that came with its folder: from now on it is believed.
+    """Adopt a `.coterie` that came with its folder: from now on it is used.
 
-    Raises NotOurs for another user's, and where there is a link that nothing may be reached by.
+    Raises NotOurs if it belongs to another user, or if links are involved: none is followed.
     """
-    found = project.judge()
+    found = project.check_origin()
     if found.origin in ("other_user", "link"):
         require_ours(project, found)
     notice = None if found.origin in ("ours", "absent") else enter_project(project)
-    require_ours(project, project.judge())
+    require_ours(project, project.check_origin())
     return notice
 
 
-def put_aside(project: Project) -> Path | None:
-    """Move what is not believed of a `.coterie` to a name that nothing reads; None: nothing is."""
-    found = project.judge()
+def set_aside_unbelieved(project: Project) -> Path | None:
+    """Move what may not be used of a `.coterie` to a name that nothing reads; None: nothing."""
+    found = project.check_origin()
     if found.origin == "other_user":
         require_ours(project, found)
     return None if found.is_believed else set_aside(project.root, found)
 
 
 def forget(folder: Path) -> None:
-    """Take a project that is gone off the user's list; raises UsageError for one that is not."""
+    """Remove a project that is gone from the user's list; raises UsageError if it still exists."""
     root, path = folder.expanduser().resolve(), Project(folder).projects
     if (root / FOLDER).exists():
-        raise UsageError(f"{shown(root)} is there, and in use.", "coterie project", str(root))
+        raise UsageError(
+            f"{shown(root)} still exists, and is in use.", "coterie project", str(root)
+        )
     with locked(path):
         known = read_known(path)
         if known.pop(str(root), None) is None:
@@ -128,7 +130,7 @@ def forget(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class ProjectsAtWork:
-    """Every project something was done in, this one first."""
+    """Every project in which tasks were run, the current one first."""
 
     here: Project | None
     projects: tuple[Project, ...]
@@ -136,36 +138,36 @@ class ProjectsAtWork:
 
 
 def projects_at_work(directory: Path | None) -> ProjectsAtWork:
-    """The known projects that have a database, the one around us first."""
+    """Return the known projects that have a history, the current one first."""
     known = known_projects()
     here, notices = project_around(directory), known.notices
     others = [one for one in known.projects if here is None or one.root != here.root]
     if here is not None and (why := refused(here)):
-        notices = (*notices, Notice(f"{why} It is left out.", look_at(here.root)))
+        notices = (*notices, Notice(f"{why} It is skipped.", look_at(here.root)))
         here = None
     found = [here, *others] if here is not None else others
     at_work = tuple(one for one in found if has_history(one))
     return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
 
 
-def project_list_stamp(roots: Sequence[Path], home: Path | None = None) -> object:
-    """Another one when projects may have been added, or begun, since.  Blocks."""
+def project_list_fingerprint(roots: Sequence[Path], home: Path | None = None) -> object:
+    """Return a value that changes when projects may have been added or begun.  Blocks."""
     path = Project(Path(), home).projects
     listed = path.stat().st_mtime_ns if path.exists() else 0
     return listed, [has_history(Project(root, home)) for root in roots]
 
 
 def settings_of(project: Project) -> AllSettings:
-    """The settings that hold in a project, and who said so."""
+    """Return the settings that apply in a project, and where each comes from."""
     return settings.load_settings(project.folder if project.exists else None)
 
 
 def change_setting(
     project: Project, key: str, value: str | None, *, user: bool
 ) -> tuple[Setting, Path]:
-    """Set one setting for the user or for the project, whose `.coterie` is there; None unsets it.
+    """Set one setting for the user or the project, whose `.coterie` must exist; None unsets it.
 
-    Returns what holds now, and the file that was written.
+    Returns the setting that applies now, and the file that was written.
     """
     path = settings.user_settings_path() if user else project.folder / settings.FILE_NAME
     origin = "user" if user else "project"
@@ -177,10 +179,10 @@ def change_setting(
 
 
 def agree_to_remote(project: Project, travel: str) -> str | None:
-    """Have branches of this project go by the remote that a value of the setting `travel` names;
-    its address, None where it names none or there is no clone here.
+    """Agree that this project's branches travel by the remote that a value of the setting `travel`
+    names; returns its address, None if it names none or there is no clone here.
 
-    Raises UsageError where the clone has no such remote, or one that cannot be used.
+    Raises UsageError if the clone has no such remote, or one that cannot be used.
     """
     from coterie.app.travel import ProjectRemote
 
@@ -188,14 +190,14 @@ def agree_to_remote(project: Project, travel: str) -> str | None:
 
 
 async def project_of(task_id: str, here: Project | None) -> Project | None:
-    """The other project that has the task with exactly this id.  Raises UsageError for several."""
+    """Return the other project that has a task with exactly this id; UsageError if several have."""
     from coterie.app.project import App
 
     found: list[Project] = []
     for project in known_projects().projects:
         if (here is not None and project.root == here.root) or not has_history(project):
             continue
-        with suppress(CoterieError):  # what is wrong with it is told in the inbox
+        with suppress(CoterieError):  # the inbox reports what is wrong with it
             async with App.open(project.root, project.home) as app:
                 found += [project] if await app.find_task(task_id) == task_id else []
     if len(found) > 1:
@@ -206,26 +208,26 @@ async def project_of(task_id: str, here: Project | None) -> Project | None:
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The open questions of every known project, the oldest first."""
+    """The open questions of every known project, oldest first."""
 
     questions: tuple[QuestionView, ...]
     failures: tuple[CoterieError, ...]
-    """Of projects that could not be opened; they do not hide the others."""
+    """The errors of projects that could not be opened; they do not hide the others."""
     tasks: tuple[TaskView, ...] = ()
-    """The tasks of the project around us, where they were wanted too."""
+    """The tasks of the current project, if requested."""
 
 
 @dataclass(frozen=True)
 class MembersAtWork:
-    """Who does what now, in every known project."""
+    """Which members are at work in every known project, and on what."""
 
     members: tuple[RunningMember, ...]
     failures: tuple[CoterieError, ...]
 
 
 async def members_at_work(projects: ProjectsAtWork) -> MembersAtWork:
-    """The members of every task that runs, and what each does; after those, who waits for a limit
-    in a task that is parked."""
+    """Return the members of running tasks and what each is doing, then those of parked tasks that
+    wait for a limit."""
 
     async def look(app: App) -> list[RunningMember]:
         return [*await app.running(), *await app.parked()]
@@ -243,7 +245,7 @@ class AllStopped:
 
 
 async def stop_all(projects: ProjectsAtWork) -> AllStopped:
-    """Park every task that runs; one that does not let go does not keep the others running."""
+    """Park every running task; one that cannot be parked does not keep the others running."""
     failures: list[CoterieError] = []
 
     async def stop(app: App) -> list[tuple[Path, TaskView]]:
@@ -263,7 +265,7 @@ async def stop_all(projects: ProjectsAtWork) -> AllStopped:
 async def _in_each(
     projects: ProjectsAtWork, body: Callable[[App], Awaitable[T]]
 ) -> tuple[list[T], tuple[CoterieError, ...]]:
-    """What comes of it in each project; one that cannot be opened does not hide the others."""
+    """Apply `body` to each open project; one that cannot be opened does not hide the others."""
     from coterie.app.project import App
 
     found: list[T] = []
@@ -278,8 +280,8 @@ async def _in_each(
 
 
 async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> OpenQuestions:
-    """What waits for an answer.  With the tasks here, a project here that cannot be opened is an
-    error."""
+    """Return the questions that wait for an answer.  With `with_tasks`, also the current project's
+    tasks; it is then an error if that project cannot be opened."""
     from coterie.app.project import App
 
     found: list[QuestionView] = []
@@ -301,12 +303,12 @@ async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> Open
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """A question that was answered, and what came of it."""
+    """A question that was answered, and the outcome."""
 
     view: QuestionView
     answered: Answered
     rules: Path | None
-    """The file that holds the rule which was made by this answer."""
+    """The file that holds the rule which this answer made, if it made one."""
 
 
 class Inbox:
@@ -320,7 +322,7 @@ class Inbox:
     @classmethod
     @asynccontextmanager
     async def open(cls, projects: ProjectsAtWork) -> AsyncGenerator[Inbox]:
-        """Projects stay open for the length of the block, once something was looked for in them."""
+        """Open an inbox; each project is opened when first needed and closed with the block."""
         async with AsyncExitStack() as stack:
             yield cls(projects, stack)
 
@@ -334,10 +336,10 @@ class Inbox:
         return app
 
     async def find(self, name: str) -> QuestionView:
-        """The question a person means: in this project, else in the one other that has it.
+        """Return the question a person means: in this project, else in the only other that has it.
 
-        One that this project has already closed counts too: an answer that comes too late must
-        be refused, and not be taken for the answer to a question of the same number elsewhere.
+        Questions that this project has already closed count too: a late answer must be refused,
+        not taken as the answer to a question with the same number elsewhere.
         """
         here = self._projects.here
         found: list[QuestionView] = []
@@ -357,7 +359,7 @@ class Inbox:
         return found[0]
 
     async def answer(self, name: str, choice: str | None, text: str | None) -> GivenAnswer:
-        """Answer a question; raises AnswerRefused, and then it stays open."""
+        """Answer a question; if AnswerRefused is raised, it stays open."""
         view = await self.find(name)
         app = await self._app(Project(view.project))
         return await answer_question(app, view, choice, text)
@@ -366,24 +368,24 @@ class Inbox:
 async def answer_question(
     app: App, view: QuestionView, choice: str | None, text: str | None
 ) -> GivenAnswer:
-    """Answer a question of a project; raises AnswerRefused, and then it stays open."""
+    """Answer a question of a project; if AnswerRefused is raised, it stays open."""
     from coterie.config.teams import rules_path
 
     question = view.interaction
     if question.kind == "Input":
         if choice is not None and text is not None:
             raise AnswerRefused(
-                f"{question.interaction_id} takes text alone. It stays open.",
+                f"{question.interaction_id} takes only text. It stays open.",
                 f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
             )
         choice, text = None, text or choice
     elif choice is not None and view.state == "open":
         chosen = choose(question, choice)
         option = next(option for option in question.options if option.id == chosen)
-        refuse_lost_words(question, option, text)
+        refuse_unused_text(question, option, text)
     answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
     made = answered.rule is not None
-    rules = rules_path(Project(app.root, app.home), answered.team) if made else None
+    rules = rules_path(app.project, answered.team) if made else None
     return GivenAnswer(view, answered, rules)
 
 

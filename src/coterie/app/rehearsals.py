@@ -1,4 +1,4 @@
-"""Rehearsals: who answers in place of the models, and which agents are stood in for as a whole."""
+"""Rehearsals: what answers in place of models, and which agents are replaced altogether."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import anyio.to_thread
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import read_document
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import place
+from coterie.config.registry_edit import agent_location
 from coterie.config.team_members import agents_of
 from coterie.engine.run import plain_errors
 from coterie.model import instant
@@ -34,20 +34,22 @@ if TYPE_CHECKING:
     from coterie.rehearsal.model_api import Responder
     from coterie.rehearsal.script import Script
 
-WhyStoodIn = Literal["unknown", "missing"]
-"""Why a program takes an agent's place: nobody here can lead it to another model, or it is not
-installed."""
+ReplacementReason = Literal["unknown", "missing"]
+"""Why a program replaces an agent: it cannot be pointed at another model, or is not installed."""
 
 
-def stood_in_for(team: Team, registry: Registry) -> dict[str, WhyStoodIn]:
-    """The same for a team that is about to be started with what the registry has."""
-    return stood_in(team, registry.with_agents(*agents_of(team).values()).agents)
+def agents_to_replace(team: Team, registry: Registry) -> dict[str, ReplacementReason]:
+    """Like `replaced_agents`, for a team to be started with the agents of the registry."""
+    return replaced_agents(team, registry.with_agents(*agents_of(team).values()).agents)
 
 
-def stood_in(team: Team, agents: Mapping[str, AgentDefinition]) -> dict[str, WhyStoodIn]:
-    """The agents of a team that a rehearsal never runs, by name, with why.  Looks for programs."""
+def replaced_agents(
+    team: Team, agents: Mapping[str, AgentDefinition]
+) -> dict[str, ReplacementReason]:
+    """Return the agents of a team that a rehearsal replaces, by name, with the reason.  Looks for
+    programs."""
     used = {member.agent for member in team.ai_members}
-    found: dict[str, WhyStoodIn] = {}
+    found: dict[str, ReplacementReason] = {}
     for name, agent in agents.items():
         if name not in used:
             continue
@@ -55,13 +57,15 @@ def stood_in(team: Team, agents: Mapping[str, AgentDefinition]) -> dict[str, Why
         own = facts is not None and facts.adapter.name == KNOWN_AGENTS.adapter_name(agent)
         if not own or facts is None or (facts.shell is None and facts.is_program):
             found[name] = "unknown"
-        elif place(KNOWN_AGENTS, agent) is None or (facts.needs and not find_spec(facts.needs)):
+        elif agent_location(KNOWN_AGENTS, agent) is None or (
+            facts.needs and not find_spec(facts.needs)
+        ):
             found[name] = "missing"
     return found
 
 
-def in_its_place(agent: AgentDefinition, member: Member, address: str) -> AgentDefinition:
-    """The program that stands in for a member's agent, under its name."""
+def replacement_for(agent: AgentDefinition, member: Member, address: str) -> AgentDefinition:
+    """Return the program that replaces a member's agent, under the agent's name."""
     may_write = member.permissions.mode != "read"
     rights = stand_in.MAY_WRITE if may_write else stand_in.READS_ONLY
     return AgentDefinition(
@@ -75,18 +79,18 @@ def in_its_place(agent: AgentDefinition, member: Member, address: str) -> AgentD
 
 
 def member_address(url: str, workflow: str, member: Member) -> str:
-    """Where a member's agent finds the stand-in for its model."""
+    """Return the address at which a member's agent finds the stand-in for its model."""
     return address_for(url, workflow, member.id)
 
 
 @asynccontextmanager
 async def served(created: TaskCreated, storage: Storage) -> AsyncGenerator[str]:
-    """The address of the stand-in for a task's models, for the length of the block."""
+    """Serve the stand-in for a task's models for the length of the block; yields its address."""
     from coterie.rehearsal.prompt_facts import clarifying_question
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
-    # Who says yes beforehand wants it to end without a word more.
+    # A user who said yes beforehand wants the task to finish without questions.
     question = "" if created.caps.yes else clarifying_question(created.goal)
     responder: Responder = Simulation(question)
     if created.script == DEMO:
@@ -117,10 +121,10 @@ class _ScriptMemory:
         self._writing = anyio.Lock()
 
     async def past(self) -> Sequence[ScriptedTurn]:
-        """What was made of the requests so far.
+        """Return the scripted turns so far.
 
-        The last reply in a turn that was cut reached nobody for sure, so it is given again; what
-        came before it in that turn is in the agent's past.
+        The last reply in a turn that was cut may have reached nobody, so it is given again; earlier
+        replies in that turn are in the agent's history.
         """
         kept = await self._storage.conversation.thread(self._thread)
         entries = [json.loads(entry) for entry in kept]
@@ -136,7 +140,7 @@ class _ScriptMemory:
         ]
 
     async def keep(self, turn: ScriptedTurn) -> None:
-        """Remember one more."""
+        """Store one more scripted turn."""
         await self._append({**asdict(turn), "at": instant.now()})
 
     async def _append(self, entry: Mapping[str, object]) -> None:
@@ -146,7 +150,7 @@ class _ScriptMemory:
             await self._storage.commit(None, kept)
 
     async def _cut(self, entries: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The numbers of the last replies in turns of which nobody knows how they ended."""
+        """Return the numbers of the last replies in turns whose outcome is unknown."""
         found: set[int] = set()
         for row in await self._storage.events.tasks():
             if row.session_id == self._session:
@@ -168,7 +172,7 @@ def _last_within(turn: Turn, entries: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def script_in(path: Path) -> Script:
-    """The script of a rehearsal in a file; raises ConfigError where it is none.  Blocks."""
+    """Read the script of a rehearsal from a file; raises ConfigError if it is not one.  Blocks."""
     from coterie.rehearsal.script import parse_script
 
     return parse_script(read_document(path).data, str(path))

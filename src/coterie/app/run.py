@@ -42,11 +42,11 @@ from coterie.workspace.folder import open_workspace, save_identity_if_new, write
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS, PIPELINE = "tickets", "pipeline"
-"""The workflows whose tasks are sessions with tickets, or go through phases to one commit."""
+"""The workflows for sessions with tickets, and for builds that go through phases to one commit."""
 WITHOUT_CHECKS = frozenset({"chat", "solo", TicketTurn.name})
 """Workflows that run no command of their own."""
 Rehearsal = bool | Path | Literal["demo"]
-"""Whether models are stood in for; a path is the file of the replies, `demo` the demo's model."""
+"""Whether models are replaced; a path is the script with the replies, `demo` the demo's model."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class StartRequest:
     rehearsal: Rehearsal = False
     workflow: str = "chat"
     member: str | None = None
-    """Whose job it is; None: as the workflow says."""
+    """The member who does the job; None: the workflow decides."""
     pipeline: Mapping[str, object] | None = None
     """For a pipeline: its `PipelineSettings`."""
 
 
 @dataclass(frozen=True)
 class MemberFactory:
-    """Makes the members of a project's tasks, from what all of them share."""
+    """Makes the members of a project's tasks from what they all share."""
 
     root: Path
     home: Path | None
@@ -76,37 +76,37 @@ class MemberFactory:
     machine: Machine
     pool: ChannelPool
     owners: Owners | None = None
-    """Whose processes they will be; None: nothing is started."""
+    """The owner of their processes; None: nothing is started."""
     is_shared: bool = False
     """Whether tasks may have been made on another machine."""
-    starts_agents: bool = True  # else of a team nobody is started, which nobody need trust here
+    starts_agents: bool = True  # else no member is started, and the team need not be trusted
 
-    def as_run_here(self, created: TaskCreated) -> TaskCreated:
-        """A task with the team that it may have here; raises NotTrusted.  Reads files."""
+    def for_this_machine(self, created: TaskCreated) -> TaskCreated:
+        """Return a task with the team that it may have here; raises NotTrusted.  Reads files."""
         if not self.is_shared:
             return created
         from coterie.app import elsewhere
 
         if not self.starts_agents:
             return elsewhere.without_file(created, self.root)
-        return elsewhere.as_run_here(created, Project(self.root, self.home), self._load)
+        return elsewhere.for_this_machine(created, Project(self.root, self.home), self._load)
 
     def of_task(self, created: TaskCreated, rehearsal: str | None = None) -> Members:
-        """The members of a task, with all that was not kept with it.  Reads files.
+        """Return the members of a task, with everything that is not stored with it.  Reads files.
 
-        Raises NotTrusted where they would be started with something that nobody allowed.
+        Raises NotTrusted if they would be started with something that nobody allowed.
         """
-        here = self.as_run_here(created)
+        here = self.for_this_machine(created)
         members = self.of(here.team, here.team_file, rehearsal, here.workflow)
         if here is not created:
             return members
         is_of_earlier_release = created.allowed is None
-        if not (is_of_earlier_release and self._file_asks_for_all(created, members.team)):
+        if not (is_of_earlier_release and self._team_file_covers(created, members.team)):
             require_allowed(created, members.team, self.home)
         return members
 
-    def _file_asks_for_all(self, created: TaskCreated, team: Team) -> bool:
-        """Whether a task asks for nothing but what its team file does, and that is trusted."""
+    def _team_file_covers(self, created: TaskCreated, team: Team) -> bool:
+        """Whether a task asks for nothing that its team file does not, and that file is trusted."""
         if created.team_file is None:
             return False
         loaded = self._load(created.team_file)
@@ -119,7 +119,7 @@ class MemberFactory:
     def _load(self, team_file: str) -> LoadedTeam:
         project, path = Project(self.root, self.home), Path(team_file)
         settings = load_settings(project.folder, self.home).values
-        # A team that was only tried may name agents that are not here.
+        # A team that was only rehearsed may name agents that are not installed.
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home)).with_all_known()
         return load_team(path, reading_for(path, project, registry, settings))
 
@@ -130,7 +130,7 @@ class MemberFactory:
         rehearsal: str | None = None,
         workflow: str = "",
     ) -> Members:
-        """The members of a team, with all that its file says and was not kept.  Reads files."""
+        """Return the members of a team, with what only its file has.  Reads files."""
         project = Project(self.root, self.home)
         settings = load_settings(project.folder, self.home).values
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
@@ -156,16 +156,16 @@ class MemberFactory:
 
 @dataclass(frozen=True)
 class Adapters:
-    """Finds the adapter for a member, by its agent's entry in the registry."""
+    """Finds the adapter for a member by its agent's registry entry."""
 
     agents: Mapping[str, AgentDefinition]
     keeper: KeeperName
     quiet_after: float
     recall: Recall
-    """Reads a thread that we keep ourselves, for an agent of our own."""
+    """Reads a thread that Coterie stores itself, for the built-in agent."""
 
     def of(self, member: Member, children: ChildLog) -> Adapter:
-        """The adapter for a member."""
+        """Return the adapter for a member."""
         if member.type == "human":
             return HumanAdapter()
         agent = self.agents.get(member.agent or "")
@@ -186,7 +186,7 @@ class Adapters:
 
 @dataclass(frozen=True)
 class Members:
-    """The members of one team, ready to be spoken to."""
+    """The members of one team, ready to be prompted."""
 
     shared: MemberFactory
     adapters: Adapters
@@ -194,25 +194,25 @@ class Members:
     trusted: bool
     rehearsal: str | None
     known: tuple[AgentFacts, ...]
-    """The facts of our agents and of theirs."""
+    """The facts of Coterie's own agents and of those that the members use."""
     environment: Mapping[str, str]
-    """What of our environment any of them may see."""
+    """The part of Coterie's environment that any member may see."""
     user_home: Path | None
     settings: Settings
     workflow: str = ""
-    """What a rehearsal is of."""
-    stood_in: frozenset[str] = frozenset()
-    """The agents in whose place a rehearsal runs a program of ours."""
+    """The workflow that is rehearsed."""
+    replaced_agents: frozenset[str] = frozenset()
+    """The agents that a rehearsal replaces with a program of Coterie's."""
 
     def rehearsing(self, address: str, workflow: str) -> Members:
-        """The same members on stand-ins for their models, or for their agents.  Reads files."""
-        from coterie.app.rehearsals import stood_in
+        """Return the members with stand-ins for their models or their agents.  Reads files."""
+        from coterie.app.rehearsals import replaced_agents
 
-        names = frozenset(stood_in(self.team, self.adapters.agents))
-        return replace(self, rehearsal=address, workflow=workflow, stood_in=names)
+        names = frozenset(replaced_agents(self.team, self.adapters.agents))
+        return replace(self, rehearsal=address, workflow=workflow, replaced_agents=names)
 
     def channels(self, fence: Fence, task: TaskCreated) -> SessionChannels:
-        """The channels of a task, once its lease is held."""
+        """Return the channels of a task whose lease is held."""
         shared = self.shared
         return SessionChannels(
             # A child task's processes are its own, and end with it.
@@ -231,16 +231,16 @@ class Members:
         )
 
     def adapter(self, member: Member, children: ChildLog) -> Adapter:
-        """What speaks to a member's agent, or to the program in its place."""
+        """Return the adapter for a member's agent, or for the program that replaces it."""
         if member.type == "ai" and not self.shared.starts_agents:
-            raise NotTrusted(f"{member.id} is not started where work is only accepted.")
-        if member.agent not in self.stood_in:
+            raise NotTrusted(f"{member.id} is not started: this command only accepts work.")
+        if member.agent not in self.replaced_agents:
             return self.adapters.of(member, children)
         from coterie.agents.generic import GenericAdapter
-        from coterie.app.rehearsals import in_its_place
+        from coterie.app.rehearsals import replacement_for
 
         adapters, address = self.adapters, self._model_address(member) or ""
-        agent = in_its_place(adapters.agents[member.agent or ""], member, address)
+        agent = replacement_for(adapters.agents[member.agent or ""], member, address)
         return GenericAdapter(agent, children, adapters.keeper, adapters.quiet_after)
 
     def _model_address(self, member: Member) -> str | None:
@@ -251,18 +251,18 @@ class Members:
         return member_address(self.rehearsal, self.workflow, member)
 
     def workspace(self, member: Member) -> Workspace:
-        """A member's folder, made, and all that its process is told."""
+        """Make a member's folder, and return everything its process is started with."""
         known = self.team.seated(member.id)
-        # What was not kept with the task; where it works, and for how long, is the workflow's say.
+        # The env is not stored with the task; where the member works is up to the workflow.
         member = member.model_copy(update={"env": known.env}) if known else member
         agent = self.adapters.agents.get(member.agent or "")
         facts = KNOWN_AGENTS.of(agent) if agent else None
-        # In a rehearsal nobody's key is needed, so nobody gets one.
+        # A rehearsal needs no keys, so no member gets one.
         keys = facts.keys if facts and self.rehearsal is None else ()
         hidden = {key for one in self.known for key in one.keys}.difference(keys)
         passed = {name: value for name, value in self.environment.items() if name not in hidden}
         env = agent.env if agent else None
-        if member.agent in self.stood_in:  # whatever its own variables hold is not for a stand-in
+        if member.agent in self.replaced_agents:  # must not see the agent's own variables
             member, env = member.model_copy(update={"env": {}}), None
         root = self.shared.root
         isolating = KNOWN_AGENTS.isolating(facts)
@@ -282,11 +282,11 @@ class Members:
 
     @property
     def guarded(self) -> frozenset[str]:
-        """Names under which an edit could make some agent run something."""
+        """Names of files and folders through which an edit could make some agent run something."""
         return frozenset(name for facts in self.known for name in facts.settings)
 
     def redactor(self) -> Redactor:
-        """What takes the keys of these members, and all of their env, out of what is written."""
+        """Return what redacts these members' keys, and all of their env, from stored text."""
         keys = {key for facts in self.known for key in facts.keys}
         secrets = {
             value
@@ -303,13 +303,13 @@ _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 @asynccontextmanager
-async def looked_after(
+async def with_snapshots(
     root: Path, task_id: str, observer: Observer
 ) -> AsyncGenerator[FolderSnapshots]:
-    """Snapshots for a run of a task; what its last turn left is kept even if that was cut."""
+    """Take snapshots for a run of a task; the last turn's changes are kept even if it was cut."""
 
     def tell(problem: str) -> None:
-        said = f"What is changed can be neither shown nor undone: {problem}."
+        said = f"Changes can be neither shown nor reverted: {problem}."
         hint = "Install git." if "not installed" in problem else None
         anyio.from_thread.run_sync(observer.saw, ErrorRecord("not_kept", said, hint, task=task_id))
 
@@ -323,17 +323,17 @@ async def looked_after(
 
 
 async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> ResultRecord:
-    """The result of a run, with what the task has changed so far."""
+    """Add to the result of a run what the task has changed so far."""
 
     def figures() -> tuple[str, ...]:
         if not snapshots.has_kept(result.task):
             return ()
         found = snapshots.diff(result.task)
         files = (str(one) for patch in found.patches for one in patch.files)
-        # What no diff can show, such as a repository within, is named all the same.
+        # What no diff can show, such as a nested repository, is named all the same.
         return (*files, *(f"{one.path} ({one.why})" for one in found.missed))
 
-    with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+    with suppress(CoterieError):  # the run itself is fine; `coterie diff` will report this
         return replace(result, changed=await anyio.to_thread.run_sync(figures))
     return result
 
@@ -342,7 +342,7 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
 async def rehearsing(
     created: TaskCreated, given: str | None, storage: Storage
 ) -> AsyncGenerator[str | None]:
-    """The address of a stand-in for the models, while a rehearsal runs."""
+    """Yield the address of the stand-in for the models while a rehearsal runs; else None."""
     if given is not None or not created.rehearsal:
         yield given if created.rehearsal else None
         return
@@ -356,7 +356,7 @@ async def rehearsing(
 async def notifying(
     created: TaskCreated, members: Members, observer: Observer
 ) -> AsyncGenerator[Observer]:
-    """The observer of a run, which tells the user elsewhere besides, if they want that."""
+    """Yield the observer of a run, which also sends notifications if the user wants them."""
     if members.settings.notify is None:
         yield observer
         return
@@ -368,10 +368,10 @@ async def notifying(
 
 
 class Workflows(dict[str, Workflow]):
-    """Workflows by name; one of another package is loaded when it is first asked for."""
+    """Workflows by name; one from another package is loaded when first requested."""
 
     def check(self, name: str) -> Workflow:
-        """The workflow of that name; raises UsageError where there is none.  May read files."""
+        """Return the workflow of that name; raises UsageError if there is none.  May read files."""
         return self[name]
 
     def __missing__(self, name: str) -> Workflow:
@@ -387,12 +387,12 @@ class Workflows(dict[str, Workflow]):
 
 
 def workflow_names() -> tuple[str, ...]:
-    """Ours, then those of other packages."""
+    """Return the names of Coterie's workflows, then those of other packages."""
     return team_entry.workflow_names()
 
 
 async def load_workflow(name: str) -> Workflow:
-    """The workflow of that name; raises UsageError where there is none."""
+    """Return the workflow of that name; raises UsageError if there is none."""
     return WORKFLOWS.get(name) or await anyio.to_thread.run_sync(WORKFLOWS.check, name)
 
 

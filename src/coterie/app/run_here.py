@@ -1,10 +1,11 @@
-"""Running a task here that another machine has, or would get: whoever runs it lets go first."""
+"""Run a task here that another machine has or would get, after its runner has released it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -23,14 +24,16 @@ from coterie.model.interaction import Interaction, choose
 from coterie.ports import Storage
 from coterie.workflows.pipeline.accept import COMMITTING
 
-LETTING_GO = 4.0
-"""How long whoever runs a task may take to end its agents where others need it, in seconds."""
+RELEASE_TIMEOUT = 4.0
+"""How many seconds the runner of a task may take to end its agents when others need the task."""
 _LOOK = 1.0
 
 
 class SharesTasks(RunsTasks, Protocol):
-    """What is needed of an open project."""
+    """What this module needs from an open project."""
 
+    @property
+    def home(self) -> Path | None: ...
     @property
     def storage(self) -> Storage: ...
     @property
@@ -47,18 +50,18 @@ async def is_run(shared: SharedStore, task_id: str) -> bool:
     return await shared.owners.living(lease.owner) is not None
 
 
-async def withdraw(shared: SharedStore, task_id: str) -> None:
-    """Have nobody begin a task, and whoever runs it let go; waits a moment for that."""
+async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
+    """Withdraw a task from offer and ask its runner to release it; waits a moment for that."""
     dispatch, seen, asked = shared.dispatch, 0, -_LOOK
     await dispatch.hold(task_id)
-    with anyio.move_on_after(LETTING_GO):
+    with anyio.move_on_after(RELEASE_TIMEOUT):
         while True:
             if not await is_run(shared, task_id):
                 offer = await dispatch.get(task_id)
                 if offer is None or offer.taker is None:
                     return
             elif anyio.current_time() - asked >= _LOOK:
-                # More than once: what comes before a run has begun is nothing to it.
+                # More than once: a run ignores requests from before it began.
                 asked = anyio.current_time()
                 await shared.storage.inbox.request(task_id, "stop", YOU, "")
             with anyio.move_on_after(_LOOK):
@@ -73,16 +76,16 @@ async def answer_shared(
 ) -> Answered:
     """Answer a question of a task that machines share.
 
-    A yes to a change that a machine made for others is acted on here: the commit is to be in the
-    clone of whoever says so.
+    If the answer accepts a change that a machine made for others, it is committed here: the commit
+    belongs in the clone of whoever accepts it.
     """
     shared = app.shared
     assert shared is not None
     if isinstance(asked.about, SilentMachine):
         seams = (app.storage, shared.owners.rows, shared.dispatch)
-        return await takeover.answer_if_dead(*seams, asked, answer)
+        return await takeover.answer_if_dead(*seams, asked, answer, app.home)
     commits = isinstance(asked.about, ChangeAcceptance) and choose(asked, choice or "")
-    if commits not in COMMITTING or not await _is_lent(app, shared, asked.task_id):
+    if commits not in COMMITTING or not await _runs_for_others(app, shared, asked.task_id):
         return await answer()
     async with _run_here(app, shared, asked.task_id):
         answered = await answer()
@@ -91,25 +94,25 @@ async def answer_shared(
 
 
 async def approving(app: SharesTasks, task_id: str) -> Block:
-    """Makes the block in which a change is approved that is to be committed to this clone."""
+    """Return what makes the context for approving a change to be committed to this clone."""
     shared, asked = app.shared, await app.pipelines.asked(task_id)
     if shared is None or asked is None or not isinstance(asked.about, ChangeAcceptance):
         return nullcontext
     here = await _runs_on(shared, task_id) in (None, shared.machine)
-    if here and not await _is_lent(app, shared, task_id):
+    if here and not await _runs_for_others(app, shared, task_id):
         return nullcontext
     return partial(_run_here, app, shared, task_id)
 
 
-async def _is_lent(app: SharesTasks, shared: SharedStore, task_id: str) -> bool:
-    """Whether a machine that works for others has a task, or would get it."""
+async def _runs_for_others(app: SharesTasks, shared: SharedStore, task_id: str) -> bool:
+    """Whether a machine that works for others is running a task, or would get it."""
     lease = await app.storage.leases.get(task_id)
     ours = lease is not None and lease.state != "parked" and lease.owner == await app.own()
     return not ours and await shared.dispatch.get(task_id) is not None
 
 
 async def _runs_on(shared: SharedStore, task_id: str) -> str | None:
-    """The machine that runs a task; None where none does."""
+    """Return the machine that runs a task; None if none does."""
     lease = await shared.storage.leases.get(task_id)
     row = None
     if lease is not None and lease.state != "parked":
@@ -119,16 +122,17 @@ async def _runs_on(shared: SharedStore, task_id: str) -> str | None:
 
 @asynccontextmanager
 async def _run_here(app: SharesTasks, shared: SharedStore, task_id: str) -> AsyncGenerator[None]:
-    """The task for this process: what is answered in the block is nobody's but ours to act on.
+    """Hold a task for this process, so that only this process acts on answers given in the block.
 
-    Raises TaskBusy where whoever runs it does not let go.
+    Raises TaskBusy if its runner does not release it.
     """
-    await withdraw(shared, task_id)
+    await withdraw_and_stop(shared, task_id)
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(held(app.storage, await app.claimant(), task_id))
         except TaskBusy as busy:
-            way = f"It does not let go. If {busy.host} is dead:  coterie machines gone {busy.host}"
+            gone = f"coterie machines gone {busy.host}"
+            way = f"It has not released the task. If {busy.host} is dead:  {gone}"
             raise TaskBusy(busy.task, busy.pid, busy.host, way) from None
         yield
-        await shared.dispatch.hold(task_id)  # an answer has put it on offer again
+        await shared.dispatch.hold(task_id)  # the answer has put it on offer again

@@ -16,7 +16,7 @@ _SUFFIX = ".schema.json"
 
 
 def shipped(name: str) -> dict[str, object]:
-    """The schema of a kind of file; raises NotFound where there is none of that name."""
+    """Return the schema of a kind of file; raises NotFound if there is none of that name."""
     known = {path.name.removesuffix(_SUFFIX): path for path in FOLDER.rglob(f"*{_SUFFIX}")}
     if name not in known:
         raise NotFound(f'No schema "{name}". There are: {", ".join(sorted(known))}.')
@@ -24,7 +24,7 @@ def shipped(name: str) -> dict[str, object]:
 
 
 def differing() -> Mapping[Path, str]:
-    """The shipped schemas that are not what the models say, with what they should say."""
+    """Return the shipped schemas that differ from the models, with the text they should have."""
     made = schemas(KNOWN_AGENTS.isolating(None)).items()
     texts = {
         FOLDER / f"{name}{_SUFFIX}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -24,7 +24,7 @@ from coterie.model.journal import Fence, Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskCreated, is_part, ticket_in
+from coterie.model.task import ENDED, TaskCreated, is_part, ticket_id_of
 from coterie.model.team import Team
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sessions:
-    """What is known of sessions, whoever runs them."""
+    """The sessions of a project, whoever runs them."""
 
     look: TaskReader
     shared: SharedStore | None = None
-    """What other machines share; None where there are none."""
+    """The store shared with other machines; None if there is none."""
 
     async def tickets(self, task_id: str) -> list[TicketView]:
-        """A session's tickets as they stand, in the order in which they were made."""
+        """Return a session's tickets in their current state, in the order of their creation."""
         session = await self._session(task_id)
         store = self.look.storage.tickets
         scores = check_scores(one for _, one in await store.envelopes(session))
         turns: dict[str, list[Turn]] = {}
         for turn in await self.look.storage.journal.spending(task_id=session):
-            about = ticket_in(turn.task_id) or parse(turn.step).ticket
+            about = ticket_id_of(turn.task_id) or parse(turn.step).ticket
             if about is not None:
                 turns.setdefault(about, []).append(turn)
         return [
@@ -65,18 +65,18 @@ class Sessions:
         ]
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
-        """All that was said about a session's tickets, in order."""
+        """Return all envelopes about a session's tickets, in order."""
         session = await self._session(task_id)
         return [one for _, one in await self.look.storage.tickets.envelopes(session)]
 
     async def branch(self, task_id: str) -> str:
-        """Where a session's approved work is; empty where it is done in the folder itself."""
+        """Return the branch of a session's approved work; empty if it works in the folder."""
         worktrees = await self.worktrees_here(task_id)
         return worktrees.branch if worktrees else ""
 
     async def worktrees(self, task_id: str) -> TicketWorktrees | None:
-        """Where a session's tickets are worked on, with the branches that other machines sent;
-        None where it has not begun or has no git."""
+        """Return the worktrees of a session's tickets, with the branches that other machines sent;
+        None if it has not begun or has no git."""
         found = await self.worktrees_here(task_id)
         if found is not None and self.shared is not None:
             from coterie.workflows.shared_branches import SharedBranches
@@ -86,7 +86,7 @@ class Sessions:
         return found
 
     async def worktrees_here(self, task_id: str) -> TicketWorktrees | None:
-        """The same with what this clone has."""
+        """Like `worktrees`, but only with what this clone has."""
         session = await self._session(task_id)
         base = await self.step(session, BASE_COMMIT)
         if base is None:
@@ -100,18 +100,20 @@ class Sessions:
         return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
 
     async def require_here(self, task_id: str) -> None:
-        """Raise UsageError where files of a task are on another machine: nothing brings them."""
+        """Raise UsageError if a task's files are on another machine: nothing transfers them."""
         here = self.shared.machine if self.shared else None
-        # A worker may go by another name than its machine: what it kept says that it was here.
+        # A worker's name may differ from its machine's: kept snapshots prove that it ran here.
         if here is None or await anyio.to_thread.run_sync(_are_kept, self.look.root, task_id):
             return
         for turn in await self.look.storage.journal.turns(task_id):
             if turn.machine not in (None, here):
                 said = f"{task_id} was worked on at {turn.machine}: its files are there."
-                raise UsageError(said, f"Type it on {turn.machine}, in the clone of its worker.")
+                raise UsageError(
+                    said, f"Run this command on {turn.machine}, in the clone of its worker."
+                )
 
     async def step(self, task_id: str, name: str) -> object:
-        """What a step gave; None where it was not taken to its end."""
+        """Return the result of a step; None if it was not completed."""
         for step in await self.look.storage.journal.steps(task_id):
             if step.name == name and step.result is not None:
                 found: object = json.loads(step.result)
@@ -119,7 +121,7 @@ class Sessions:
         return None
 
     async def reset(self, task_id: str, ticket_id: str, author: str) -> Answered:
-        """Have a ticket that failed tried again, by answering the question about it."""
+        """Have a failed ticket tried again by answering the question about it."""
         tickets = await self.look.storage.tickets.tickets(await self._session(task_id))
         ticket = _one_of(tickets, ticket_id)
         for question in await self.look.storage.inbox.questions():
@@ -130,14 +132,14 @@ class Sessions:
         raise _no_question(task_id, ticket)
 
     async def complete_files(self, task_id: str) -> None:
-        """Write what a run that was cut left untold; whoever runs the session does that itself."""
+        """Write the files that a cut run left unwritten; a running session does so itself."""
         created = (await self.look.state(task_id)).created
         if created.workflow == TICKETS and await self.look.runner_of(task_id) is None:
             await session_files_of(self.look.root, self.look.storage, created).flush()
 
     async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
-        """Whether every envelope of a session is what was written: in the database by its
-        signature, and in its file, which is written anew from the database where it is not."""
+        """Check that every envelope of a session is unchanged: in the database by its signature,
+        and in its file, which is rewritten from the database if it was changed."""
         from coterie.model.envelope_fault import EnvelopeCheck
 
         state = await self.look.state(task_id)
@@ -150,7 +152,7 @@ class Sessions:
         return await files.verify("whole" if state.status in ENDED else "cut")
 
     async def bring_key(self, created: TaskCreated) -> None:
-        """Have what a session is signed with, whichever machine made it."""
+        """Make sure that this machine has a session's signing key, whichever machine made it."""
         if self.shared is not None and created.scheduler.sign:
             folder, session = self.look.root / ".coterie", created.session_id
             made = await anyio.to_thread.run_sync(make_session_key, folder, session)
@@ -159,7 +161,7 @@ class Sessions:
                 await anyio.to_thread.run_sync(put_session_key, folder, session, kept)
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
-        """The result of a run, with what its session checked and what comes next."""
+        """Complete the result of a run with its session's checks and the next steps."""
         envelopes = await self.envelopes(result.task)
         checks = tuple(
             {"ticket": ticket, "command": command, "passed": passed}
@@ -197,21 +199,21 @@ def _one_of(tickets: list[Ticket], ticket_id: str) -> Ticket:
 
 def _no_question(task_id: str, ticket: Ticket) -> UsageError:
     if ticket.closed_by is not None:
-        why = f"{ticket.id} counts no more ({ticket.closed_by}): {ticket.reason}."
+        why = f"{ticket.id} no longer counts ({ticket.closed_by}): {ticket.reason}."
         return UsageError(why, f"coterie say {task_id} TEXT")
     if ticket.state != "error":
         why = f"{ticket.id} is {ticket.state}; only a ticket that failed can be reset."
         return UsageError(why, f"coterie show {task_id}")
-    why = f"Nobody has asked about {ticket.id} yet: its manager may still plan it anew."
+    why = f"There is no question about {ticket.id} yet: its manager may still replan it."
     return UsageError(why, f"coterie resume {task_id}")
 
 
 def kept_settings(
     project: Project, team: Team, start: StartRequest
 ) -> tuple[SchedulerConfig, Mapping[str, object] | None]:
-    """What a new session keeps: the limits of the project, and of a pipeline its graph.
+    """Return what a new session keeps: the project's limits and, for a pipeline, its graph.
 
-    Reads files; raises UsageError where the team cannot do it.
+    Reads files; raises UsageError if the team does not suit the workflow.
     """
     scheduler, pipeline = load_scheduler(project), start.pipeline
     if start.workflow == TICKETS:
@@ -224,7 +226,7 @@ def kept_settings(
 
 
 def base_commit(root: Path, workflow: str) -> str | None:
-    """The commit that work on a branch begins at, for other machines.  Blocks."""
+    """Return the commit that work on a branch starts from, for other machines.  Blocks."""
     if workflow not in (TICKETS, PIPELINE):
         return None
     from coterie.workspace.git import repository_of
@@ -240,7 +242,7 @@ def with_session(
     created: TaskCreated,
     observer: Observer,
 ) -> RunServices:
-    """The services of a task whose workflow runs checks; of a session, its files are kept too."""
+    """Add the checks of a task to its services and, for a session with tickets, its files."""
     services = replace(services, checks=checks_of(root, created, services.redactor))
     if created.workflow != TICKETS:
         return services
@@ -250,7 +252,7 @@ def with_session(
 def session_files_of(
     root: Path, storage: Storage, created: TaskCreated, observer: Observer | None = None
 ) -> EnvelopeFiles:
-    """What tells a session in files; the observer is told what somebody did to them."""
+    """Return what writes a session's envelopes to files; the observer hears of changes to them."""
     from coterie.stores.envelope_files import EnvelopeFiles
 
     folder, session = Project(root).folder, created.session_id
@@ -265,7 +267,7 @@ def session_files_of(
 
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
-    """What runs the checks of a session."""
+    """Return what runs the checks of a session."""
     from coterie.tools.run_command import SandboxedChecks
 
     minutes = created.scheduler.time_limits.check
@@ -273,7 +275,7 @@ def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
 
 
 def _are_kept(root: Path, task_id: str) -> bool:
-    """Whether files of a task are kept in this clone."""
+    """Whether this clone has snapshots of a task's files."""
     try:
         return bool(FolderSnapshots(root).spans(task_id))
     except GitFailed:

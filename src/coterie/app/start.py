@@ -1,4 +1,4 @@
-"""What a task is started with, and what it would do: who, with what, where, within which limits."""
+"""Build the requests that tasks are started with."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from coterie.app.teams import Teams, TeamView
 from coterie.errors import UsageError
 from coterie.model.task import Caps
 from coterie.workflows.pipeline import check_pipeline_team
+from coterie.workflows.tickets import check_team
 
 if TYPE_CHECKING:
     from coterie.model.pipeline_state import PipelineSettings
@@ -19,23 +20,26 @@ if TYPE_CHECKING:
 def chat(
     view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False
 ) -> StartRequest:
-    """A conversation of a team."""
+    """Request a conversation of a team."""
     return StartRequest(view.team, goal, caps, view.loaded.path, rehearsal)
 
 
 def solo(
     view: TeamView, goal: str | None, name: str | None = None, rehearsal: Rehearsal = False
 ) -> StartRequest:
-    """A job for one member: who is named, else the first with an agent.
+    """Request a job for one member: the named one, else the first with an agent.
 
-    The others are there to be handed parts of it.
+    The others may be handed parts of it.
     """
     team = view.team
     if name is None and not team.ai_members:
-        raise UsageError(f"Team {team.name} has nobody with an agent.", "coterie team add")
+        raise UsageError(f"Team {team.name} has no member with an agent.", "coterie team add")
     member = team.ai_members[0] if name is None else team.find(name) or team.member(name)
     if member.type == "human":
-        raise UsageError(f"{member.id} is a human: nobody can make you do it.", "coterie team show")
+        raise UsageError(
+            f"{member.id} is a human: only a member with an agent can do a job.",
+            "coterie team show",
+        )
     return StartRequest(team, goal, Caps(), view.loaded.path, rehearsal, "solo", member.id)
 
 
@@ -46,11 +50,12 @@ def run(
     rehearsal: Rehearsal = False,
     workflow: str | None = None,
 ) -> StartRequest:
-    """A goal, carried out as `workflow_of` says."""
+    """Request a goal, carried out by the workflow that `workflow_of` returns."""
     workflow = workflow_of(view, workflow)
     if workflow == "solo":
         return solo(view, goal, None, rehearsal)
     if workflow == TICKETS:
+        check_team(view.team)
         caps = Caps(yes=caps.yes)
     return StartRequest(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
 
@@ -58,7 +63,7 @@ def run(
 def build(
     view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal, settings: PipelineSettings
 ) -> StartRequest:
-    """A goal that goes through the phases of a pipeline."""
+    """Request a goal that goes through the phases of a pipeline."""
     check_pipeline_team(view.team)
     kept = settings.model_dump(mode="json")
     file = view.loaded.path
@@ -66,29 +71,29 @@ def build(
 
 
 @dataclass(frozen=True)
-class WantedTask:
-    """What a person who sits before a screen wants done, and by whom."""
+class RequestedTask:
+    """What a person at a screen wants done, and by whom."""
 
     verb: Literal["chat", "do", "run", "build"]
     goal: str
     team: str | None = None
-    """A team by name; with neither this nor agents, the project's default one."""
+    """A team's name; without this and `agents`, the project's default team."""
     agents: str | None = None
     """`claude,sec=codex:gpt-5.5`."""
     member: str | None = None
-    """For `do`: whose job it is."""
+    """For `do`: the member who does the job."""
     rehearsal: bool = False
     yes: bool = False
-    """Whether a plan is approved unasked; never a tool."""
+    """Whether a plan is approved without asking; never applies to a tool."""
 
 
-def requested(teams: Teams, wanted: WantedTask) -> StartRequest:
-    """What is to be started for somebody who will see what is asked.  Blocks.
+def request_for(teams: Teams, wanted: RequestedTask) -> StartRequest:
+    """Return the request for a person who will see the questions of the task.  Blocks.
 
-    Raises NotTrusted, or UsageError where a member was edited, as `Teams.usable` does.
+    Raises NotTrusted, or UsageError if a member was edited, as `Teams.require_usable` does.
     """
     chosen = teams.choose(wanted.team, wanted.agents, or_roles=wanted.verb == "run")
-    view, goal, rehearsal = teams.usable(chosen), wanted.goal, wanted.rehearsal
+    view, goal, rehearsal = teams.require_usable(chosen), wanted.goal, wanted.rehearsal
     caps = Caps.of(view.team, yes=wanted.yes, floor="ask")
     match wanted.verb:
         case "chat":
@@ -106,9 +111,9 @@ def requested(teams: Teams, wanted: WantedTask) -> StartRequest:
 
 
 def workflow_of(view: TeamView, wanted: str | None) -> str:
-    """How a team carries out a goal: as is wanted, else as its file says, else by tickets.
+    """Return how a team carries out a goal: as wanted, else as its file says, else by tickets.
 
-    Raises UsageError where there is no such workflow.
+    Raises UsageError if there is no such workflow.
     """
     name = wanted or view.loaded.stated_workflow or TICKETS
     WORKFLOWS.check(name)
@@ -116,7 +121,7 @@ def workflow_of(view: TeamView, wanted: str | None) -> str:
 
 
 def rehearsal_of(script: str | None, *, wanted: bool) -> Rehearsal:
-    """Whether models are stood in for, and by which file; raises where that cannot be read."""
+    """Return whether models are replaced, and by which script; raises if that cannot be read."""
     if script is None:
         return wanted
     from coterie.app.rehearsals import script_in

@@ -1,4 +1,4 @@
-"""The store that several machines share: made and upgraded by commands, never by connecting."""
+"""The store that several machines share: created and upgraded by commands, never by connecting."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import anyio.to_thread
 from coterie.config import settings
 from coterie.config.project import Project, coterie_home, give_store, named_store
 from coterie.engine.channels import SurvivorReaper
-from coterie.errors import ForeignStore, UsageError
+from coterie.errors import ForeignStore, UsageError, with_extra
 from coterie.model.journal import Fence
 from coterie.model.lease_clock import LeaseTimes
-from coterie.model.task import run_with
+from coterie.model.task import running_task
 from coterie.ports import Blobs, Dispatch, FindRemote, Sharing, Storage
 from coterie.process.processes import Machine
 from coterie.workspace.git import Git
@@ -34,56 +34,58 @@ or once for all your projects:  coterie config set store URL --user"""
 
 
 def store_url(given: str | None) -> str:
-    """The store that is meant; raises UsageError where none is named anywhere."""
+    """Return the URL of the store to use; raises UsageError if none is named anywhere."""
     url = settings.store_url(given)
     if url is None:
-        raise UsageError("No store is named: tasks are kept in each project's folder.", _NAME_ONE)
+        raise UsageError(
+            "No shared store is configured: tasks are kept in each project's folder.", _NAME_ONE
+        )
     return url
 
 
 def init_store(url: str, project: Project, lease: str | None = None) -> tuple[bool, StoreFacts]:
-    """Make a store for this project; whether it was made now, and what is known of it.  Blocks.
+    """Create a store for this project; returns whether it is new, and the facts about it.  Blocks.
 
-    `lease` is for how long a machine that is silent keeps its tasks, such as `60s`.
+    `lease` is how long a silent machine keeps its tasks, such as `60s`.
     """
     schema, whose = _schema(), identity(project)
     ttl = LeaseTimes.ttl if lease is None else settings.milliseconds(lease) / 1000
     if ttl < SHORTEST_LEASE:
-        raise UsageError(f"A lease of {lease} is too short: {SHORTEST_LEASE:.0f}s is the least.")
+        raise UsageError(f"A lease of {lease} is too short: the minimum is {SHORTEST_LEASE:.0f}s.")
     return schema.init(url, whose, ttl), schema.describe(url, whose, known_head(project))
 
 
 def upgrade_store(url: str) -> tuple[int, int]:
-    """Bring a store up to date; the number of its schema before and after.  Blocks."""
+    """Upgrade a store; returns the number of its schema before and after.  Blocks."""
     return _schema().upgrade(url)
 
 
 def describe_store(url: str, project: Project) -> StoreFacts:
-    """What is known of a store; raises StorageError where this project cannot use it.  Blocks."""
+    """Return the facts about a store; raises StorageError if the project cannot use it.  Blocks."""
     return _schema().describe(url, identity(project), known_head(project))
 
 
 def continue_store(url: str, project: Project) -> StoreFacts:
-    """Go on with a store as it is, although more is known to have been in it.  Blocks."""
+    """Continue with a store as it is, although it is known to have held more.  Blocks."""
     schema, whose = _schema(), identity(project)
     schema.begin_history(url, whose)
     return schema.describe(url, whose)
 
 
 def known_head(project: Project) -> KnownHead:
-    """How far the history of a store is known to go on this machine."""
+    """Return how far this machine knows the history of a store to go."""
     from coterie.stores.postgres.known_head import KnownHead
 
     return KnownHead(project.home or coterie_home())
 
 
 SHORTEST_LEASE = 5.0
-"""A renewal takes its time where a machine is busy, in seconds."""
+"""The shortest lease in seconds: renewing one takes a while on a busy machine."""
 
 
 @dataclass(frozen=True)
 class SharedStore:
-    """A store that several machines share, open."""
+    """An open store that several machines share."""
 
     url: str
     storage: Storage
@@ -91,22 +93,22 @@ class SharedStore:
     dispatch: Dispatch
     blobs: Blobs
     find_remote: FindRemote
-    """By which repository branches go from machine to machine."""
+    """Finds the repository that branches travel by."""
 
     @property
     def machine(self) -> str:
-        """What this machine is called in it."""
+        """The name of this machine in the store."""
         return self.owners.name
 
     def sharing(self, fence: Fence) -> Sharing:
-        """What the holder of a task's lease, or who only reads, sends and gets."""
+        """Return what the holder of a task's lease, or a mere reader, exchanges with others."""
         from coterie.engine.handing_out import TaskSharing
 
-        session = run_with(fence.task_id)
+        session = running_task(fence.task_id)
         return TaskSharing(self.blobs, fence, session, self.machine, self.find_remote)
 
     async def close(self) -> None:
-        """Let go of the connections of owners and queue; the storage is closed by its user."""
+        """Close the connections of owners and queue; the storage is closed by its user."""
         self.owners.rows.close()
         await self.dispatch.close()
 
@@ -117,7 +119,7 @@ def use_store(url: str) -> None:
 
 
 def require_store(project: Project) -> None:
-    """Raise StorageError where a store was named for this command, and is not the project's.
+    """Raise StorageError if a store was named for this command and is not the project's.
 
     Blocks.
     """
@@ -127,21 +129,21 @@ def require_store(project: Project) -> None:
 
 
 def version() -> str:
-    """Of Coterie, as it is installed here."""
+    """Return the version of Coterie that is installed here."""
     return importlib.metadata.version("coterie")
 
 
 def machine_name(home: Path | None = None) -> str:
-    """What this machine is called in a store."""
+    """Return the name of this machine in a store."""
     return settings.load_settings(None, home).values.machine or platform.node() or "unnamed"
 
 
 async def open_shared(
     project: Project, machine: Machine, name: str | None = None
 ) -> SharedStore | None:
-    """Open the store that is named; None where none is, or one of another project for all.
+    """Open the named store; None if none is named, or it belongs to another project.
 
-    Raises StorageError where it cannot be used.
+    Raises StorageError if it cannot be used.
     """
     from coterie.app.takeover import UserTakeover
     from coterie.app.travel import ProjectRemote
@@ -155,8 +157,8 @@ async def open_shared(
     from coterie.stores.postgres.blobs import PostgresBlobs
     from coterie.stores.postgres.dispatch import PostgresDispatch
     from coterie.stores.postgres.owners import PostgresOwnerRows
-    from coterie.stores.postgres.place import Place
     from coterie.stores.postgres.storage import PostgresStorage
+    from coterie.stores.postgres.store_url import StoreUrl
 
     known = known_head(project)
     try:
@@ -164,16 +166,16 @@ async def open_shared(
     except ForeignStore:
         return None
     name = name or await in_thread(machine_name, project.home)
-    place = Place.of(url)
-    dispatch = PostgresDispatch(place)
-    # Longer than its lease an owner need not wait for a store that is away.
+    store = StoreUrl.of(url)
+    dispatch = PostgresDispatch(store)
+    # An owner need not wait longer than its lease for an unreachable store.
     storage = await PostgresStorage.open(url, patience=ttl, known=known)
 
     async def give_back(owner: str) -> None:
         await dispatch.sweep()
 
     owners = LeasedOwners(
-        PostgresOwnerRows(place, known),
+        PostgresOwnerRows(store, known),
         storage.leases,
         SurvivorReaper(),
         machine,
@@ -184,12 +186,12 @@ async def open_shared(
         takeover=UserTakeover(project, storage),
         on_death=give_back,
     )
-    blobs = PostgresBlobs(place)
+    blobs = PostgresBlobs(store)
     return SharedStore(url, storage, owners, dispatch, blobs, ProjectRemote(project))
 
 
 def identity(project: Project) -> StoreProject:
-    """What tells this project from others, in whatever folder of whatever machine.  Blocks."""
+    """Return what identifies this project in any folder on any machine.  Blocks."""
     return _schema().StoreProject(project.root.name, _first_commit(project.root))
 
 
@@ -199,18 +201,13 @@ def _first_commit(root: Path) -> str:
     if git is None or git.head() is None:
         return ""
     if (git.common_dir / "shallow").exists():
-        said = "The first commit of this project is not here: its clone is shallow."
+        said = "The first commit of this project is missing: its clone is shallow."
         raise UsageError(said, "git fetch --unshallow", str(root))
-    # Along first parents there is one, whatever was merged in later.
+    # Following first parents leads to a single root, whatever was merged in later.
     return git.run("rev-list", "--first-parent", "--max-parents=0", "HEAD").strip()
 
 
 def _schema() -> ModuleType:
-    try:
+    with with_extra("postgres", "A store in PostgreSQL needs packages that are not installed."):
         from coterie.stores.postgres import schema
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "coterie":
-            raise
-        said = "A store in PostgreSQL needs packages that are not installed."
-        raise UsageError(said, 'pip install "coterie[postgres]"') from None
     return schema

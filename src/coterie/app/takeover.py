@@ -1,4 +1,4 @@
-"""Whether the tasks of a silent machine are taken over: by the user's settings, and their word."""
+"""Whether the tasks of a silent machine are taken over: by the user's settings and answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coterie.ports import Dispatch, OwnerRows, Storage
 from coterie.process.launch import capture
 
 LIMIT = 60.0
-"""How many seconds the command of the setting `fence` has."""
+"""The most seconds that the command of the setting `fence` may take."""
 _OUTPUT = 1 << 16
 TAKE_OVER, WAIT = "takeover", "wait"
 
@@ -33,38 +33,37 @@ TAKE_OVER, WAIT = "takeover", "wait"
 class _Asked:
     beat: int
     question: str | None
-    """None: nothing, for it runs nothing."""
+    """None: nothing was asked, since the owner runs nothing."""
 
 
 @dataclass
 class UserTakeover:
-    """`ports.Takeover` by the user's settings: `fence` must have ended the machine, and with
-    `takeover: ask` there is a question, one for all processes that find an owner silent.
+    """`ports.Takeover` by the user's settings: with `takeover: ask`, the user is asked once for all
+    processes that find an owner silent; then the command of `fence` must have ended the machine.
 
-    It stands in the oldest task that is run there, which is the session where turns of it are run
-    there as well: a question in each would be one decision asked for several times.
+    The question belongs to the oldest task that the owner runs, which is the session if it also
+    runs turns of that: a question in each task would ask for the same decision several times.
     """
 
     project: Project
     storage: Storage
     _asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
-    """By owner: what is known to be asked."""
-    _has_looked: bool = False
+    """By owner: what is known to have been asked."""
+    _has_loaded: bool = False
 
     async def allows(self, row: OwnerRow, silent: float) -> bool:
-        """At once, after the command of `fence`, or when the user said so."""
-        load = (load_settings, None, self.project.home)
-        settings = (await anyio.to_thread.run_sync(*load)).values
-        if settings.takeover == "ask":
-            return await self._is_said_dead(row, silent, settings)
-        return settings.fence is None or await _ended(settings, row.machine)
+        """Whether it may: once the user has said so, if to be asked, and `fence` has succeeded."""
+        settings = await _users_settings(self.project.home)
+        if settings.takeover == "ask" and not await self._is_said_dead(row, silent, settings):
+            return False
+        return await _fenced(settings, row.machine)
 
-    async def looked(self, living: Sequence[OwnerRow]) -> None:
-        """Close what was asked of owners that gave a sign of life, or are known to be dead."""
-        if not self._has_looked:
+    async def after_scan(self, living: Sequence[OwnerRow]) -> None:
+        """Close questions about owners that gave a sign of life or are known to be dead."""
+        if not self._has_loaded:
             for asked, about in await open_questions(self.storage):
                 self._asked[about.owner] = _Asked(about.beat, asked.interaction_id)
-            self._has_looked = True
+            self._has_loaded = True
         rows = {row.id: row for row in living}
         for owner, known in list(self._asked.items()):
             row = rows.get(owner)
@@ -76,7 +75,7 @@ class UserTakeover:
         known = self._asked.get(row.id)
         if known is None or known.beat != row.beat:
             known = await self._found(row) or await self._ask(row, silent, settings)
-            if known is None:  # another asked, or its task has just ended: it is looked at again
+            if known is None:  # another process asked, or the task just ended: retried later
                 return False
             self._asked[row.id] = known
         question = await self.storage.inbox.question(known.question) if known.question else None
@@ -84,7 +83,7 @@ class UserTakeover:
         return given is not None and given.selected_option_id == TAKE_OVER
 
     async def _found(self, row: OwnerRow) -> _Asked | None:
-        """What was asked about this silence, be it answered or not."""
+        """Return what was asked about this silence, answered or not."""
         for question in await self.storage.inbox.questions(only_open=False):
             asked = question.interaction
             match asked.about:
@@ -113,11 +112,12 @@ class UserTakeover:
             return None
         if notifies:
             notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")
-            await notify.tell_question(self.storage, self.project.root, settings, name)
+            await notify.notify_question(self.storage, self.project.root, settings, name)
         return _Asked(row.beat, name)
 
     async def _run_by(self, owner: str) -> list[TaskRow]:
-        """The tasks that an owner runs, the oldest first; one that never began has no agent."""
+        """Return the tasks that an owner runs, oldest first, except those that never began: they
+        have no agents."""
         leases = await self.storage.leases.all()
         held = {one.task_id for one in leases if one.owner == owner and one.state != "parked"}
         rows = await self.storage.events.tasks() if held else []
@@ -132,7 +132,7 @@ class UserTakeover:
 
 
 def _question(about: SilentMachine) -> Ask:
-    later = f"it is not asked again; later: coterie machines gone {about.machine}"
+    later = f"you are not asked again; later: coterie machines gone {about.machine}"
     return Ask(
         author=NOBODY,
         kind="Select",
@@ -148,11 +148,11 @@ def _question(about: SilentMachine) -> Ask:
 def _why_stale(about: SilentMachine, row: OwnerRow | None) -> str:
     if row is None or row.dead:
         return f"what ran on {about.machine} is known to be dead"
-    return f"{about.machine} was heard of again"
+    return f"{about.machine} was heard from again"
 
 
 async def open_questions(storage: Storage) -> list[tuple[Interaction, SilentMachine]]:
-    """What is asked about machines that are silent."""
+    """Return the open questions about silent machines."""
     asked = [question.interaction for question in await storage.inbox.questions()]
     return [(one, one.about) for one in asked if isinstance(one.about, SilentMachine)]
 
@@ -163,10 +163,12 @@ async def answer_if_dead(
     dispatch: Dispatch,
     asked: Interaction,
     answer: Callable[[], Awaitable[Answered]],
+    home: Path | None,
 ) -> Answered:
-    """Answer whether a silent machine is dead; if so, its tasks may be taken over at once.
+    """Answer whether a silent machine is dead; if so, its tasks may be taken over at once, or when
+    the command of `fence` succeeds.
 
-    Raises AnswerRefused where it gave a sign of life after that was asked.
+    Raises AnswerRefused if it has given a sign of life since the question was asked.
     """
     about = asked.about
     assert isinstance(about, SilentMachine)
@@ -174,18 +176,20 @@ async def answer_if_dead(
     if row is None or row.dead or row.beat != about.beat:
         await close_question(storage.inbox, asked, _why_stale(about, row))
     answered = await answer()
+    # If this process ends or `fence` fails, the next one to look at the owner finds the answer.
     if answered.choice != TAKE_OVER:
         return answered
-    # Were this process to end here, whoever looks at the owner next would find the answer.
+    if not await _fenced(await _users_settings(home), about.machine):
+        return answered
     await rows.declare_dead(about.owner, about.beat)
     await dispatch.sweep()
-    if answered.task_id != asked.task_id:  # a turn of a session that is run elsewhere
+    if answered.task_id != asked.task_id:  # a turn of a session that runs elsewhere
         return answered
     return replace(answered, resumable=answered.task_id not in await dispatch.offered())
 
 
 async def settle(storage: Storage, machine: str, author: str) -> None:
-    """Answer what is asked about a machine that somebody said is dead."""
+    """Answer the open questions about a machine that somebody has declared dead."""
     for asked, about in await open_questions(storage):
         if about.machine == machine:
             response = Response(
@@ -200,8 +204,15 @@ async def settle(storage: Storage, machine: str, author: str) -> None:
             await storage.inbox.respond(event)
 
 
-async def _ended(settings: Settings, machine: str) -> bool:
-    words = [word.replace("{machine}", machine) for word in shlex.split(settings.fence or "")]
+async def _users_settings(home: Path | None) -> Settings:
+    return (await anyio.to_thread.run_sync(load_settings, None, home)).values
+
+
+async def _fenced(settings: Settings, machine: str) -> bool:
+    """Whether the command of `fence` has ended a machine; true if there is no such command."""
+    if settings.fence is None:
+        return True
+    words = [word.replace("{machine}", machine) for word in shlex.split(settings.fence)]
     place = str(user_home() or Path("/"))
     try:
         ran = await capture(words, place, environment(), most=_OUTPUT, patience=LIMIT, given=b"")

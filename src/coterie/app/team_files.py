@@ -1,9 +1,8 @@
-"""Team files as they are edited: read, checked as they are typed, replaced, allowed.  All of it
+"""Edit team files: read them, check them while typing, replace and trust them.  Everything here
 blocks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -18,38 +17,30 @@ from coterie.errors import NotFound, UsageError
 MemberChoice = Literal["update", "keep", "new"]
 
 
-@dataclass(frozen=True)
-class TeamSource:
-    """The file of a team of the project, as it stands."""
-
-    path: Path
-    text: str
-
-    @property
-    def digest(self) -> str:
-        """Of the text: it is another one once somebody has edited it."""
-        return sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(text: str) -> str:
+    """Return the digest of a team file's text, to detect that somebody has edited it."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def team_source(teams: Teams, name: str) -> TeamSource:
-    """The file of a team; raises NotFound."""
+def team_source(teams: Teams, name: str) -> tuple[Path, str]:
+    """Return the file of a team of the project, and its current text; raises NotFound."""
     folder = teams_of(teams.project).get(name)
     if folder is None:
         raise NotFound(f'No team "{name}" in this project.', "coterie team")
     path = team_path(folder)
-    return TeamSource(path, files.read_text(path))
+    return path, files.read_text(path)
 
 
 def checked_team(teams: Teams, name: str, text: str) -> TeamView:
-    """The team that a text would make in its place; raises ConfigError with every mistake."""
-    path = team_source(teams, name).path
-    parse = files.parse_toml if path.suffix == ".toml" else files.parse_json
+    """Return the team that a new text of its file would make; raises ConfigError with every
+    mistake."""
+    path, _ = team_source(teams, name)
     reading = reading_for(path, teams.project, teams.registry, teams.settings)
-    return TeamView(interpret(parse(path, text), reading))
+    return TeamView(interpret(files.parse(path, text), reading))
 
 
 def registering(teams: Teams, spec: str | None) -> Teams:
-    """The same teams, after a look for agents on this machine unless all that are meant are
+    """Return the teams, after scanning this machine for agents unless all that are needed are
     registered."""
     known = teams.registry.agents
     named = [seat.agent for seat in seats(spec)] if spec else teams.ready_agents()
@@ -60,43 +51,45 @@ def registering(teams: Teams, spec: str | None) -> Teams:
 
 
 def put_team(teams: Teams, name: str, text: str, seen: str) -> None:
-    """Replace a team's file by a text without mistakes.
+    """Replace the text of a team's file, which must have no mistakes.
 
-    Raises UsageError where the file is no longer the one that was `seen`, by its digest.
+    Raises UsageError if the file no longer has the digest that was `seen`.
     """
     checked_team(teams, name, text)
-    path = team_source(teams, name).path
+    path, _ = team_source(teams, name)
     with files.locked(path):
-        now = team_source(teams, name)
-        if now.digest != seen:
-            raise UsageError(f"{name} was edited in between.", "Read it again.", str(now.path))
+        _require_seen(teams, name, seen, "Read it again.")
         files.write_atomically(path, text)
 
 
 def trust_seen(teams: Teams, name: str, seen: str) -> None:
-    """Allow what a team file asks for, if it is still the one that was `seen`, by its digest."""
-    source = team_source(teams, name)
-    if source.digest != seen:
-        raise UsageError(f"{name} was edited in between.", "Look again.", str(source.path))
+    """Allow what a team file asks for, if it still has the digest that was `seen`."""
+    _require_seen(teams, name, seen, "Look again.")
     teams.trust(teams.read(name))
 
 
+def _require_seen(teams: Teams, name: str, seen: str, advice: str) -> None:
+    path, text = team_source(teams, name)
+    if digest_of(text) != seen:
+        raise UsageError(f"{name} was edited in the meantime.", advice, str(path))
+
+
 def settle_member(teams: Teams, name: str, member: str, choice: MemberChoice) -> None:
-    """Say what holds of a member whose prompt or folder was edited since its folder was made."""
+    """Decide about a member whose prompt or folder was edited since its folder was made."""
     view = teams.read(name)
     if all(change.member.id != member for change in teams.changed_members(view)):
-        raise UsageError(f"{member} of {name} is as it was.", f"coterie team show {name}")
+        raise UsageError(f"{member} of {name} has not changed.", f"coterie team show {name}")
     match choice:
         case "update":
             teams.update_member(view.team, member)
         case "keep":
             teams.keep_member(view.team, member)
         case "new":
-            teams.replaced(view, member, teams.free_name(view, member))
+            teams.replace_member(view, member, teams.free_name(view, member))
 
 
 def team_fields(view: TeamView, root: Path) -> dict[str, object]:
-    """A team as an object of JSON."""
+    """Return a team as a JSON object."""
     team, path = view.team, view.loaded.path
     return {
         "name": team.name,

@@ -1,4 +1,4 @@
-"""Teams: which there are, which one is meant, making and changing them, and what they may do."""
+"""Teams: list, choose, create and change them, and decide what they may do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.roles_file import roles_path
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_file import LoadedTeam, load_team
+from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.errors import NotTrusted, UsageError
 from coterie.model import instant
 from coterie.model.team import Member, Team, member_folder
@@ -36,12 +36,11 @@ STARTER = "pair"
 
 @dataclass(frozen=True)
 class TeamView:
-    """A team as its file gives it, and whether it may be used."""
+    """A team as defined by its file, and whether it may be used."""
 
     loaded: LoadedTeam
     refused: NotTrusted | None = None
     """Why it may not be used yet."""
-    is_default: bool = False
 
     @property
     def team(self) -> Team:
@@ -49,20 +48,20 @@ class TeamView:
         return self.loaded.team
 
     def full(self) -> tuple[Mapping[str, object], str]:
-        """Every field under its long name, without secrets: as data, and as a team file's text."""
+        """Return every field by its long name, without secrets, as data and as team file text."""
         fields = team_edit.full_form(self.team.sealed())
         return fields, team_edit.render(fields)
 
 
 @dataclass(frozen=True)
 class Teams:
-    """The teams of a project, and teams from elsewhere that are used in it.  Blocks."""
+    """The teams of a project, and those from elsewhere that are used in it.  Blocks."""
 
     project: Project
     home: Path | None = None
-    """Takes the place of the user's `~/.coterie`."""
+    """Used instead of the user's `~/.coterie`."""
     rehearsal: bool = False
-    """Whether a team is only tried: then its agents need not be here."""
+    """Whether a team is only rehearsed: then its agents need not be installed."""
 
     @cached_property
     def registry(self) -> Registry:
@@ -72,40 +71,40 @@ class Teams:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that hold in the project."""
+        """The settings that apply in the project."""
         folder = self.project.folder if self.project.exists else None
         return load_settings(folder, self.home).values
 
     def names(self) -> tuple[str, ...]:
-        """The project's own teams."""
+        """Return the names of the project's own teams."""
         return tuple(teams.teams_of(self.project))
 
     def is_default(self, name: str) -> bool:
-        """Whether this team of the project is meant when none is named."""
+        """Whether this team of the project is used when none is named."""
         return name == self.settings.default_team or len(self.names()) == 1
 
     def read(self, word: str | None) -> TeamView:
-        """The team of this name or path (None: the default one), checked, with whether it may be
-        used."""
+        """Read and check the team with this name or path (None: the default one); the view says
+        whether it may be used."""
         try:
             loaded = teams.choose_team(self.project, word, self.registry, self.settings, self.home)
         except NotTrusted as refused:
             path = Path(refused.where or "")
             reading = teams.reading_for(path, self.project, self.registry, self.settings)
             return TeamView(load_team(path, reading), refused)
-        return TeamView(loaded, is_default=self.is_default(loaded.team.name))
+        return TeamView(loaded)
 
     def of_agents(self, spec: str) -> TeamView:
-        """A team without a file: `claude,codex` or `sec=claude:opus`."""
+        """Return a team without a file: `claude,codex` or `sec=claude:opus`."""
         return TeamView(teams.team_of_agents(spec, self.registry, self.settings))
 
     def choose(self, word: str | None, spec: str | None, *, or_roles: bool = False) -> TeamView:
-        """The team that is named by a word or made of agents; raises UsageError for both.
+        """Return the team named by a word or made of agents; raises UsageError if both are given.
 
-        Where neither is given, `or_roles` means the project's roles file, if it has one.
+        If neither is given, `or_roles` means the project's roles file, if it has one.
         """
         if word is not None and spec is not None:
-            raise UsageError("--team and --agents at once.", "Give one of them.")
+            raise UsageError("--team and --agents cannot be combined.", "Give one of them.")
         if spec is not None:
             return self.of_agents(spec)
         if word is None and or_roles and (roles := roles_path(self.project)):
@@ -113,53 +112,52 @@ class Teams:
         return self.read(word)
 
     def changed_members(self, view: TeamView) -> list[ChangedMember]:
-        """The members whose prompt or folder was edited since that folder was made: the user says
-        whether it is kept, updated, or makes a new member."""
+        """Return the members whose prompt or folder was edited since the folder was made: the user
+        decides whether to keep the old state, update the member, or make a new one."""
         return member_folders.changed_members(self.project.root, view.team)
 
-    def usable(self, view: TeamView) -> TeamView:
-        """The team as it may work here, with the prompts and folders that its members keep.
+    def require_usable(self, view: TeamView) -> TeamView:
+        """Return the team as it may work here, with the saved prompts and folders of its members.
 
-        Raises NotTrusted unless the user has looked at what the file asks for, and UsageError
-        if one of them was edited and nobody said what holds now.
+        Raises NotTrusted unless the user has allowed what the file asks for, and UsageError if a
+        member was edited and nobody has decided what applies now.
         """
         name = view.team.name
         for change in self.changed_members(view) if view.refused is None else ():
             member = change.member.id
             new = self.free_name(view, member)
             raise UsageError(
-                f"{member}'s {changed_in(change)} changed since its folder was made.",
+                f"{member}'s {describe_change(change)} changed since its folder was made.",
                 f"coterie team update {member} -t {name}, or coterie team keep {member} "
                 f"-t {name}, or coterie team rename {member} {new} -t {name}",
                 str(view.loaded.path),
             )
-        return self.trusted(view)
+        return self.require_trusted(view)
 
-    def trusted(self, view: TeamView) -> TeamView:
-        """The same as `kept`; raises NotTrusted unless the user has looked at what the file asks
-        for."""
+    def require_trusted(self, view: TeamView) -> TeamView:
+        """Like `kept`; raises NotTrusted unless the user has allowed what the file asks for."""
         if view.refused is not None:
             raise view.refused
-        return self.kept(view)
+        return self.with_saved_identities(view)
 
-    def kept(self, view: TeamView) -> TeamView:
-        """The team with the prompts and folders that its members keep, edited or not."""
+    def with_saved_identities(self, view: TeamView) -> TeamView:
+        """Return the team with the saved prompts and folders of its members, edited or not."""
         team = member_folders.with_saved_identities(self.project.root, view.team)
         return replace(view, loaded=replace(view.loaded, team=team))
 
     def unread_material(self) -> tuple[str, ...]:
-        """The project's own instruction files for agents, where the user has said neither yes nor
-        no to them."""
+        """Return the project's own instruction files for agents, unless the user has decided about
+        them."""
         files = teams.instruction_files(KNOWN_AGENTS, self.project.root)
         decided = not files or trust_record.is_material_decided(self.project.root, self.home)
         return () if decided else files
 
     def powers(self, view: TeamView) -> tuple[teams.Power, ...]:
-        """What a team file asks for that could do harm."""
+        """Return what a team file asks for that could do harm."""
         return teams.powers(view.loaded, self.project)
 
     def trust(self, view: TeamView) -> TeamView:
-        """Record that the user has looked at this content of a team file; it may be used now."""
+        """Record that the user trusts a team file with this content; it may be used now."""
         teams.trust(view.loaded, instant.now(), self.home)
         return replace(view, refused=None)
 
@@ -169,26 +167,26 @@ class Teams:
         record(self.project.root, instant.now(), self.home)
 
     def health(self) -> list[AgentHealth]:
-        """Whether each registered agent can work."""
+        """Return whether each registered agent can work."""
         from coterie.app.agent_health import health_in
 
         return health_in(self.registry)
 
     def ready_agents(self) -> list[str]:
-        """The agents that a team is made of where nobody names any."""
+        """Return the agents that a team is made of if none are named."""
         from coterie.app.agent_health import to_be_members
 
         return to_be_members(self.health())
 
     def entries(self, preset: str | None, agents: str | None) -> list[team_edit.Entry]:
-        """The members of a preset on these agents (None: those that are ready), or the agents as
-        they are where no preset is named."""
+        """Return the members of a preset on these agents (None: those that are ready), or one
+        member per agent if no preset is named."""
         if agents is not None and preset is None:
             return [team_edit.entry_of(seat) for seat in teams.seats(agents)]
         named = [seat.agent for seat in teams.seats(agents)] if agents else self.ready_agents()
         if not named:
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
-        return team_edit.seated(preset or STARTER, named)
+        return team_edit.preset_members(preset or STARTER, named)
 
     def write(
         self,
@@ -198,57 +196,57 @@ class Teams:
         preset: str | None = None,
         default: bool = False,
     ) -> TeamView:
-        """Write a team of these members into the project, and their folders."""
-        workflow = "tickets" if preset == "tickets" else None  # the other presets are for any
+        """Write a team of these members to the project, and make their folders."""
+        workflow = "tickets" if preset == "tickets" else None  # other presets suit any workflow
         loaded = team_edit.new_team(self.project, name, entries, self.registry, workflow)
         self._make_folders(loaded)
         if default:
             team_edit.mark_default(self.project, name)
-        return TeamView(loaded, is_default=default)
+        return TeamView(loaded)
 
     def add(self, word: str | None, entry: team_edit.Entry, like: str | None = None) -> TeamView:
         """Add a member to a team's file, with a folder of its own; `like` copies another's."""
         if entry.get("work") == "worktree":
             branching_point(self.project.root)  # raises UsageError before anything is written
-        path = self._file(word, "A team without a file cannot be added to.")
-        loaded = team_edit.add_member(path, entry, self.registry, self.project, like)
+        path = self._file(word, "Members cannot be added to a team without a file.")
+        loaded = team_edit.add_member(path, entry, self._to_edit(path), like)
         self._make_folders(loaded, only=str(entry["id"]))
         return TeamView(loaded)
 
     def rename(self, word: str | None, member: str, name: str) -> TeamView:
-        """Make a member a new one, with a folder of its own; the old folder is kept."""
+        """Turn a member into a new one, with a folder of its own; the old folder is kept."""
         path = self._file(word, "A team without a file cannot be changed.")
-        loaded = team_edit.rename_member(path, member, name, self.registry, self.project)
+        loaded = team_edit.rename_member(path, member, name, self._to_edit(path))
         self._make_folders(loaded)
         return TeamView(loaded)
 
-    def replaced(self, view: TeamView, member: str, name: str) -> TeamView:
-        """The team with a new member of that name in the place of an edited one."""
+    def replace_member(self, view: TeamView, member: str, name: str) -> TeamView:
+        """Replace an edited member with a new one of that name; returns the team."""
         new = self.rename(str(view.loaded.path), member, name)
-        return self.trust(new) if self.powers(new) else new  # the user has looked at it
+        return self.trust(new) if self.powers(new) else new  # already reviewed by the user
 
     def folder_of(self, team: Team, member: Member) -> Path:
-        """Where a member's folder is, by the team's file."""
+        """Return a member's folder, as the team's file defines it."""
         return member_folder(self.project.root, team.name, member)
 
     def update_member(self, team: Team, member: str) -> None:
-        """Let a member be who and where its edited entry says; its memory is kept.
+        """Apply a member's edited prompt and folder; its memory is kept.
 
-        Raises UsageError where it would have to leave a folder that it works from just now.
+        Raises UsageError if it would have to leave a folder that it is working from.
         """
         root, one = self.project.root, team.member(member)
         old = member_folders.former_folder(root, team.name, one)
-        if old is not None and (task := self._at_work_in(old)):
+        if old is not None and (task := self._running_task_in(old)):
             raise UsageError(
-                f"{member} works in {task} just now, from the folder that it would leave.",
+                f"{member} is working on {task} right now, in the folder that it would leave.",
                 f"coterie stop {task}, then coterie team update {member} -t {team.name}",
                 str(old),
             )
         member_folders.save_identity(root, team.name, one)
         self._make_folder(team, one)
 
-    def _at_work_in(self, folder: Path) -> str | None:
-        """The task for which somebody works from a member's folder now."""
+    def _running_task_in(self, folder: Path) -> str | None:
+        """Return the task for which somebody is working from a member's folder now."""
         from coterie.app.project import App
         from coterie.app.projects import has_history
 
@@ -260,13 +258,13 @@ class Teams:
         return anyio.run(found) if has_history(self.project) else None
 
     def keep_member(self, team: Team, member: str) -> None:
-        """Let a member stay who and where it was, whatever its edited entry says."""
+        """Keep a member's saved prompt and folder, whatever its edited entry says."""
         member_folders.keep_saved_identity(self.project.root, team.name, team.member(member))
 
     def free_name(self, view: TeamView, member: str) -> str:
-        """An id for a new member that is as this one was edited to be."""
+        """Return an unused id for a new member based on this one."""
         taken = {one.id.casefold() for one in view.team.members}
-        # A member that is in the team no longer has left its folder, and its memory in it.
+        # A member that is no longer in the team has left behind its folder, with its memory.
         beside = self.project.folder / "teams" / view.team.name
         names = (f"{member}{number}" for number in count(2))
         return next(
@@ -274,14 +272,16 @@ class Teams:
         )
 
     def copy_prompts(self, roles: tuple[str, ...]) -> list[tuple[RolePrompt, bool]]:
-        """Write prompts of a pipeline's roles to the project, all where none is named; says of each
-        whether it is new there: one that the user has is left as it is."""
+        """Copy the prompts of a pipeline's roles to the project, all of them if none are named.
+
+        Returns for each whether it is new there: existing ones are left as they are.
+        """
         from coterie.workspace.role_prompts import copy_prompts
 
         return copy_prompts(self.project.root, roles)
 
     def filled_roles(self, team: Team) -> list[tuple[RolePrompt, Member]]:
-        """Every role of a pipeline: its prompt here, and who of the team fills it."""
+        """Return the prompt of every pipeline role here, and the team member who fills it."""
         from coterie.model.pipeline_roles import FilledRoles
         from coterie.workspace.role_prompts import role_prompts
 
@@ -295,13 +295,17 @@ class Teams:
             raise UsageError(problem, "coterie team new NAME")
         return path
 
+    def _to_edit(self, path: Path) -> ReadContext:
+        # Without the settings: the content of an edited file does not depend on them.
+        return teams.reading_for(path, self.project, self.registry)
+
     def _make_folders(self, loaded: LoadedTeam, only: str | None = None) -> None:
         for member in loaded.team.members:
             if only in (None, member.id):
                 self._make_folder(loaded.team, member)
 
     def _make_folder(self, team: Team, member: Member) -> None:
-        """Make a member's folder, as far as it is not there, with who it is and what it is told."""
+        """Make a member's folder as far as it is missing, with its identity and instructions."""
         root = self.project.root
         member_folders.make_folder(root, team.name, member)
         member_folders.save_identity_if_new(root, team.name, member)
@@ -312,7 +316,7 @@ class Teams:
         member_folders.write_instructions(root, team, settled, file)
 
 
-def changed_in(change: ChangedMember) -> str:
-    """What of a member changed, for people."""
+def describe_change(change: ChangedMember) -> str:
+    """Describe what changed about a member, for people."""
     parts = (("prompt", change.prompt is not None), ("workingDir", change.folder is not None))
     return " and ".join(name for name, changed in parts if changed)

@@ -1,4 +1,4 @@
-"""What the user's environment says of their terminal; cheap to import, as every command does."""
+"""What the environment says about the user's terminal; cheap, as every command imports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def terminal_type() -> str | None:
-    """TERM, if it is set."""
+    """Return TERM, if it is set."""
     from coterie.config.project import passthrough
 
     return passthrough().get("TERM")
@@ -22,7 +22,7 @@ def wants_no_colour() -> bool:
 
 
 def has_desktop() -> bool:
-    """Whether a browser would open beside the terminal, and not in it."""
+    """Whether a browser would open next to the terminal, not inside it."""
     from coterie.config.project import passthrough
 
     shown = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -30,9 +30,9 @@ def has_desktop() -> bool:
 
 
 def open_streams() -> None:
-    """Put something in the place of streams that the shell closed, which are None."""
-    # In this order: what is opened next must not get the number of one that is closed, or a child
-    # would inherit a file of ours as its stdin.
+    """Replace standard streams that the shell closed, which are None."""
+    # In this order, so that each gets its usual descriptor: a file opened later must not take that
+    # of a closed stream, or a child would inherit it as its stdin.
     sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115

@@ -1,7 +1,7 @@
-"""How branches go from machine to machine: by the user's setting, and by what they agreed to.
+"""How branches travel between machines: by the user's setting, and what the user agreed to.
 
-A setting that names a remote means the address that the clone's configuration has for it.  That
-may have come with the folder, or from an agent; so it counts only once the user has seen it.
+A setting that names a remote refers to the address in the clone's configuration.  That may have
+come with the folder or from an agent, so it counts only once the user has agreed to it.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ _TO_REMOTES = frozenset(
         "GIT_SSL_CAPATH GIT_SSL_CERT GIT_SSL_KEY SSH_AUTH_SOCK XDG_CONFIG_HOME XDG_RUNTIME_DIR"
     )
 )
-"""With what the user's own git comes by their keys, or by what keeps their passwords."""
+"""The variables by which the user's own git finds their keys, or what stores their passwords."""
 
 
 @dataclass(frozen=True)
 class ProjectRemote:
-    """How the branches of a project travel.  All of it reads files, each time anew."""
+    """How the branches of a project travel.  Every call reads the files again."""
 
     project: Project
 
     def __call__(self) -> GitRemote | None:
-        """The repository that they go by; None: they go in the store.
+        """Return the repository that they travel by; None: they travel in the store.
 
-        Raises UsageError where there is none, or one that the user has not agreed to.
+        Raises UsageError if there is no such remote, or the user has not agreed to it.
         """
         setting = load_settings(None, self.project.home).values.travel
         travel = Travel.parsed(setting)
         if travel.remote is not None:
             url = self._url_of(travel.remote)
             if not is_trusted(self._key(travel.remote, url), self.project.home):
-                said = f"Branches are to go by {travel.remote}, and you have not agreed that it is"
-                raise UsageError(f"{said} {url}.", _agree(setting), str(self.project.root))
+                said = f"Branches travel through {travel.remote}, but you have not agreed to"
+                raise UsageError(
+                    f"{said} its address {url}.", _agree(setting), str(self.project.root)
+                )
         elif travel.url is not None:
             url = str(expanded(travel.url)) if travel.url.startswith("~") else travel.url
         else:
@@ -55,15 +57,15 @@ class ProjectRemote:
         return GitRemote(url, passthrough(_TO_REMOTES))
 
     def agree(self, setting: str) -> str | None:
-        """Have a remote that a setting names be the address that it is now, which is returned;
-        None where it names none, or there is no clone here.
+        """Agree to the current address of the remote that a setting names, and return it; None if
+        it names none or there is no clone here.
 
-        Raises UsageError where the clone has no such remote.
+        Raises UsageError if the clone has no such remote.
         """
         try:
             name = Travel.parsed(setting).remote
         except ValueError:
-            return None  # which is told of when it is set
+            return None  # reported when it is set
         if name is None or top_of(self.project.root) is None:
             return None
         url, root = self._url_of(name), str(self.project.root)
@@ -74,7 +76,7 @@ class ProjectRemote:
         return f"remote:{self.project.root.resolve()}:{name}:{url}"
 
     def _url_of(self, name: str) -> str:
-        """What the clone's own configuration has for a remote, read as data."""
+        """Return the address of a remote in the clone's own configuration, read as data."""
         known = _settings_of(self.project.root)
         url = known.get(f"remote.{name}.url")
         if url is None:
@@ -84,15 +86,15 @@ class ProjectRemote:
         try:
             transport_of(url)
         except ValueError as wrong:
-            said = f"Branches are to go by {name}, whose address {wrong}."
+            said = f"Branches travel through {name}, whose address {wrong}."
             way = "coterie config set travel git:ADDRESS --user"
             raise UsageError(said, way, str(self.project.root)) from None
         return url
 
 
 def reached_remote(project: Project) -> str | None:
-    """The address of the repository that branches go by, and that answers; None: they go in the
-    store.  Raises UsageError and GitFailed.  Blocks."""
+    """Return the address of the remote that branches travel by, after reaching it; None: they
+    travel in the store.  Raises UsageError and GitFailed.  Blocks."""
     remote, git = ProjectRemote(project)(), repository_of(project.root)
     if remote is None or git is None:
         return None
@@ -101,7 +103,7 @@ def reached_remote(project: Project) -> str | None:
 
 
 def _agree(setting: str) -> str:
-    return f"If it may be:  coterie config set travel {setting} --user"
+    return f"To agree:  coterie config set travel {setting} --user"
 
 
 def _settings_of(root: Path) -> dict[str, str]:

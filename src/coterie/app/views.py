@@ -1,4 +1,4 @@
-"""What surfaces show of sessions, tickets and costs: one call each, with all that belongs to it."""
+"""What surfaces show of sessions, tickets and costs: one call each, with everything it needs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,16 @@ from coterie.model.record import (
     TaskView,
     TicketRecord,
 )
-from coterie.model.task import run_with, ticket_in, ticket_task
-from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
+from coterie.model.task import running_task, ticket_id_of, ticket_task
+from coterie.model.team import (
+    INSTANCE,
+    Allowance,
+    Tally,
+    Team,
+    base_of,
+    member_folder,
+    parse_increase,
+)
 from coterie.model.ticket import Ticket, TicketState, TicketView
 from coterie.model.timeline import TimelineSource
 from coterie.model.update import Usage
@@ -34,12 +42,12 @@ if TYPE_CHECKING:
     from coterie.model.envelope_fault import EnvelopeFault
 
 AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
-"""States in which a worker has a ticket in hand."""
+"""States in which a worker is busy with a ticket."""
 
 
 def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
-    """The ticket that a question is about; empty where it is about none."""
-    if ticket := ticket_in(question.task_id):
+    """Return the ticket that a question is about; empty if it is about none."""
+    if ticket := ticket_id_of(question.task_id):
         return ticket
     if question.about is not None and question.about.ticket:
         return question.about.ticket
@@ -52,15 +60,15 @@ def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord
 
 @dataclass(frozen=True)
 class SessionView:
-    """A session and its tickets as they stand; of another task, no tickets."""
+    """A session and the current state of its tickets; any other task has no tickets."""
 
     detail: TaskDetail
     tickets: Sequence[TicketView]
     branch: str = ""
-    """Of one that is completed: where the work is that can be accepted; empty where it is done in
-    the folder itself."""
+    """Once completed: the branch of the work that can be accepted; empty if it was done in the
+    folder itself."""
     faults: Sequence[EnvelopeFault] = ()
-    """Envelopes that are not what they were; looked for where one session is shown."""
+    """Envelopes that were changed; only checked when a single session is shown."""
 
     @property
     def id(self) -> str:
@@ -69,7 +77,7 @@ class SessionView:
 
     @property
     def team(self) -> Team:
-        """Who works on it."""
+        """The team that works on it."""
         return self.detail.state.created.team
 
     @property
@@ -86,17 +94,17 @@ class SessionView:
 
 @dataclass(frozen=True)
 class TicketRow:
-    """One ticket, with what only the others and the inbox know of it."""
+    """One ticket, with what follows from the other tickets and the inbox."""
 
     view: TicketView
     waits_for: tuple[str, ...] = ()
-    """Tickets that must be done before it begins."""
+    """Tickets that must be over before it begins."""
     asks: str = ""
     """The question that its work waits for."""
 
 
 def ticket_rows(views: Iterable[TicketView], asks: Mapping[str, str]) -> list[TicketRow]:
-    """Tickets, each with what it waits for; `asks` are questions by ticket."""
+    """Return tickets, each with what it waits for; `asks` holds questions by ticket."""
     listed = list(views)
     behind = {view.ticket.id for view in listed if view.ticket.is_over}
     made: list[TicketRow] = []
@@ -108,7 +116,7 @@ def ticket_rows(views: Iterable[TicketView], asks: Mapping[str, str]) -> list[Ti
 
 
 async def read_session(app: App, task_id: str | None = None) -> SessionView:
-    """A session; None: the newest with tickets."""
+    """Read a session; None: the newest with tickets."""
     task_id = task_id or await _newest(app)
     detail, tickets = await app.show(task_id), await app.tickets(task_id)
     is_done = bool(tickets) and detail.view.status == "completed"
@@ -116,7 +124,7 @@ async def read_session(app: App, task_id: str | None = None) -> SessionView:
 
 
 async def read_checked(app: App, task_id: str) -> SessionView:
-    """A session, with what is wrong with its envelopes."""
+    """Read a session, with what is wrong with its envelopes."""
     found = await read_session(app, task_id)
     return replace(found, faults=(await app.check_envelopes(task_id)).faults)
 
@@ -125,24 +133,24 @@ async def _newest(app: App) -> str:
     for view in reversed(await app.tasks()):
         if view.workflow == TICKETS:
             return view.id
-    raise NotFound("No session with tickets yet.", 'coterie run "what should be reached"')
+    raise NotFound("No session with tickets yet.", 'coterie run "what should be achieved"')
 
 
 @dataclass(frozen=True)
 class TicketDetail:
-    """One ticket, and all that was said about it."""
+    """One ticket, and all envelopes about it."""
 
     session: SessionView
     id: str
     said: Sequence[Envelope]
     branch: str
-    """Where it is worked on; empty where that is the project's own folder."""
+    """The branch of its work; empty if that is in the project's own folder."""
     task: TaskDetail | None = None
-    """The ticket as a task; None for one of a release in which tickets were no tasks."""
+    """The ticket as a task; None if it is from a release in which tickets were not tasks."""
 
 
 async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
-    """A ticket of a session; raises NotFound."""
+    """Read a ticket of a session; raises NotFound."""
     found = await read_checked(app, task_id)
     known = [view.ticket.id for view in found.tickets]
     if ticket_id not in known:
@@ -170,12 +178,12 @@ class MemberStderr:
 async def read_member_stderr(
     app: App, task_id: str, member: str | None = None
 ) -> list[MemberStderr]:
-    """What members wrote to stderr, those who wrote nothing left out; raises NotFound.
+    """Read what members wrote to stderr, skipping those who wrote nothing; raises NotFound.
 
-    Without a member: all of them, and of a ticket its worker.
+    Without a member: all of them or, for a ticket, its worker.
     """
-    if member is None and (ticket := ticket_in(task_id)):
-        tickets = (view.ticket for view in await app.tickets(run_with(task_id)))
+    if member is None and (ticket := ticket_id_of(task_id)):
+        tickets = (view.ticket for view in await app.tickets(running_task(task_id)))
         member = next((one.owner for one in tickets if one.id == ticket), None)
     created = (await app.show(task_id)).state.created
     team = created.team
@@ -187,7 +195,7 @@ async def read_member_stderr(
         found: list[MemberStderr] = []
         for one in wanted:
             own = member_folder(app.root, team.name, one)
-            # Each instance of one that is doubled has a folder of its own beside it.
+            # Each further instance of a member has a folder of its own beside it.
             others = sorted(own.parent.glob(f"{one.id}{INSTANCE}*"))
             for folder in (own, *others):
                 text = read_stderr(folder, created.session_id)
@@ -200,13 +208,13 @@ async def read_member_stderr(
 
 
 async def require_task(app: App, task_id: str) -> None:
-    """Raise NotFound unless there is a task of exactly this id."""
+    """Raise NotFound unless there is a task with exactly this id."""
     if all(row.id != task_id for row in await app.storage.events.tasks()):
         raise NotFound(f'No task "{task_id}".', "coterie tasks", str(app.root))
 
 
 async def find_question(app: App, name: str) -> QuestionView:
-    """The question of exactly this id, open or not; raises NotFound."""
+    """Return the question with exactly this id, open or not; raises NotFound."""
     for view in await app.questions(only_open=False):
         if view.interaction.interaction_id == name:
             return view
@@ -214,7 +222,7 @@ async def find_question(app: App, name: str) -> QuestionView:
 
 
 async def read_tasks(app: App) -> list[tuple[TaskView, Usage | None]]:
-    """Every task that somebody started, oldest first, with what it used so far."""
+    """Return every task that somebody started, oldest first, with its usage so far."""
     used = await app.storage.journal.used()
     return [(view, used.get(view.id)) for view in await app.tasks()]
 
@@ -228,8 +236,9 @@ async def read_page(
     limit: int = 100,
     source: TimelineSource | None = None,
 ) -> list[Entry]:
-    """Part of a timeline: the newest, the last before a number, or the first after one; where a
-    source is named, only what comes from there."""
+    """Return part of a timeline: the newest entries, the last before a number, or the first after
+    one; `source` limits the first two to what comes from there."""
+    assert after is None or source is None
     rows = app.storage.timeline
     if after is not None:
         found = await rows.after(after, task_id, limit)
@@ -238,8 +247,9 @@ async def read_page(
     return await timeline.entries(app.storage, found)
 
 
-async def read_news(app: App, after: int, limit: int = 100) -> list[tuple[str, Entry]]:
-    """What was added to any task of the project after a number, each with its task, in order."""
+async def read_new_entries(app: App, after: int, limit: int = 100) -> list[tuple[str, Entry]]:
+    """Return the entries added to any task of the project after a number, in order, each with its
+    task."""
     rows = await app.storage.timeline.after(after, None, limit)
     found = await timeline.entries(app.storage, rows)
     return [(row.task_id, entry) for row, entry in zip(rows, found, strict=True)]
@@ -247,22 +257,22 @@ async def read_news(app: App, after: int, limit: int = 100) -> list[tuple[str, E
 
 @dataclass(frozen=True)
 class SessionReport:
-    """All that the report of a whole session is made of."""
+    """Everything that goes into the report of a whole session."""
 
     session: SessionView
     said: Sequence[Envelope]
     changed: tuple[int, int, int] | None
-    """Files, lines added, lines removed; None where nobody can say."""
+    """Files, lines added, lines removed; None if unknown."""
     branch: str
-    """Where the approved work is; empty where that is the project's own folder."""
+    """The branch of the approved work; empty if that is in the project's own folder."""
     tokens: Mapping[str, int]
     money: float
     words: Sequence[str]
-    """What the user told the manager on the way."""
+    """What the user told the manager during the session."""
 
 
 async def read_report(app: App, task_id: str) -> SessionReport:
-    """What there is to report of a session."""
+    """Read the report of a session."""
     session = await read_session(app, task_id)
     tokens: dict[str, int] = {}
     money = 0.0
@@ -296,7 +306,7 @@ def _is_person(team: Team, name: str) -> bool:
 async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
     try:
         files = [file for patch in (await app.diff(task_id)).patches for file in patch.files]
-    except CoterieError:  # `coterie diff` will say it again
+    except CoterieError:  # `coterie diff` will report this
         return None
     added = sum(file.added or 0 for file in files)
     return len(files), added, sum(file.removed or 0 for file in files)
@@ -304,17 +314,17 @@ async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class CostView:
-    """What turns cost; of one task, also what is left of its budgets."""
+    """What turns cost; for a single task, also its budgets and what was used of them."""
 
     costs: Sequence[Cost]
     budgets: Mapping[str, tuple[Allowance, Tally]]
-    """By member, and under `all` for the whole task: what may be used, and what was."""
+    """By member, and under `all` for the whole task: what may be used, and what has been."""
     rehearsal: str = ""
-    """The task, where that was only a rehearsal: then it used nothing."""
+    """The task's id if it was only a rehearsal, which used nothing."""
 
 
 async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
-    """The costs of the task a person means, or of all; `since` is an instant."""
+    """Read the costs of the task that a name refers to, or of all; `since` is an instant."""
     task_id = await app.find_task(name) if name else None
     costs = await app.costs(task_id, since or "")
     if task_id is None or since is not None:
@@ -323,39 +333,39 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
     if detail.state.created.rehearsal:
         return CostView((), {}, task_id)
     team = detail.state.created.team
-    if ticket_in(task_id):
-        whole = _raised(team.budget.per_ticket, detail.questions, "ticket", task_id)
+    if ticket_id_of(task_id):
+        whole = _with_grants(team.budget.per_ticket, detail.questions, "ticket", task_id)
     else:
         session = detail.state.created.session_id
-        whole = _raised(team.budget, detail.questions, "task", session)
+        whole = _with_grants(team.budget, detail.questions, "task", session)
     budgets: dict[str, tuple[Allowance, Tally]] = {"all": (whole, tally(costs))}
     for member in team.in_order:
         own = [cost for cost in costs if base_of(cost.member) == member.id]
-        raised = _raised(member.budget, detail.questions, "member", member.id)
+        raised = _with_grants(member.budget, detail.questions, "member", member.id)
         budgets[member.id] = (raised, tally(own))
     return CostView(costs, budgets)
 
 
-def _raised(
+def _with_grants(
     allowance: Allowance, questions: Sequence[QuestionView], scope: BudgetScope, whose: str
 ) -> Allowance:
-    """An allowance with all that was given besides, at its limit."""
+    """Return an allowance raised by everything the user granted at its limits."""
     limits: dict[str, float] = dict(allowance.limits())
     for view in questions:
         match view.interaction.about:
             case BudgetReached(scope=asked, member=name, measure=measure) if (
                 (asked, name) == (scope, whose) and measure in limits and view.answer
             ):
-                limits[measure] += more(view.answer) or 0
+                limits[measure] += parse_increase(view.answer) or 0
             case _:
                 pass
     return allowance.model_copy(update=limits)
 
 
 def granted_tokens(question: Interaction, answer: str) -> int:
-    """How many more tokens an answer gave to a task whose budget was used up."""
+    """Return how many more tokens an answer granted to a task whose budget was used up."""
     match question.about:
         case BudgetReached(scope="task", measure="tokens") if answer:
-            return round(more(answer) or 0)
+            return round(parse_increase(answer) or 0)
         case _:
             return 0

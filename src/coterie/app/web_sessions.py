@@ -1,4 +1,4 @@
-"""With what one comes in to `coterie serve`: the user's token, and the browsers that gave it."""
+"""Access to `coterie serve`: the user's token, and the browsers that were admitted with it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from coterie.model import instant
 
 TOKEN_FILE = "serve.token"  # noqa: S105 - where it is, not what
 SESSIONS_FILE = "serve.sessions"
-MOST = 64
-"""As many browsers at a time; the one that came first is forgotten."""
+MAX_SESSIONS = 64
+"""The most browsers at a time; beyond that the oldest is forgotten."""
 
 
 class WebSessions:
-    """The token and what was given for it, in two files that only their user may read.  Blocks.
+    """The token and the browser sessions, in two files that only their user may read.  Blocks.
 
-    A browser that was let in stays so when the server is started again.  Of its cookie only a
-    hash is kept, bound to the token: with another token all of them are out.
+    A browser stays admitted when the server is restarted.  Only a hash of its cookie is stored,
+    bound to the token: a new token ends all sessions.
     """
 
-    LASTS: ClassVar[int] = 7 * 24 * 3600
-    """How long a browser is let in without the token, in seconds."""
+    LIFETIME: ClassVar[int] = 7 * 24 * 3600
+    """How many seconds a browser is admitted without giving the token again."""
 
     def __init__(self, home: Path | None = None) -> None:
         folder = home or coterie_home()
@@ -39,30 +39,30 @@ class WebSessions:
         with storage_errors(folder):
             make_folder(folder)
             with locked(self.token_file):
-                self.token: str = _read(self.token_file) or _made(self.token_file)
+                self.token: str = _read(self.token_file) or _create_token(self.token_file)
         self._known: dict[str, str] = self._read()
 
     def is_token(self, given: str) -> bool:
-        """Whether it is the token; takes as long whatever was given."""
+        """Whether the value is the token, compared in constant time."""
         return compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
     def begin(self, value: str) -> None:
-        """Let in who brings this value from now on."""
+        """Admit whoever presents this value from now on."""
         with locked(self._file):
             known = self._read()
-            known[_hash(value)] = instant.after(self.LASTS)
-            newest = sorted(known.items(), key=lambda one: one[1])[-MOST:]
+            known[_hash(value)] = instant.after(self.LIFETIME)
+            newest = sorted(known.items(), key=lambda one: one[1])[-MAX_SESSIONS:]
             self._write(dict(newest))
 
     def end(self, value: str) -> None:
-        """Let in who brings this value no longer."""
+        """Stop admitting whoever presents this value."""
         with locked(self._file):
             known = self._read()
             known.pop(_hash(value), None)
             self._write(known)
 
-    def knows(self, value: str) -> bool:
-        """Whether somebody was let in with this value, here or by another server of this user."""
+    def is_admitted(self, value: str) -> bool:
+        """Whether this value is admitted, by this or another server of the user."""
         name = _hash(value)
         if name not in self._known:
             self._known = self._read()
@@ -94,7 +94,7 @@ def _hash(value: str) -> str:
 
 
 def _read(path: Path, least: int = 32) -> str:
-    """What a file of ours holds; empty where there is none that only we can read and write."""
+    """Return the content of a file; empty unless only this user can read and write it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -110,7 +110,7 @@ def _read(path: Path, least: int = 32) -> str:
     return text if len(text) >= least and text.isprintable() else ""
 
 
-def _made(path: Path) -> str:
+def _create_token(path: Path) -> str:
     token = secrets.token_urlsafe(32)
     if path.is_symlink():
         path.unlink()

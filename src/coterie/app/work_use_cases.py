@@ -1,4 +1,4 @@
-"""What surfaces call about sessions and their work: tickets, envelopes, diff, accept, revert."""
+"""What surfaces call for sessions and their work: tickets, envelopes, diff, accept, revert."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 
 class WorkUseCases:
-    """Part of an open project; the rest of it is `App`."""
+    """One part of an open project; `App` is the rest."""
 
-    root: Path
     shared: SharedStore | None
 
     if TYPE_CHECKING:
+
+        @property
+        def root(self) -> Path: ...
 
         @property
         def _look(self) -> TaskReader: ...
@@ -40,33 +42,33 @@ class WorkUseCases:
         async def _unchecked(self, created: TaskCreated) -> run.Members: ...
 
     async def diff(self, task_id: str) -> TaskDiff:
-        """What a task changed so far; of a session, what was approved."""
+        """Return what a task has changed so far; for a session, what was approved."""
         return await self.changes.diff(task_id)
 
     async def tickets(self, task_id: str) -> list[TicketView]:
-        """A session's tickets as they stand, in the order in which they were made."""
+        """Return a session's tickets in their current state, in the order of their creation."""
         return await self.sessions.tickets(task_id)
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
-        """All that was said about a session's tickets, in order."""
+        """Return all envelopes about a session's tickets, in order."""
         return await self.sessions.envelopes(task_id)
 
     async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
-        """Whether every envelope of a session is what was written; files are written anew."""
+        """Check that every envelope of a session is unchanged; changed files are rewritten."""
         return await self.sessions.check_envelopes(task_id)
 
     async def branch(self, task_id: str) -> str:
-        """The branch of a session's approved work; empty where it has none."""
+        """Return the branch of a session's approved work; empty if it has none."""
         return await self.sessions.branch(task_id)
 
     async def revert(
         self, task_id: str, *, undo: bool = False, dry_run: bool = False
     ) -> RevertResult:
-        """Take back what a task changed, what others did since left alone.
+        """Revert what a task changed, leaving alone what others changed since.
 
-        `undo` takes the last revert back instead.  Raises TaskBusy while the task runs.
-        Of a session that was accepted, a commit takes the work back out of the branch; one that
-        was not is only marked: nobody's files were changed.
+        `undo` undoes the last revert instead.  Raises TaskBusy while the task runs.
+        For an accepted session, a commit takes its work out of the branch again; one that was not
+        accepted is only marked, since no files of the user's were changed.
         """
         changes = self._changes_of((await self._look.state(task_id)).created)
         return await changes.revert(task_id, await self.claimant(), undo=undo, dry_run=dry_run)
@@ -74,8 +76,8 @@ class WorkUseCases:
     async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
         """Bring a session's approved work into the branch that the user has checked out.
 
-        Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
-        moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
+        If NotAccepted is raised, nothing was changed; `recheck` merges the work with a branch that
+        has moved, and accepts it only if the checks pass there too.  Hooks are not run.
         """
         claimant, created = await self.claimant(), (await self._look.state(task_id)).created
         members = await self._unchecked(created)
@@ -84,7 +86,7 @@ class WorkUseCases:
         return await changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
-        """Have a ticket that failed tried again; raises UsageError where it cannot be."""
+        """Have a failed ticket tried again; raises UsageError if that is not possible."""
         return await self.sessions.reset(task_id, ticket_id, author)
 
     @property

@@ -10,8 +10,8 @@ import click
 from coterie.app.costs import tally
 from coterie.app.projects import Project
 from coterie.cli import report
-from coterie.cli.main import Call, command, named, pass_call
-from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, signals
+from coterie.cli.main import Call, command, pass_call, run_on_task
+from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, stop_on_signals
 from coterie.cli.timeline import Timeline
 from coterie.errors import UsageError
 from coterie.model import as_json
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from coterie.cli.screen.screen import Screen
 
 _LOOK = 1.0
-"""How often it is looked what members do, in seconds: that alone is on no timeline."""
+"""Seconds between polls of what the members do, which alone is not on the timeline."""
 
 
 @command("attach", "coterie attach k3f9")
 @click.argument("id_", metavar="[ID]", default="last")
 @pass_call
 def attach(call: Call, id_: str) -> None:
-    """The live screen of a task that runs elsewhere: watch, answer, say, break off a turn.
+    """Watch a task that another process runs: answer questions, send messages, interrupt a turn.
 
-    Without ID: the last task that you started. ^C leaves it, and the task goes on. Without a
-    terminal it is the log, as it grows.
+    Without ID: the last task that you started. Ctrl-C leaves the screen, and the task keeps
+    running. Without a terminal, the log is printed as it grows.
     """
 
     async def body(app: App, task_id: str) -> int:
@@ -43,15 +43,15 @@ def attach(call: Call, id_: str) -> None:
                 f"{task_id} has ended ({detail.view.status}).", f"coterie log {task_id}"
             )
         if not detail.view.is_run:
-            raise UsageError(f"Nobody runs {task_id} now.", f"coterie resume {task_id}")
+            raise UsageError(f"{task_id} is not running.", f"coterie resume {task_id}")
         follow = _on_screen if call.live else follow_log
         return await follow(call, app, detail)
 
-    raise click.exceptions.Exit(named(call, id_, body))
+    raise click.exceptions.Exit(run_on_task(call, id_, body))
 
 
 async def follow_log(call: Call, app: App, detail: TaskDetail) -> int:
-    """Show what another process does with a task as lines, until it ends or parks."""
+    """Print the log of a task that another process runs, until the task ends or is parked."""
     timeline = Timeline(call, app.root, detail.state.created.team)
     async for entry in app.follow(detail.view.id):
         timeline.show(entry)
@@ -67,7 +67,7 @@ async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
     leaving = StopRequest()
     screen = make_screen(call, created.team, created.caps, Project(app.root), detail.view.workflow)
     screen.watch()
-    with signals(leaving):
+    with stop_on_signals(leaving):
         async with screen.shown(leaving.request):
             past = await app.timeline(task_id)
             screen.look_back(past[-LOOK_BACK:])
@@ -85,12 +85,12 @@ async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
                 result = report.of_view(detail.view, detail.turns)
                 await screen.finished(app, result)
                 return report.exit_code(result)
-    call.line(f"Left; {task_id} goes on.   coterie attach {task_id}")
+    call.line(f"Left {task_id}; it keeps running.   coterie attach {task_id}")
     return 0
 
 
 def _still_open(past: list[Entry]) -> list[Entry]:
-    """The questions that nobody has answered yet."""
+    """Return the entries of the questions that are still open."""
     asked: dict[str, Entry] = {}
     for entry in past:
         if isinstance(entry.record, InteractionRecord):
@@ -103,7 +103,7 @@ def _still_open(past: list[Entry]) -> list[Entry]:
 
 
 async def _show_new(app: App, task_id: str, known: int, screen: Screen) -> None:
-    """What is added to the timeline, until the task ends or its owner is gone."""
+    """Show what is added to the timeline until the task ends or its owner is gone."""
     async for entry in app.follow(task_id):
         if known > 0:
             known -= 1

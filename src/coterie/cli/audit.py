@@ -1,4 +1,4 @@
-"""`audit` and `cost`: every tool call on record, and what turns used, as far as agents said."""
+"""`audit` and `cost`: every recorded tool call, and the usage of turns as agents reported it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
-from coterie.cli.main import Call, command, look, named, pass_call
-from coterie.cli.tasks import Newest, newest_of
+from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
+from coterie.cli.tasks import ListLimit, limit_options
 from coterie.cli.text import (
     clock,
     counted,
@@ -24,7 +24,7 @@ from coterie.cli.text import (
     token_count,
     write_data,
 )
-from coterie.model.task import ticket_above
+from coterie.model.task import ticket_task_of
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.update import Usage, sum_of
 from coterie.model.workspace import shown
@@ -40,7 +40,7 @@ _DAYS = re.compile(r"(\d{1,5})d", re.I)
 
 
 class Since(click.ParamType[str]):
-    """The instant from which on something counts."""
+    """An option value that names a point in time: a span back from now, a date or a timestamp."""
 
     name = "since"
 
@@ -56,20 +56,22 @@ class Since(click.ParamType[str]):
         try:
             if span is not None:
                 return instant.after(-span)
-            moment = _moment(text)
+            moment = _parse_moment(text)
             if moment.tzinfo is None:
                 ways = (moment.astimezone().isoformat(), f"{moment.isoformat()}Z")
-                said = "{!r} has no zone; {} is the time here, {} is UTC.".format(text, *ways)
+                said = "{!r} has no time zone; write {} for local time, {} for UTC.".format(
+                    text, *ways
+                )
                 self.fail(said, param, ctx)
             return instant.of(moment)
         except InvalidTime as error:
             self.fail(str(error), param, ctx)
         except (ValueError, OverflowError):
-            self.fail(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.", param, ctx)
+            self.fail(f"{text!r} is not a time; write it like 7d, 2h or 2026-01-31.", param, ctx)
 
 
-def _moment(text: str) -> datetime:
-    """A date is the beginning of that day here, as times are shown; a time of day has its zone."""
+def _parse_moment(text: str) -> datetime:
+    """Parse a date as its local midnight, as times are displayed; a timestamp keeps its zone."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -81,7 +83,7 @@ _SINCE = click.option(
     "--since",
     type=Since(),
     metavar="7d",
-    help="Only from then on: 7d, 2h, 2026-01-31 (its midnight here), 2026-01-31T12:00Z.",
+    help="Only since then: 7d, 2h, 2026-01-31 (local midnight), 2026-01-31T12:00Z.",
 )
 
 
@@ -91,24 +93,24 @@ _SINCE = click.option(
 @click.option("--tool", metavar="NAME", help="Only tools with this in their name.")
 @_SINCE
 @click.option(
-    "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
+    "--errors", is_flag=True, help="Only calls that failed, were denied or have an unknown outcome."
 )
-@newest_of
+@limit_options
 @click.option(
     "--verify",
     is_flag=True,
     help="Check that no row and no envelope was changed, added or removed.",
 )
 @click.option(
-    "--export", "path", metavar="FILE", help="Rows as JSON lines into a file; - is stdout."
+    "--export", "path", metavar="FILE", help="Write the rows to a file as JSON lines; - is stdout."
 )
 @pass_call
 def audit(
-    call: Call, id_: str | None, *, verify: bool, path: str | None, newest: Newest, **given: Any
+    call: Call, id_: str | None, *, verify: bool, path: str | None, listed: ListLimit, **given: Any
 ) -> None:
     """Every tool call that agents made: when, who, what, how it ended.
 
-    Rows are only ever added, each with a hash over itself and the row before.
+    The record only grows: each row carries a hash over itself and the row before.
     """
     from coterie.app.audit import AuditFilter, check_audit, read_audit
 
@@ -119,19 +121,25 @@ def audit(
         return await read_audit(app, wanted)
 
     if verify:
-        checked = look(call, check_audit) if id_ is None else named(call, id_, check_audit)
+        checked = (
+            run_in_project(call, check_audit)
+            if id_ is None
+            else run_on_task(call, id_, check_audit)
+        )
         if checked is not None:
             _show_check(call, checked)
         return
-    found = look(call, read) if id_ is None else named(call, id_, read, tickets=True)
+    found = (
+        run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
+    )
     if found is None:
         return
     if path is not None:
-        _export(call, found.rows[-newest.limit :] if newest.limit else found.rows, path)
+        _export(call, found.rows[-listed.limit :] if listed.limit else found.rows, path)
         return
-    kept = newest.of(call, found.uses)
+    kept = listed.apply(call, found.uses)
     _list(call, kept)
-    newest.tell(call, len(found.uses) - len(kept))
+    listed.print_rest(call, len(found.uses) - len(kept))
 
 
 def _list(call: Call, uses: Sequence[ToolUse]) -> None:
@@ -140,7 +148,7 @@ def _list(call: Call, uses: Sequence[ToolUse]) -> None:
     for use in uses:
         call.record("audit", use_fields(use), use.entry.timestamp)
     if not uses:
-        call.line("No tool call is on record for that.")
+        call.line("No matching tool calls.")
         return
     head = ("TIME", "TASK", "MEMBER", "TOOL", "OUTCOME", "TOOK", "WHAT")
     call.lines(table([head, *(_use_row(use) for use in uses)], call.row_width))
@@ -151,7 +159,7 @@ def _use_row(use: ToolUse) -> tuple[str, ...]:
     output = use.completed.output if use.completed else None
     return (
         clock(entry.timestamp),
-        ticket_above(entry.task_id) or entry.task_id,
+        ticket_task_of(entry.task_id) or entry.task_id,
         entry.author_actor_id,
         one_line(entry.tool_name),
         use.outcome,
@@ -171,11 +179,11 @@ def _show_check(call: Call, found: AuditCheck) -> None:
         call.note(one_line(str(fault)))
     if problems:
         raise click.exceptions.Exit(1)
-    call.line(f"audit      {counted(found.rows, 'row')}, chain whole")
-    call.line(f"events     {counted(found.events, 'row')}, chain whole")
+    call.line(f"audit      {counted(found.rows, 'row')}, chain intact")
+    call.line(f"events     {counted(found.events, 'row')}, chain intact")
     if envelopes:
-        proof = f"{signed} signed, every signature right" if signed else "not signed"
-        call.line(f"envelopes  {envelopes}, every file as it was written; {proof}")
+        proof = f"{signed} signed, all signatures valid" if signed else "not signed"
+        call.line(f"envelopes  {envelopes}, every file unchanged; {proof}")
 
 
 def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
@@ -199,15 +207,15 @@ _KEYS = ("task", "ticket", "member", "agent", "day")
 @click.option(
     "--by",
     type=click.Choice(_KEYS),
-    help="What has a row of its own; left out: each task, with ID each member.",
+    help="Group by this; default: by task, with ID by member.",
 )
 @_SINCE
-@newest_of
+@limit_options
 @pass_call
 def cost(
-    call: Call, id_: str | None, by: CostKey | None, since: str | None, newest: Newest
+    call: Call, id_: str | None, by: CostKey | None, since: str | None, listed: ListLimit
 ) -> None:
-    """Tokens and money, by task, ticket, member, agent or day; of a ticket: k3f9/T2.
+    """Tokens and money, by task, ticket, member, agent or day; for one ticket: k3f9/T2.
 
     A figure that no agent reported is shown as -, never as 0.
     """
@@ -217,13 +225,15 @@ def cost(
     async def read(app: App, task_id: str | None = None) -> CostView:
         return await read_costs(app, task_id, since)
 
-    found = look(call, read) if id_ is None else named(call, id_, read, tickets=True)
+    found = (
+        run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
+    )
     if found is None:
         return
     costs = found.costs
     by = by or ("task" if id_ is None else "member")
     groups = grouped(costs, by)
-    kept = dict(newest.of(call, list(groups.items())))
+    kept = dict(listed.apply(call, list(groups.items())))
     for name, group in kept.items():
         call.record("cost", {"by": by, "key": name, **cost_fields(group)})
     if not costs:
@@ -235,15 +245,15 @@ def cost(
     total = [_cost_row("all", costs, "")] if len(groups) > 1 else []
     head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "SOURCE", "")
     call.lines(table([head, *rows, *total], call.row_width))
-    newest.tell(call, len(groups) - len(kept))
+    listed.print_rest(call, len(groups) - len(kept))
     used = {name: budgets.used(*budget) for name, budget in found.budgets.items()}
     size = max(map(len, used), default=0)
     lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]
-    call.lines(["Budget of the task", *lines] if lines else [])
+    call.lines(["Task budget", *lines] if lines else [])
 
 
 def _sum(costs: Sequence[Cost]) -> Usage | None:
-    """What was used together; None where no agent said."""
+    """Return the total usage; None if no agent reported any."""
     return sum_of(spent.usage for spent in costs if spent.usage is not None)
 
 

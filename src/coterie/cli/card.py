@@ -1,13 +1,12 @@
-"""A question as a person reads it: the card of the chat, and its short form in lists.
+"""A question as a person reads it: the card in a chat, and its short form in lists.
 
-Somebody says yes to what stands here.  So every character of it is seen (`model.visible`), a line
-that had to be folded says that it was and loses nothing, and of what is too long for the place
-both ends are shown, with how much is left out and where all of it can be read.
+People approve what they read here. So every character is visible (`model.visible`), a folded line
+is marked as folded and loses nothing, and content that is too long for the space shows both its
+ends, with how much is left out and where to read all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coterie.cli.card_content import excerpt
@@ -16,6 +15,7 @@ from coterie.cli.text import (
     Paint,
     cells,
     clip,
+    clock,
     counted,
     one_line,
     pad,
@@ -23,30 +23,31 @@ from coterie.cli.text import (
 )
 from coterie.model.about import ToolPermission
 from coterie.model.interaction import (
-    BY_RULE,
+    APPROVE_BY_RULE,
     REJECT,
+    WANTS,
     Interaction,
     Option,
     answer_command,
     answer_word,
 )
-from coterie.model.tool_call import Effect
 from coterie.model.visible import printable, visible_line
 
 _FEW = 6
-"""So many lines of content stand in a list."""
+"""Lines of content shown for a question in a list."""
 _LOW = 12
-"""A live card of fewer lines than this leaves out what is not needed to decide."""
+"""A live card with fewer lines than this leaves out what is not needed to decide."""
 _LONG = 200
-"""Content of more characters may well be cut on a live card."""
+"""Content with more characters than this is likely to be cut on a live card."""
 
 
 @dataclass(frozen=True)
 class QuestionContext:
-    """A question and what stands around it.
+    """A question and its context.
 
-    `who` asks is `ada (claude)`, `coterie`, or empty when it is a human's own turn; `waiting` is
-    for how long, `place` the task and another project, which ` -C DIR` in `project` names.
+    `who` is the asker, `ada (claude)` or `coterie`, or empty when it is a human's own turn;
+    `waiting` is how long it has been open; `place` is the task and, if it is another one, its
+    project, which `project` names as an option, ` -C DIR`.
     """
 
     interaction: Interaction
@@ -58,20 +59,20 @@ class QuestionContext:
 
 @dataclass(frozen=True)
 class LiveCard:
-    """What the card of a running chat has besides: it is answered where it stands."""
+    """What a card in a running chat needs in addition: it is answered in place."""
 
     height: int
     number: int = 1
-    """Which of the open questions it is."""
+    """Its position among the open questions."""
     total: int = 1
     alike: int = 0
-    """How many others one answer could be for."""
+    """How many other questions the same answer could apply to."""
 
 
 def card(
     asked: QuestionContext, width: int, paint: Paint = NO_COLOUR, live: LiveCard | None = None
 ) -> list[str]:
-    """The whole question in a frame; on a live card, content that would not fit is cut."""
+    """Lay out the whole question in a frame; a live card cuts content that would not fit."""
     question = asked.interaction
     last = [*_options(question, width, paint, live), *_keys(question, live, width)]
     room = max(live.height - len(last) - 2, 1) if live else 100_000
@@ -106,7 +107,7 @@ def brief(asked: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[
         lines += [f"     {line}" for line in wrap(heading(question), width - 5)]
     if question.permission is None:
         lines += [f"    {line}" for line in _description(question, width - 4)]
-    if asked.who or asked.place:  # else it is the reader's own turn, about what stands above
+    if asked.who or asked.place:  # else it is the reader's own turn, about the text above
         body = _content(asked, width - 4, _FEW, paint)
         lines += [f"    {line}".rstrip() for line in body]
         about = _about(question.permission, width - 4, 100, paint)
@@ -116,12 +117,12 @@ def brief(asked: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[
 
 
 def how_to_answer(asked: QuestionContext) -> str:
-    """The command to paste."""
+    """Return the command to paste."""
     return answer_command(asked.interaction, asked.project)
 
 
 def answered(question: Interaction, answer: str, said: str) -> str:
-    """What was answered, as a person would say it: `deny: use pnpm`."""
+    """Return an answer as a person would put it: `deny: use pnpm`."""
     chosen = next((option for option in question.options if option.id == answer), None)
     said_as = (
         answer if chosen is None else answer_word(chosen) if question.permission else chosen.id
@@ -129,31 +130,21 @@ def answered(question: Interaction, answer: str, said: str) -> str:
     return one_line(": ".join(part for part in (said_as, said) if part))
 
 
-_WANTS: Mapping[Effect, str] = {
-    "run": "RUN A COMMAND",
-    "write": "CHANGE FILES",
-    "read": "READ FILES",
-    "fetch": "REACH THE NETWORK",
-    "other": "USE A TOOL",
-}
-"""By what a tool call would do: how a card says so."""
-
-
 def heading(question: Interaction) -> str:
-    """What is asked in one line; of a tool call what it would do."""
+    """Return what is asked, in one line; for a tool call, what it would do."""
     call = question.permission
     if call is None:
         return printable(question.display.title)
-    loud = _WANTS[call.effect]
+    does, to = WANTS[call.effect]
     if call.effect == "write" and len(call.paths) == 1:
-        loud = "CHANGE A FILE"
+        to = "a file"
     what = "" if call.effect == "run" else ", ".join(call.paths) or call.target
     what = what or ("" if call.effect == "run" else question.display.title)
-    return f"wants to {loud}  {visible_line(what)}".rstrip()
+    return f"wants to {does.upper()} {to.upper()}  {visible_line(what)}".rstrip()
 
 
 def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:
-    """Where, why, and what a person should know besides; shortened where there is little room."""
+    """Where, why, and what else a person should know; shortened if there is little room."""
     if call is None or room < 1:
         return []
     why = f'"{one_line(call.why)}"' if call.why.strip() else "gave none"
@@ -162,7 +153,7 @@ def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> 
         rows.append(("said", f'"{one_line(call.said)}"'))
     notes = [one_line(call.note)] if call.note.strip() else []
     if call.may_have_run_at:
-        notes.insert(0, f"it may already have run at {call.may_have_run_at[11:16]}")
+        notes.insert(0, f"it may already have run at {clock(call.may_have_run_at)}")
     if notes:
         rows.append(("note", "; ".join(notes)))
     folded = [(name, wrap(value, width - 8)) for name, value in rows]
@@ -172,7 +163,7 @@ def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> 
     for name, (first, *rest) in folded:
         lines = [f" {name:<5} {first}", *(f"{'':7}{line}" for line in rest)]
         told += [paint(line, "asks") if name == "note" else line for line in lines]
-    # What Coterie itself adds is the last to go.
+    # Keep the last row when dropping others: it is Coterie's own note.
     return told if len(told) <= room else [*told[: room - 1], told[-1]]
 
 
@@ -183,7 +174,7 @@ def _description(question: Interaction, width: int) -> list[str]:
 
 def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> list[str]:
     display = asked.interaction.display
-    if asked.interaction.permission is None:  # nothing of it is run, so empty lines may go
+    if asked.interaction.permission is None:  # nothing in it is run: blank lines may go
         display = display.model_copy(update={"content": display.content.strip("\n")})
     shown = excerpt(display, width, max(room, 1))
     lines = [*shown.first, *shown.last]
@@ -192,7 +183,7 @@ def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> lis
     if len(lines) <= room and not shown.left_out:
         painted = [line.painted(paint) for line in lines]
         return ["", *painted] if len(lines) < room else painted
-    # Never cut without a word, and never the end: nobody should approve what they have not seen.
+    # Mark every cut, and never cut the end: nobody should approve what they have not seen.
     kept = max(room - 2, 0)
     last = lines[len(lines) - kept // 2 :]
     left = shown.left_out or counted(len(lines) - kept, "more line")
@@ -216,8 +207,8 @@ def _options(
     short = live is not None and live.height < _LOW
     lines: list[str] = []
     for number, (option, (name, means)) in enumerate(zip(question.options, rows, strict=True), 1):
-        # A rule is never clipped: nobody should agree to one that they see the half of.
-        folds = option.id == BY_RULE or not short
+        # Never clip a rule: nobody should agree to one that they can see only half of.
+        folds = option.id == APPROVE_BY_RULE or not short
         first, *rest = wrap(means, width - size - 6) if folds else [clip(means, width - size - 6)]
         told = [f" {number} {pad(name, size)}   {first}".rstrip()]
         told += [f"{'':{size + 6}}{line}" for line in rest]
@@ -226,7 +217,7 @@ def _options(
 
 
 def _option(question: Interaction, option: Option, *, live: bool) -> tuple[str, str]:
-    """An option's name, and what it means."""
+    """Return an option's name and what it means."""
     if question.permission is None:
         label = "" if option.label.casefold() == option.id.casefold() else option.label
         parts = [label, option.detail, "(default)" if option.default else ""]
@@ -234,21 +225,21 @@ def _option(question: Interaction, option: Option, *, live: bool) -> tuple[str, 
     means = one_line(option.detail)
     if option.id == REJECT and live:
         means = "and say why: type it after the number"
-    elif option.id == BY_RULE:
-        edit = "[e] edit it first" if live else "--say edits it"
+    elif option.id == APPROVE_BY_RULE:
+        edit = "[e] edit it first" if live else "--say to edit it"
         means = f"{means}   {edit}"
     return one_line(option.label), means
 
 
 def _keys(question: Interaction, live: LiveCard | None, width: int) -> list[str]:
-    """The keys of a live card; where there is hardly any room the hint below must do."""
+    """The keys of a live card; with hardly any room, the hint below the card has to do."""
     if live is None or question.kind == "Input" or live.height < _LOW:
         return []
     keys = ["s the turn", "l later, stays in the inbox"]
     if question.display.content_kind == "Diff":
         keys.insert(1, "d diff")
     elif len(question.display.content) > _LONG:
-        keys.insert(1, "d all of it")
+        keys.insert(1, "d show all")
     if live.alike:
         keys.append(f"* and {live.alike} alike")
     return [clip(" " + " · ".join(keys), width)]
@@ -263,7 +254,7 @@ def _head(asked: QuestionContext, width: int, live: LiveCard | None) -> str:
 
 
 def _ruled(left: str, right: str, width: int) -> str:
-    """A line across, with words near its two ends."""
+    """A horizontal line with text near its two ends."""
     end = f" {right} ─" if right else "─"
     start = f"─ {clip(left, width - cells(end) - 4)} "
     return start + "─" * (width - cells(start) - cells(end)) + end

@@ -1,8 +1,7 @@
-"""What a question is about, laid out so that each line can be put together again exactly.
+"""The content of a question, laid out so that every line can be reassembled exactly.
 
-A line begins at the margin; what had to be folded goes on after `↳`.  Nothing is taken away or
-put in where a line is folded, so the lines without their margins, joined, are what
-`model.visible` made of the content.
+A line begins at the margin; a folded one continues after `↳`. Folding neither removes nor inserts
+anything, so the lines without their margins, joined, are what `model.visible` made of the content.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from coterie.model.visible import CODE, LINE_END, visible
 MARGIN = 5
 FOLDED = "   ↳ "
 _LONGEST = 200_000
-"""Of longer content only as much is laid out for a card, from both ends."""
+"""How many characters of very long content a card lays out from each end."""
 _LONGEST_CODE = len("<U+10FFFF>")
 _WIDEST = 60
-"""A cell that is wider makes a table unreadable; its rows are then told one by one."""
+"""A wider cell makes a table unreadable; its rows are then listed field by field."""
 
 
 @dataclass(frozen=True)
 class ContentLine:
-    """A line as it is shown, before it has a colour."""
+    """A line as it is shown, before it is coloured."""
 
     margin: str
     text: str
     meaning: Meaning | None
 
     def painted(self, paint: Paint) -> str:
-        """The line, its text in its colour."""
+        """Return the line with its text coloured."""
         return self.margin + paint(self.text, self.meaning) if self.text else ""
 
 
 @dataclass(frozen=True)
 class ContentExcerpt:
-    """The beginning of some content and its end; where nothing is left out, `first` is all."""
+    """The beginning and the end of some content; if nothing is left out, `first` is all of it."""
 
     first: Sequence[ContentLine]
     last: Sequence[ContentLine] = ()
@@ -51,14 +50,14 @@ class ContentExcerpt:
 
 
 def whole(display: Display, width: int, paint: Paint) -> list[str]:
-    """All the content of a question."""
+    """Return all the content of a question as lines."""
     return [
         line.painted(paint) for line in _lines(display.content_kind, display.content, _room(width))
     ]
 
 
 def excerpt(display: Display, width: int, lines: int) -> ContentExcerpt:
-    """The content as far as a card of so many lines can show it."""
+    """Return as much of the content as a card with that many lines can show."""
     kind, text, room = display.content_kind, display.content, _room(width)
     most = max(_LONGEST, lines * room)
     if len(text) <= 2 * most:
@@ -78,7 +77,7 @@ def _room(width: int) -> int:
 
 @lru_cache(maxsize=16)
 def _lines(kind: ContentKind, given: str, room: int) -> Sequence[ContentLine]:
-    # Kept, because a card is drawn every second and may be about a file of megabytes.
+    # Cached: a card is redrawn every second and may show a file of several megabytes.
     of_diff = kind == "Diff"
     lines: list[ContentLine] = []
     for line in _text(kind, given, room):
@@ -98,18 +97,18 @@ def _text(kind: ContentKind, given: str, room: int) -> list[str]:
         given = _json(given)
     lines = visible(given)
     inner = lines.strip("\n")
-    # An empty line at either end is seen by nobody.
+    # Blank lines at either end would go unnoticed, so they are shown as codes.
     start, _, end = lines.partition(inner) if inner else (lines, "", "")
     shown = LINE_END * len(start) + inner + LINE_END * len(end)
     return shown.split("\n") if shown else []
 
 
 _INDENTED = re.compile(r"(?m)^[ +-]?[ \t]*\t")
-"""The indentation of a line of a patch, as every program that shows patches lays it out."""
+"""A patch line's indentation with tabs, which are expanded as in every patch viewer."""
 
 
 def _folded(line: str, room: int) -> Iterator[str]:
-    """The pieces of a line, which joined are the line."""
+    """Split a line into pieces that, joined, are the line."""
     start = 0
     while (end := reach(line, start, room)) < len(line):
         cut = _uncut(line, start, end)
@@ -119,7 +118,7 @@ def _folded(line: str, room: int) -> Iterator[str]:
 
 
 def _uncut(line: str, start: int, end: int) -> int:
-    """A place to fold at: before a blank, so that no piece ends with one, and in no code."""
+    """Find a place to fold: before a space, so that no piece ends in one, and not inside a code."""
     blank = line.rfind(" ", start, end + 1)
     if blank > start and (before := line[start:blank].rstrip(" ")):
         return start + len(before)
@@ -138,13 +137,13 @@ def _json(text: str) -> str:
 
 
 def _table(text: str, room: int) -> list[str]:
-    """Rows in columns where they fit, else each row told field by field; none: it is no table."""
+    """Rows in columns if they fit, else listed field by field; empty if this is not a table."""
     try:
         rows = json.loads(text)
     except ValueError:
         return []
     names, cells_of = _grid(rows)
-    if not cells_of:
+    if not names:
         return []
     grid = [names, *cells_of] if any(names) else cells_of
     sizes = [max(cells(row[column]) for row in grid) for column in range(len(names))]
@@ -159,7 +158,7 @@ def _table(text: str, room: int) -> list[str]:
 
 
 def _grid(rows: object) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the cells of a list of objects or of lists."""
+    """Return the column names and the cells of a list of objects or of lists."""
     if not isinstance(rows, list):
         return [], []
     listed = cast("list[object]", rows)

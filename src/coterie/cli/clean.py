@@ -1,4 +1,4 @@
-"""`clean`: what ended tasks have left behind, listed and then removed."""
+"""`clean`: list what ended tasks left behind, then remove it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.cleaning import KINDS, Cleaning, Leftover
-from coterie.cli.main import Call, command, look, named, pass_call
+from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
 from coterie.cli.text import counted, one_line, table
 from coterie.errors import UsageError
 
@@ -19,24 +19,22 @@ if TYPE_CHECKING:
 
 @command("clean", "coterie clean --dry-run")
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option(
-    "--only", type=click.Choice(KINDS), multiple=True, help="This kind alone; may be given again."
-)
+@click.option("--only", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable.")
 @click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_call
 def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, yes: bool) -> None:
     """Remove what ended tasks left behind: worktrees, branches, homes, snapshots, drafts.
 
-    All of it is listed first. A worktree with changes that no commit has, and a branch that is
-    not in the one you have checked out, here or on a remote, are kept. Without its snapshots, what
-    a task changed can be neither shown nor reverted.
+    All of it is listed first. A worktree with uncommitted changes is kept, and so is a branch that
+    is not merged into the one you have checked out, here or on a remote. Without its snapshots,
+    what a task changed can be neither shown nor reverted.
     """
 
     async def listed(app: App, task_id: str | None = None) -> list[Leftover]:
         return await Cleaning(app).leftovers(task_id, only or KINDS)
 
-    found = look(call, listed) if id_ is None else named(call, id_, listed)
+    found = run_in_project(call, listed) if id_ is None else run_on_task(call, id_, listed)
     if found is None:
         return
     going = [one for one in found if not one.kept]
@@ -55,7 +53,7 @@ def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, 
     async def removed(app: App) -> list[Leftover]:
         return await Cleaning(app).remove(found)
 
-    gone = look(call, removed) or []
+    gone = run_in_project(call, removed) or []
     call.record("clean", {"removed": len(gone), "bytes": sum(one.bytes for one in gone)})
     call.line(f"Removed {_sum(gone)}.")
 
@@ -65,7 +63,7 @@ def _agreed(call: Call, going: Sequence[Leftover], command: str, *, yes: bool) -
         return
     if not call.attended:
         problem = "Nothing was removed: there is no terminal to ask on."
-        raise UsageError(problem, f"{command}, or --dry-run to only look")
+        raise UsageError(problem, f"{command}, or --dry-run to only list it")
     click.confirm(f"Remove {_sum(going)}?", default=False, abort=True)
 
 
@@ -80,7 +78,7 @@ def _bytes(size: int) -> str:
 
 def _sum(found: Sequence[Leftover]) -> str:
     size = sum(one.bytes for one in found)
-    return counted(len(found), "thing") + (f" ({_bytes(size)})" if size else "")
+    return counted(len(found), "item") + (f" ({_bytes(size)})" if size else "")
 
 
 def _row(one: Leftover) -> tuple[str, ...]:

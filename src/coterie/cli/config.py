@@ -13,21 +13,19 @@ from coterie.app.projects import (
     change_setting,
     settings_of,
 )
-from coterie.cli.main import Call, command, here, list_group, made, pass_call
+from coterie.cli.main import Call, command, current_project, ensure_project, list_group, pass_call
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
 
-config: click.Group = list_group(
+
+@list_group(
     "config",
     "coterie config set quietAfter 5m",
-    "Settings; the project's count for more than yours.  Alone: list.",
+    "Settings; the project's override yours.  Without a subcommand: list.",
+    "coterie config list",
 )
-
-
-@command("list", "coterie config list", config)
-@pass_call
-def list_(call: Call) -> None:
-    """Every setting, its value, and who said so."""
+def config(call: Call) -> None:
+    """Every setting, its value, and where it comes from."""
     settings = _all(call).list()
     for one in settings:
         call.record("setting", vars(one))
@@ -38,7 +36,7 @@ def list_(call: Call) -> None:
 @click.argument("key")
 @pass_call
 def get(call: Call, key: str) -> None:
-    """One setting."""
+    """The value of one setting."""
     found = _all(call).get(key)
     call.record("setting", vars(found))
     call.line(_shown(found.value))
@@ -47,28 +45,28 @@ def get(call: Call, key: str) -> None:
 @command("set", "coterie config set quietAfter 5m --user", config)
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--user", is_flag=True, help="For all your projects, not for this one.")
-@click.option("--unset", is_flag=True, help="Back to what holds without it.")
+@click.option("--user", is_flag=True, help="For all your projects, not just this one.")
+@click.option("--unset", is_flag=True, help="Remove the value instead.")
 @pass_call
 def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) -> None:
-    """Set one setting, for this project or for all of yours."""
+    """Change a setting, for this project or for all of yours."""
     if unset == (value is not None):
         raise UsageError("Give a value, or --unset.", f"coterie config set {key} VALUE")
-    _all(call).get(key)  # an unknown key is refused before anything is made
-    project = here(call) if user else made(call, here(call))
+    _all(call).get(key)  # refuse an unknown key before creating anything
+    project = current_project(call) if user else ensure_project(call, current_project(call))
     agreed = agree_to_remote(project, value) if user and key == "travel" and value else None
     found, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(found) | {"path": str(path)})
     call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
     if agreed is not None:
-        call.line(f"Branches of this project go by {agreed}")
+        call.line(f"Branches of this project travel via {agreed}")
 
 
 @command("schema", "coterie config schema team > team.schema.json", config)
 @click.argument("name", metavar="team|registry|roles|scheduler|…")
 @pass_call
 def schema(call: Call, name: str) -> None:
-    """The JSON Schema of a file, for your editor: name it in the file as "$schema"."""
+    """The JSON Schema of a file, for your editor. Name it in the file as "$schema"."""
     from coterie.app.schemas import shipped
 
     found = shipped(name)
@@ -77,7 +75,7 @@ def schema(call: Call, name: str) -> None:
 
 
 def _all(call: Call) -> AllSettings:
-    return settings_of(here(call))
+    return settings_of(current_project(call))
 
 
 def _table(settings: tuple[Setting, ...], width: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""`coterie demo`: a team at work, for real and for nothing."""
+"""`coterie demo`: a real team at work, at no cost."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
 PATIENCE = 20.0
 _UNATTENDED = 0.0
-"""Nothing is asked in the demo of tickets; what is asked all the same is a failure."""
+"""The tickets demo should ask nothing: a question that comes up all the same is a failure."""
 
 
 @command("demo", "coterie demo --agents codex,claude")
 @click.option("--agents", metavar="A,B", help="Real CLIs in place of built-in agents; A manages.")
-@click.option("--chat", is_flag=True, help="A conversation instead: three members review a file.")
+@click.option("--chat", is_flag=True, help="A chat instead: three members review a file.")
 @click.option("--keep", is_flag=True, help="With --chat: keep the folder.")
-@click.option("--web", is_flag=True, help="In your browser, from its first second.")
+@click.option("--web", is_flag=True, help="Show it in your browser.")
 @pass_call
 def demo(call: Call, *, agents: str | None, chat: bool, keep: bool, web: bool) -> None:
     """A goal becomes tickets, tickets become checked work, in a small repository of its own.
 
-    Real processes, a real database, real git; no login, no tokens, nothing of yours.
+    Real processes, a real database, real git; no login, no tokens, and your files stay untouched.
     """
     from coterie.app.agents import missing_built_in_agent
 
     if agents is not None and chat:
-        raise UsageError("--agents and --chat at once.", "Give one of them.")
+        raise UsageError("--agents and --chat cannot be combined.", "Give one of them.")
     if not chat and agents is None and (install := missing_built_in_agent()):
-        call.note(f"The built-in agent is not installed ({install}): a chat.")
+        call.note(f"The built-in agent is not installed ({install}); here is a chat instead.")
         chat = True
     if web:
         _in_browser(call, agents, chat=chat, keep=keep)
@@ -59,7 +59,7 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool, web: bool) -
 
 
 def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None:
-    """The same in a browser, until a signal comes."""
+    """Run the demo in a browser, until a signal arrives."""
     import anyio
 
     from coterie.app.demo import demo_agents, review_demo, tickets_demo
@@ -87,7 +87,7 @@ def _in_browser(call: Call, spec: str | None, *, chat: bool, keep: bool) -> None
 
 
 async def _hand_over(call: Call, stage: DemoProject) -> None:
-    """Let the user go on with it: it was started in a home of its own."""
+    """Let the user continue the task, which was started in a home of its own."""
     from coterie.app.project import App
 
     async with App.open(stage.project.root) as app:
@@ -98,7 +98,7 @@ async def _hand_over(call: Call, stage: DemoProject) -> None:
 
 
 def _prose(call: Call, text: str) -> None:
-    """Sentences for a reader, folded."""
+    """Print text for a reader, wrapped."""
     call.lines(wrap(text, min(call.width, 80) - 1))
 
 
@@ -107,7 +107,7 @@ def _folder() -> Path:
 
 
 def _chat(call: Call, *, keep: bool) -> int:
-    """Three scripted members review a small file; returns the exit code."""
+    """Let three scripted members review a small file; return the exit code."""
     import anyio
 
     from coterie.app.demo import REVIEWERS, review_demo
@@ -131,7 +131,7 @@ def _chat(call: Call, *, keep: bool) -> int:
     _prose(
         call,
         "Every turn was on disk before the next one began: kill it at any moment, and "
-        "`coterie resume` goes on where it was. The same works with your own agents.",
+        "`coterie resume` continues where it stopped. The same works with your own agents.",
     )
     if keep:
         call.line(f"Kept     {root}")
@@ -150,11 +150,11 @@ async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> i
         answering = partial(_Answering, call, group, following)
         patience = Patience(PATIENCE)
         return await start_task(call, stage.project, stage.start, patience, stage.home, answering)
-    return 1  # never: to a type checker a task group might swallow an error
+    return 1  # unreachable: type checkers think a task group may swallow errors
 
 
 class _Answering(Surface):
-    """Shows the run, and answers every question by its default."""
+    """Shows the run, and answers every question with its default."""
 
     def __init__(
         self, call: Call, group: TaskGroup, following: tuple[str, ...], surface: Surface
@@ -171,8 +171,8 @@ class _Answering(Surface):
     def attach(self, app: App, task_id: str) -> None:
         self._app = app
 
-    def opened(self, goal: str, author: str = YOU) -> None:
-        self._surface.opened(goal, author)
+    def show_goal(self, goal: str, author: str = YOU) -> None:
+        self._surface.show_goal(goal, author)
 
     def saw(self, record: Record) -> None:
         self._surface.saw(record)
@@ -180,17 +180,17 @@ class _Answering(Surface):
             self._group.start_soon(self._answer, record.interaction)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        async with self._answering:  # the project is closed next
+        async with self._answering:  # the project is about to be closed
             self._app = None
         await self._surface.finished(app, replace(result, next=self._following))
 
     async def _answer(self, question: Interaction) -> None:
-        """Answer a question by its default, and say so."""
+        """Answer a question with its default, and say so."""
         default = next((option.id for option in question.options if option.default), None)
         if question.kind != "Input" and default is None:
             return
         text = DEFAULT_ANSWER if question.kind == "Input" else None
-        note = f"{question.interaction_id} is answered by default in the demo"
+        note = f"{question.interaction_id} is answered with its default in the demo"
         self._call.record("note", {"message": note})
         self._call.line(f"     {note}" + (f": {default}\n" if default else "\n"))
         async with self._answering:
@@ -200,7 +200,7 @@ class _Answering(Surface):
 
 
 def _tickets(call: Call, spec: str | None) -> int:
-    """A manager and two workers add coupons to a small shop; returns the exit code."""
+    """Let a manager and two workers add coupons to a small shop; return the exit code."""
     import anyio
 
     from coterie.app.demo import TESTS, demo_agents, tickets_demo
@@ -234,13 +234,13 @@ async def _work(call: Call, stage: DemoProject) -> int:
         task_id = await app.find_task("last")
         promises = await kept(app, task_id) if code == 0 else ()
     async with App.open(stage.project.root) as app:
-        await app.allow(task_id)  # it was started in a home of its own, and goes on in the user's
+        await app.allow(task_id)  # it was started in a home of its own; it continues in the user's
     _farewell(call, stage.project.root, task_id, promises)
     return code or int(not all(promise.kept for promise in promises))
 
 
 class _Outcome(JsonLines):
-    """JSON lines with what came of the demo before the result, which is always the last."""
+    """JSON lines with the demo's outcome before the result, which always comes last."""
 
     def __init__(self, call: Call, _: Surface) -> None:
         super().__init__(call.record)
@@ -263,26 +263,26 @@ def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise])
 
 
 def _tell_where(call: Call, root: Path, task_id: str, commands: Sequence[tuple[str, str]]) -> None:
-    """The folder, and what can be done there."""
+    """Print the folder and the commands to try in it."""
     call.line()
     call.line(f" Look   cd {root}")
     for words, what in commands:
         command = f"        coterie {words.format(task=task_id):<14}"
         beside = f"{command} {what}"
-        # A command is never broken: it is there to be pasted.
+        # Never wrap a command: it is there to be pasted.
         below = [command.rstrip(), *hanging(" " * 10, what, call.width, 10)]
         call.lines([beside] if cells(beside) <= call.width else below)
 
 
 _STOPPED = (
-    ("resume {task}", "go on where it was"),
-    ("tickets", "how far they are"),
-    ("log {task}", "all that was said"),
+    ("resume {task}", "continue where it stopped"),
+    ("tickets", "their progress"),
+    ("log {task}", "the whole conversation"),
 )
 _LOOK = (
     ("tickets", "the tickets, and who did them"),
     ("show {task}/T4", "the one that was sent back"),
-    ("log {task}", "all that was said"),
+    ("log {task}", "the whole conversation"),
     ("diff {task}", "what was changed"),
-    ("accept {task}", "take it into main; until then it is on a branch"),
+    ("accept {task}", "merge it into main; until then it is on a branch"),
 )

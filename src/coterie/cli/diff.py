@@ -1,4 +1,4 @@
-"""`diff` and `revert`: what a task changed, and taking that back."""
+"""`diff` and `revert`: show what a task changed, and take it back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.main import Call, command, pass_call, run_on_task
 from coterie.cli.text import clock, counted, diff_meaning, one_line, table
-from coterie.model.task import ticket_in
+from coterie.model.task import ticket_id_of
 from coterie.model.visible import printable, visible_line
 from coterie.model.workspace import shown
 
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from coterie.model.record import TaskView
 
 _BINARY = "GIT binary patch"
-_DID = {
+_REVERT_VERBS = {
     (False, False): "Reverted",
     (False, True): "Would revert",
     (True, False): "Undid",
     (True, True): "Would undo",
 }
-"""By whether it was an undo, and whether only tried."""
+"""By whether it is an undo, and whether it is a dry run."""
 
 
 @command("diff", "coterie diff last | git apply")
 @click.argument("id_", metavar="[ID]", default="last")
-@click.option("--stat", is_flag=True, help="Only how much was changed.")
+@click.option("--stat", is_flag=True, help="Only the number of changed lines.")
 @pass_call
 def diff(call: Call, id_: str, *, stat: bool) -> None:
-    """What a task changed in your files: a patch, which `git apply` takes.
+    """What a task changed in your files: a patch for `git apply`.
 
-    Without ID: the last task that you started; of one ticket: k3f9/T2. Ends with 1 where not all
-    of it can be shown.
+    Without ID: the last task that you started; for one ticket: k3f9/T2. The exit code is 1 if not
+    all of it can be shown.
     """
 
     async def body(app: App, task_id: str) -> tuple[str, TaskDiff]:
-        if ticket_in(task_id):
+        if ticket_id_of(task_id):
             return task_id, await app.changes.ticket_diff(task_id)
         return task_id, await app.diff(task_id)
 
-    task_id, found = named(call, id_, body, tickets=True)
+    task_id, found = run_on_task(call, id_, body, tickets=True)
     from coterie.app.changes import diff_fields
 
     call.record("diff", diff_fields(task_id, found, stat=stat))
     if not call.json:
         _show_diff(call, task_id, found, stat=stat)
-    if found.problem:  # whoever applies it must not take it for all of it
+    if found.problem:  # a script must not apply part of a diff as if it were all
         raise click.exceptions.Exit(1)
 
 
@@ -69,28 +69,28 @@ def _show_diff(call: Call, task_id: str, found: TaskDiff, *, stat: bool) -> None
 
 @command("revert", "coterie revert last")
 @click.argument("id_", metavar="ID")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--undo", is_flag=True, help="Take the last revert of this task back.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--undo", is_flag=True, help="Undo the last revert of this task.")
 @pass_call
 def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
-    """Take back what a task changed in your files, and nothing that anybody else did.
+    """Undo what a task changed in your files, and nothing that anybody else did.
 
-    Where somebody has changed the same lines since, a file stays as it is and is named.
+    If the same lines have been changed since, the file is left alone and reported.
     """
 
     async def body(app: App, task_id: str) -> _Reverted:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
-        view, drops = (await app.show(task_id)).view, None
+        view, revert_count = (await app.show(task_id)).view, None
         if view.workflow == "pipeline" and not done.did_something:
-            drops = (await app.pipelines.view(task_id)).state.meta.reverts
-        return _Reverted(view, done, bool(await app.branch(task_id)), drops)
+            revert_count = (await app.pipelines.view(task_id)).state.meta.reverts
+        return _Reverted(view, done, bool(await app.branch(task_id)), revert_count)
 
-    found = named(call, id_, body)
+    found = run_on_task(call, id_, body)
     task_id, done = found.view.id, found.done
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    if found.drops is not None:
-        call.lines(_dropped(found.view, found.drops, dry_run=dry_run))
-    elif found.apart and not done.did_something:
+    if found.revert_count is not None:
+        call.lines(_dropped(found.view, found.revert_count, dry_run=dry_run))
+    elif found.on_own_branch and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
         call.lines(_revert_lines(task_id, done, undo=undo, dry_run=dry_run))
@@ -100,14 +100,14 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
 class _Reverted(NamedTuple):
     view: TaskView
     done: RevertResult
-    apart: bool
+    on_own_branch: bool
     """Whether its work is on a branch of its own."""
-    drops: int | None
-    """Of a build that was never accepted: how often its work was taken back."""
+    revert_count: int | None
+    """For a build that was never accepted: how often its work was reverted."""
 
 
 def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
-    """What became of a change that was never accepted."""
+    """Say what happens to a change that was never accepted."""
     if dry_run:
         return [f"{view.id} was not accepted: its worktree would be dropped, your files stay."]
     lines = [
@@ -130,7 +130,7 @@ def _counts(one: FileDiffStat) -> tuple[str, str]:
 
 
 def _head(patch: Patch) -> str:
-    """Where it is, unless that is the project: git passes over such a line."""
+    """Name the patch's folder unless it is the project's; git ignores such a line."""
     foreign = any(one.path.startswith((".coterie/", "/")) for one in patch.files)
     return f"In {shown(patch.folder)}:" if foreign else ""
 
@@ -148,7 +148,7 @@ def _coloured(call: Call, patch: Patch) -> Iterator[str]:
 
 
 def _write_raw(found: TaskDiff) -> None:
-    """The patch, byte for byte."""
+    """Write the patches byte for byte."""
     for patch in found.patches:
         head = _head(patch)
         text = f"{head}\n{patch.text}" if head else patch.text
@@ -159,9 +159,9 @@ def _write_raw(found: TaskDiff) -> None:
 def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
     if found.reverted_at is not None:
         when = clock(found.reverted_at)
-        yield f"{task_id} was reverted at {when}.   Back: coterie revert {task_id} --undo"
+        yield f"{task_id} was reverted at {when}.   Undo: coterie revert {task_id} --undo"
     elif not found.patches and not found.problem and not found.missed:
-        yield f"{task_id} changed no file."
+        yield f"{task_id} changed no files."
     for one in found.missed:
         yield f"not shown: {visible_line(one.path)}: {one.why}"
     if found.problem:
@@ -170,22 +170,26 @@ def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
 
 
 def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
-    """Of a session that was never accepted, and so changed nothing of the user's."""
+    """For a session that was never accepted and so changed none of the user's files."""
     would = "would be" if dry_run else "is"
     if undo:
-        return [f"{task_id} {would} wanted again.   coterie accept {task_id}"]
+        return [f"{task_id} {would} no longer marked as rejected.   coterie accept {task_id}"]
     apart = f"{task_id} was not accepted, so none of your files changed."
-    lines = [f"{apart} It {would} marked as not wanted."]
+    lines = [f"{apart} It {would} marked as rejected."]
     return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 
 def _revert_lines(task_id: str, done: RevertResult, *, undo: bool, dry_run: bool) -> list[str]:
     what = f"the revert of {task_id}" if undo else task_id
-    did = _DID[undo, dry_run]
-    lines = [f"{did} {what}"] if done.did_something else [f"Nothing of {what} to take back."]
+    did = _REVERT_VERBS[undo, dry_run]
+    lines = (
+        [f"{did} {what}"]
+        if done.did_something
+        else [f"Nothing to {'undo' if undo else 'revert'} in {task_id}."]
+    )
     listed = (
         ("restored", list(map(visible_line, done.restored))),
-        ("merged", [f"{visible_line(path)}: what others changed stays" for path in done.merged]),
+        ("merged", [f"{visible_line(path)}: others' changes are kept" for path in done.merged]),
         ("removed", list(map(visible_line, done.removed))),
         ("kept", [f"{visible_line(one.path)}: {one.why}" for one in done.kept]),
     )

@@ -1,4 +1,4 @@
-"""What a member does now, in words: the only place where they are made."""
+"""What a member is doing, in words; all such texts are made here."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from coterie.model.record import MemberRecord, MemberState, RunningMember
 from coterie.model.update import WaitsFor
 
 _WAITS: Mapping[WaitsFor, str] = {
-    "you": "waits for you",
-    "limit": "waits for a limit",
-    "budget": "waits for a budget",
-    "command": "waits for a command",
-    "model": "waits for the model",
+    "you": "waiting for you",
+    "limit": "waiting for a rate limit",
+    "budget": "waiting for a budget",
+    "command": "waiting for a command",
+    "model": "waiting for the model",
 }
 _QUIET: Mapping[WaitsFor, str] = {
-    "command": "a command has not ended",
+    "command": "a command is still running",
     "model": "the model has not answered",
 }
 _STATES: Mapping[MemberState, str] = {"stuck": "stuck at its limit"}
 
 
 def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
-    """`waits for you: q4`, `waits for a limit until 14:05`, `quiet 4m: the model has not answered`.
+    """`waiting for you: q4`, `waiting for a rate limit until 14:05`, `quiet 4m: the model has not
+    answered`.
 
-    `took` is how long it has done so, where that is known.
+    `took` is for how long, if known.
     """
     more = member.question or one_line(member.reason)
     took = f" {took}" if took else ""

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from coterie.app.dry_run import PIPELINE, TICKETS, DryRun, MemberPlan
+from coterie.app.dry_run import PIPELINE, TICKETS, DryRun, MemberPlan, Spawn
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
 from coterie.cli.text import FULL, Paint, counted, duration, field, hanging, one_line, warned
-from coterie.model.conversation import RUNAWAY
+from coterie.model.conversation import MAX_UNCAPPED_TURNS
 from coterie.model.task import Caps
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
@@ -26,7 +26,7 @@ def show(call: Call, found: DryRun) -> None:
 
 
 def _fields(found: DryRun) -> dict[str, object]:
-    team, path = found.view.team, found.view.loaded.path
+    team, path = found.request.team, found.request.team_file
     return {
         "task": found.task,
         "workflow": found.request.workflow,
@@ -37,16 +37,12 @@ def _fields(found: DryRun) -> dict[str, object]:
         "members": [
             {
                 "member": plan.member.id,
-                "duty": one_line(plan.duty),
+                "duty": one_line(found.duty(plan.member)),
                 "agent": plan.member.agent,
                 "model": plan.member.model,
-                "command": shlex.join(plan.start.words) if plan.start else None,
-                "words": plan.start.words if plan.start else None,
-                "cwd": plan.start.cwd if plan.start else None,
-                "variables": plan.start.variables if plan.start else None,
-                "problem": plan.problem or None,
+                **_process(plan.start),
                 "installed": plan.installed,
-                "folder": str(plan.folder),
+                "folder": str(found.folder(plan.member)),
                 "permissions": plan.member.permissions.mode,
                 "allow": plan.member.permissions.allow,
                 "budget": plan.member.budget.model_dump(exclude_none=True),
@@ -65,40 +61,52 @@ def _fields(found: DryRun) -> dict[str, object]:
     }
 
 
+def _process(start: Spawn | str | None) -> dict[str, object]:
+    if not isinstance(start, Spawn):
+        return {"command": None, "words": None, "cwd": None, "variables": None, "problem": start}
+    words = (start.command, *start.args)
+    return {
+        "command": shlex.join(words),
+        "words": words,
+        "cwd": start.cwd,
+        "variables": sorted(start.marked_env),  # names only, never values
+        "problem": None,
+    }
+
+
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
-    team = found.view.team
+    team = found.request.team
     workflow, goal = found.request.workflow, found.request.goal
-    does = f"go on with {found.task}:" if found.task else "run"
+    does = f"resume {found.task}:" if found.task else "run"
     lines = [f"Would {does} {workflow} with team {team.name}. Nothing was started or written."]
-    lines += field("goal", printable(goal or "what you type then"), width, _NAME)
-    for member in found.members:
-        lines += _member(member, width, paint)
-    for name, value in _facts(found):
+    lines += field("goal", printable(goal or "typed when it starts"), width, _NAME)
+    for plan in found.members:
+        lines += _member(found, plan, width, paint)
+    for name, value in _workflow_facts(found):
         lines += field(name, value, width, _NAME)
-    plan = found.plan
-    if plan is None:
+    if found.plan is None:
         return lines
-    needs = {task.task_id: task.dependencies for task in plan.tasks}
+    needs = {task.task_id: task.dependencies for task in found.plan.tasks}
     lines += [f"  plan       {counted(len(needs), 'ticket')}, in the script"]
     lines += [f"            {line}" for line in graph(needs, width - 13)]
-    for task in plan.tasks:
+    for task in found.plan.tasks:
         lines += field("", f"{task.task_id}: {one_line(task.description)}", width, _NAME)
     return lines
 
 
-def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
+def _member(found: DryRun, plan: MemberPlan, width: int, paint: Paint) -> list[str]:
     member = plan.member
     agent = f"{member.agent or 'human'}" + (f":{member.model}" if member.model else "")
-    head = " · ".join(part for part in (one_line(plan.duty), agent) if part)
+    head = " · ".join(part for part in (one_line(found.duty(member)), agent) if part)
     mode = "" if member.type == "human" else f" · {member.permissions.mode}"
     lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head + mode, paint)}"]
-    facts = [*_started(plan), ("folder", shown(plan.folder))]
+    facts = [*_started(plan), ("folder", shown(found.folder(member)))]
     if plan.timeout_ms is not None:
         facts.append(("turns", _turns(plan.timeout_ms, plan.silence_ms)))
     if member.permissions.mode == FULL:
-        facts.append(("note", "never asks: whatever it wants to do, it does"))
+        facts.append(("note", "never asks before it does anything"))
     if member.permissions.allow:
-        facts.append(("unasked", ", ".join(member.permissions.allow)))
+        facts.append(("allowed", ", ".join(member.permissions.allow)))
     if limit := budgets.limits(member.budget):
         facts.append(("budget", limit))
     for fact, value in facts:
@@ -108,16 +116,16 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
 
 
 def _started(plan: MemberPlan) -> Iterator[tuple[str, str]]:
-    """What its process would be, where it has one."""
-    if plan.start is not None:
+    """Describe the process that the member's agent would run in, if any."""
+    if isinstance(plan.start, Spawn):
         missing = "" if plan.installed else "   (not installed)"
-        yield "runs", shlex.join(plan.start.words) + missing
+        yield "runs", shlex.join((plan.start.command, *plan.start.args)) + missing
         yield "in", shown(Path(plan.start.cwd))
-        yield "with", ", ".join(plan.start.variables)
-    elif plan.problem:
-        yield "!", plan.problem
+        yield "with", ", ".join(sorted(plan.start.marked_env))
+    elif plan.start is not None:
+        yield "!", plan.start
     elif plan.member.type == "ai":
-        yield "runs", "no process of its own: it is a part of Coterie"
+        yield "runs", "no process of its own: it is part of Coterie"
 
 
 def _turns(timeout_ms: int, silence_ms: int | None) -> str:
@@ -126,45 +134,48 @@ def _turns(timeout_ms: int, silence_ms: int | None) -> str:
     return f"fail after {duration(timeout_ms / 1000)}{end}"
 
 
-def _facts(found: DryRun) -> Iterator[tuple[str, str]]:
-    yield "budget", budgets.limits(found.view.team.budget) or "none: nothing is limited"
+def _workflow_facts(found: DryRun) -> Iterator[tuple[str, str]]:
+    yield "budget", budgets.limits(found.request.team.budget) or "none: nothing is limited"
     if found.request.workflow == TICKETS:
-        yield from _of_tickets(found)
+        yield from _ticket_facts(found)
     elif found.request.workflow == PIPELINE:
-        yield from _of_pipeline(found)
+        yield from _pipeline_facts(found)
     elif found.request.workflow == "chat":
-        yield "ends", _end(found.request.caps, found.view.team.routing)
+        yield "ends", _end_condition(found.request.caps, found.request.team.routing)
     if found.request.rehearsal is not False:
         yield "rehearsal", "the models are stand-ins: no tokens, no login"
 
 
-def _of_pipeline(found: DryRun) -> Iterator[tuple[str, str]]:
+def _pipeline_facts(found: DryRun) -> Iterator[tuple[str, str]]:
     from coterie.cli.phase_graph import in_order
     from coterie.model.pipeline_state import PipelineSettings
 
     if found.request.pipeline is not None:
         settings = PipelineSettings.model_validate(found.request.pipeline)
         yield "phases", " → ".join(in_order(settings.graph))
-        yield "tests", ", ".join(settings.evals) or "as .coterie/eval.conf says, else as found"
+        yield (
+            "tests",
+            ", ".join(settings.evals) or "those of .coterie/eval.conf, else detected ones",
+        )
     base = found.base[:7] if found.base else "no commit yet"
-    branch = ", ".join(found.branches) or "none: this is no git repository"
+    branch = ", ".join(found.branches) or "none: not a git repository"
     yield "branch", f"{branch}, from {base}; all work in its worktree, none in your tree"
-    yield "then", "one commit on your branch, on your word"
+    yield "then", "one commit on your branch, once you approve"
 
 
-def _end(caps: Caps, routing: str) -> str:
-    """When a talk would be over."""
+def _end_condition(caps: Caps, routing: str) -> str:
+    """When a chat would end."""
     if caps.max_turns is not None:
         return f"after {counted(caps.max_turns, 'turn')}"
     if caps.max_rounds is not None:
         rounds = "once" if caps.max_rounds == 1 else f"{caps.max_rounds} times"
-        return f"when every member has spoken {rounds}; on a terminal the word is yours then"
-    named = "" if routing == "round_robin" else "when nobody hands the word on, or "
-    return f"{named}after {RUNAWAY} turns without a word of yours"
+        return f"when every member has spoken {rounds}; on a terminal it is then your turn"
+    named = "" if routing == "round_robin" else "when nobody hands over, or "
+    return f"{named}after {MAX_UNCAPPED_TURNS} turns without a message from you"
 
 
-def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
-    limits, manager = found.scheduler, found.view.team.manager.id
+def _ticket_facts(found: DryRun) -> Iterator[tuple[str, str]]:
+    limits, manager = found.scheduler, found.request.team.manager.id
     times = limits.time_limits
     yield (
         "limits",
@@ -172,13 +183,13 @@ def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
             f"{limits.concurrency} tickets at once · {limits.retries} retries · sent back at most "
             f"{limits.rework} times · {limits.replans} new plans · {limits.clarifications} rounds "
             f"of questions · minutes: {times.work:g} for work, {times.manager:g} for the manager, "
-            f"{times.check:g} for a check · told after {limits.alerts.stalled:g} of standing still"
+            f"{times.check:g} for a check · alert after {limits.alerts.stalled:g} without progress"
         ),
     )
     own = ", ".join(limits.checks)
-    yield "checks", f"{own or 'none of yours'}; those of the plan as far as you allow them"
+    yield "checks", f"{own or 'none of yours'}; plus those of the plan that you allow"
     if not found.branches:
-        yield "branches", "none: this is no git repository, all work in one folder"
+        yield "branches", "none: not a git repository, all work in one folder"
     else:
         ticket, approved = found.branches
         base = found.base[:7] if found.base else "no commit yet"
@@ -187,7 +198,7 @@ def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
             f"{ticket} for each ticket, {approved} for what is approved, from {base}; "
             "worktrees below .coterie/worktrees/<id>",
         )
-    plan = "approved by --yes" if found.request.caps.yes else "shown to you, for your yes"
+    plan = "approved by --yes" if found.request.caps.yes else "shown to you for approval"
     report = "confirmed by --yes" if found.request.caps.yes else "confirmed by you"
     yield (
         "then",

@@ -1,4 +1,4 @@
-"""`export`: everything on record of a task as JSON lines, with its artifacts and its patch."""
+"""`export`: the whole record of a task as JSON lines, with its artifacts and its patch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.export import TaskExport, read_export, write_export
-from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.main import Call, command, pass_call, run_on_task
 from coterie.cli.text import counted, write_data
 from coterie.model import as_json
 from coterie.model.workspace import shown
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="[FOLDER]", required=False)
 @pass_call
 def export(call: Call, id_: str, target: str | None) -> None:
-    """Write all that is on record of a task and of those below it into a new folder: task.jsonl,
-    changes.patch, artifacts/. Without FOLDER it is ID.export; - writes the lines to stdout.
+    """Write the whole record of a task and its subtasks to a new folder: task.jsonl, changes.patch,
+    artifacts/. Without FOLDER it is ID.export; - writes the lines to stdout.
 
     The first field of each line, type, says what it is: task, then what log --json shows, then
-    event, audit, envelope, cost and artifact. Secrets are taken out, as they are on record.
+    event, audit, envelope, cost and artifact. Secrets are redacted, as they are in the record.
     """
 
     async def body(app: App, task_id: str) -> tuple[str, TaskExport]:
         return task_id, await read_export(app, task_id)
 
-    task_id, found = named(call, id_, body)
+    task_id, found = run_on_task(call, id_, body)
     lines = [json.dumps(line, default=str, ensure_ascii=False) for line in _lines(found)]
     if target == "-":
         for line in lines:
@@ -66,6 +66,6 @@ def _lines(found: TaskExport) -> Iterator[Mapping[str, object]]:
 
 
 def _event(event: Event) -> Mapping[str, object]:
-    """A domain event; questions and answers have the names of the design."""
+    """A domain event as an object; its type goes into `name`."""
     fields = event.model_dump(mode="json", exclude={"type", "at", "task_id"})
     return {"type": "event", "at": event.at, "name": event.type, "task": event.task_id, **fields}

@@ -18,43 +18,43 @@ from coterie.errors import CoterieError
 INTERRUPTED = 130
 
 
-class NoVerb(click.UsageError):
-    """One word that is no verb: never taken for a prompt."""
+class UnknownCommand(click.UsageError):
+    """A single word that is not a verb; it is never taken as a prompt."""
 
     def __init__(self, word: str, rest: list[str]) -> None:
         near = nearest(word)
         meant = f" Did you mean {near}?" if near else ""
-        super().__init__(f'No verb "{word}".{meant}' if word else "There is no verb.")
+        super().__init__(f'Unknown command "{word}".{meant}' if word else "No command given.")
         words = " ".join([word, *(argument for argument in rest if not argument.startswith("-"))])
         if not word:
             self.hint = "coterie help"
         elif near and not rest:
             self.hint = f"coterie {near}"
         elif " " in words:
-            self.hint = f'To say it to your team, quote it:  coterie "{words}"'
+            self.hint = f'To send it to your team, quote it:  coterie "{words}"'
         else:
-            self.hint: str = f'To say it to your team:  coterie chat "{words}"'
+            self.hint: str = f'To send it to your team:  coterie chat "{words}"'
 
 
-class ReaderLeft(Exception):
-    """Whoever read our output has seen enough."""
+class OutputClosed(Exception):
+    """The reader of our output has closed the pipe."""
 
 
 def nearest(word: str) -> str | None:
-    """The verb that was probably meant."""
+    """Return the verb that was probably meant, if any."""
     known = [*VERBS, *ALIASES, "help"]
     close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.7)
     return close[0] if close else None
 
 
 def show_failure(error: BaseException, call: Call) -> int:
-    """Show what happened, where, and what to paste; returns the exit code."""
+    """Show what happened, where, and what to paste; return the exit code."""
     error = _single(error)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if call.debug:
         traceback.print_exception(error, file=sys.stderr)
-    if isinstance(error, ReaderLeft):
+    if isinstance(error, OutputClosed):
         discard(sys.stdout)
         return 0
     if isinstance(error, KeyboardInterrupt | click.Abort):
@@ -97,13 +97,13 @@ def _bug(error: BaseException, call: Call) -> int:
 
 
 def _help_of(error: click.UsageError) -> str | None:
-    if isinstance(error, NoVerb):
+    if isinstance(error, UnknownCommand):
         return error.hint
     return f"{error.ctx.command_path} --help" if error.ctx else None
 
 
 def _single(error: BaseException) -> BaseException:
-    """What a task group's error is about: the one of ours in it, else the first."""
+    """Reduce a task group's error to a single one: a CoterieError if it has any, else the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     inside = [_single(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
@@ -111,7 +111,7 @@ def _single(error: BaseException) -> BaseException:
 
 
 def discard(stream: TextIO) -> None:
-    """Nobody reads the stream any more; the interpreter must not complain of that at exit."""
+    """Point a stream nobody reads at /dev/null, so the interpreter does not complain at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

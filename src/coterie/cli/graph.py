@@ -1,4 +1,4 @@
-"""What waits for what, drawn from left to right: a column for each step, lines between them."""
+"""A dependency graph drawn from left to right: a column for each step, lines between them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from statistics import median
 from coterie.cli.text import cells, clip, packed
 
 _MOST = 60
-"""More than so many are listed: nobody follows lines through such a picture."""
+"""Graphs with more names are listed: nobody could follow the lines in such a drawing."""
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
-"""A piece of line by the sides on which it goes on."""
+"""Line characters, indexed by the sides they connect."""
 
-Needs = Mapping[str, Sequence[str]]
-"""Of each: what must be done before it."""
+Dependencies = Mapping[str, Sequence[str]]
+"""For each name: what must be done before it."""
 Shown = Callable[[str], str]
 
 
-def graph(needs: Needs, width: int, shown: Shown = str, painted: Shown = str) -> list[str]:
-    """The lines of the picture; a list of steps where it would be too wide or too crowded.
+def graph(needs: Dependencies, width: int, shown: Shown = str, painted: Shown = str) -> list[str]:
+    """Return the drawing as lines; a list of steps if it would be too wide or too crowded.
 
-    `shown` gives the words for a name, and `painted` the same words in their colour.
+    `shown` returns the text for a name, `painted` the same text in colour.
     """
     known = {name: [one for one in before if one in needs] for name, before in needs.items()}
-    free = dict.fromkeys(alone(known))
+    free = dict.fromkeys(isolated_names(known))
     joined = {name: before for name, before in known.items() if name not in free}
     picture = _drawn(joined, width, shown) if joined else None
     if joined and picture is None:
@@ -36,13 +36,13 @@ def graph(needs: Needs, width: int, shown: Shown = str, painted: Shown = str) ->
     return [*(picture.lines(painted) if picture else []), *rest]
 
 
-def _drawn(needs: Needs, width: int, shown: Shown) -> _Picture | None:
-    """The picture, in the first order of its names in which it can be read."""
+def _drawn(needs: Dependencies, width: int, shown: Shown) -> _Picture | None:
+    """Draw the graph with the first rotation of its names that is readable and fits."""
     if len(needs) > _MOST:
         return None
     names = list(needs)
     for turn in range(len(names)):
-        with suppress(Tangled):
+        with suppress(AmbiguousLines):
             order = [*names[turn:], *names[:turn]]
             picture = _Picture({name: needs[name] for name in order}, shown)
             if picture.width <= width:
@@ -50,8 +50,8 @@ def _drawn(needs: Needs, width: int, shown: Shown) -> _Picture | None:
     return None
 
 
-def _listed(needs: Needs, width: int, shown: Shown) -> list[str]:
-    """Step by step, each with what it waits for."""
+def _listed(needs: Dependencies, width: int, shown: Shown) -> list[str]:
+    """List the names step by step, each with what it waits for."""
     depths = depths_of(needs)
     lines: list[str] = []
     for number, step in enumerate(sorted(set(depths.values())), 1):
@@ -66,13 +66,13 @@ def _listed(needs: Needs, width: int, shown: Shown) -> list[str]:
 
 
 class _Picture:
-    """Names in columns, and between them lines that are drawn piece by piece."""
+    """Names in columns, with lines between them that are drawn piece by piece."""
 
-    def __init__(self, needs: Needs, shown: Shown) -> None:
+    def __init__(self, needs: Dependencies, shown: Shown) -> None:
         self._shown = shown
         self._names: dict[tuple[int, int], str] = {}
         self._pieces: dict[tuple[int, int], dict[Node, int]] = {}
-        """By row and column: what each line that passes there is made of."""
+        """By row and column: the sides that each line passing there connects."""
         left = 1
         for layer in layers_of(needs):
             left = self._layer(layer, left)
@@ -80,9 +80,9 @@ class _Picture:
         self.width: int = max([*ends, *(column + 1 for _, column in self._pieces)])
 
     def _layer(self, layer: Sequence[Node], left: int) -> int:
-        """Draw a layer and the lines that leave it; returns where the next one begins."""
+        """Draw a layer and the lines that leave it; return the column where the next begins."""
         room = max((cells(self._shown(node.name)) for node in layer if node.name), default=1)
-        tracks = tracks_of(layer)
+        tracks = assign_tracks(layer)
         first = left + room + 2
         following = first + max(tracks.values(), default=0) + 3
         for node in layer:
@@ -95,19 +95,19 @@ class _Picture:
                 self._line(node, begin, None if track is None else first + track, following)
         return following
 
-    def _line(self, node: Node, begin: int, upright: int | None, following: int) -> None:
-        """From one to all that come after it, which begin at `following`."""
-        if upright is None:
+    def _line(self, node: Node, begin: int, track_column: int | None, following: int) -> None:
+        """Draw the line from a node to all that come after it, which begin at `following`."""
+        if track_column is None:
             self._across(node, node.row, begin, _end(node.after[0], following))
             return
-        self._across(node, node.row, begin, upright)
-        self._put(node, node.row, upright, _LEFT)
+        self._across(node, node.row, begin, track_column)
+        self._put(node, node.row, track_column, _LEFT)
         first, last = node.span
         for row in range(first, last + 1):
-            self._put(node, row, upright, (_UP if row > first else 0) | (_DOWN * (row < last)))
+            self._put(node, row, track_column, (_UP if row > first else 0) | (_DOWN * (row < last)))
         for one in node.after:
-            self._put(node, one.row, upright, _RIGHT)
-            self._across(node, one.row, upright + 1, _end(one, following))
+            self._put(node, one.row, track_column, _RIGHT)
+            self._across(node, one.row, track_column + 1, _end(one, following))
 
     def _across(self, line: Node, row: int, begin: int, end: int) -> None:
         for column in range(begin, end):
@@ -118,7 +118,7 @@ class _Picture:
         pieces[line] = pieces.get(line, 0) | sides
 
     def lines(self, painted: Shown) -> list[str]:
-        """The picture, row by row."""
+        """Return the drawing, row by row."""
         places = sorted({*self._names, *self._pieces})
         rows: dict[int, str] = {}
         ends: dict[int, int] = {}
@@ -134,7 +134,7 @@ class _Picture:
 
 
 def _end(node: Node, following: int) -> int:
-    """Where a line to something ends: before its name, or where it goes on as a line."""
+    """Where a line to a node ends: before its name, or where it continues as a line."""
     return following - 1 if node.name else following
 
 
@@ -148,17 +148,17 @@ def _glyph(pieces: Mapping[Node, int]) -> str:
 
 
 def piece(sides: int) -> str:
-    """A piece of line by the sides on which it goes on: 1 up, 2 down, 4 left, 8 right."""
+    """Return the line character that connects some sides: 1 up, 2 down, 4 left, 8 right."""
     return _LINES[sides]
 
 
-class Tangled(Exception):
-    """Lines would seem to be joined that are not."""
+class AmbiguousLines(Exception):
+    """Lines that are not joined would look as if they were."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A place in a layer: one of the things, or a line on its way past them."""
+    """A place in a layer: a name, or a line that passes the layer."""
 
     name: str
     """Empty for a line."""
@@ -169,7 +169,7 @@ class Node:
 
     @property
     def span(self) -> tuple[int, int]:
-        """From the highest to the lowest row that its line comes to."""
+        """The topmost and the bottommost row that its line reaches."""
         rows = [self.row, *(one.row for one in self.after)]
         return min(rows), max(rows)
 
@@ -179,37 +179,37 @@ class Node:
         return self.span[0] != self.span[1]
 
     def passes(self, row: int) -> bool:
-        """Whether its line comes to a row from one side and goes on to the other."""
+        """Whether its line continues both above and below a row."""
         return self.span[0] < row < self.span[1]
 
     def fits_beside(self, left: Node) -> bool:
-        """Whether both may stand on one row without seeming to be joined by mistake."""
+        """Whether both may share a row without wrongly looking joined."""
         if not left.after or not self.before:
             return True
         return self in left.after and (len(left.after) == 1 or len(self.before) == 1)
 
 
-def alone(needs: Needs) -> list[str]:
-    """Those that wait for nothing and that nothing waits for."""
+def isolated_names(needs: Dependencies) -> list[str]:
+    """Return the names that wait for nothing and that nothing waits for."""
     needed = {one for before in needs.values() for one in before}
     return [name for name, before in needs.items() if not before and name not in needed]
 
 
-def depths_of(needs: Needs) -> dict[str, int]:
-    """How many steps must be behind each; in the order of the steps."""
+def depths_of(needs: Dependencies) -> dict[str, int]:
+    """Return how many steps must precede each name, in the order of the steps."""
     depths: dict[str, int] = {}
     left = dict(needs)
     while left:
         found = [name for name, before in left.items() if all(one in depths for one in before)]
         step = {name: 1 + max((depths[one] for one in left[name]), default=-1) for name in found}
-        # A circle is refused before it is kept; if one is, it must not hang a screen.
+        # Cycles are refused before they are stored; one that got in must not hang a screen.
         depths |= step or dict.fromkeys(left, len(needs))
         left = {name: before for name, before in left.items() if name not in depths}
     return depths
 
 
-def _reduced(needs: Needs, depths: Mapping[str, int]) -> dict[str, list[str]]:
-    """Without what follows from the rest: who waits for B, which waits for A, waits for A too."""
+def _reduced(needs: Dependencies, depths: Mapping[str, int]) -> dict[str, list[str]]:
+    """Drop implied needs: what waits for B, which itself waits for A, waits for A anyway."""
     above: dict[str, set[str]] = {}
     for name in depths:
         above[name] = {far for one in needs[name] for far in (one, *above.get(one, ()))}
@@ -219,8 +219,8 @@ def _reduced(needs: Needs, depths: Mapping[str, int]) -> dict[str, list[str]]:
     }
 
 
-def layers_of(needs: Needs) -> list[list[Node]]:
-    """The things by how deep they are, with the lines that pass other layers, in rows."""
+def layers_of(needs: Dependencies) -> list[list[Node]]:
+    """Return the names by depth, with the lines that pass other layers, each assigned a row."""
     depths = depths_of(needs)
     nodes = {name: Node(name, depth) for name, depth in depths.items()}
     layers: list[list[Node]] = [[] for _ in range(max(depths.values()) + 1)]
@@ -247,7 +247,7 @@ def _join(before: Node, after: Node) -> None:
 
 
 def _place(layers: Sequence[list[Node]]) -> None:
-    """Give everything its row, near to what it comes from."""
+    """Assign each node a row, close to its predecessors."""
     for row, node in enumerate(layers[0]):
         node.row = row
     for left, layer in pairwise(layers):
@@ -261,11 +261,12 @@ def _place(layers: Sequence[list[Node]]) -> None:
             node.row = row
 
 
-def tracks_of(layer: Sequence[Node]) -> dict[Node, int]:
-    """Which upright each of them has that branches or bends; none for a straight line.
+def assign_tracks(layer: Sequence[Node]) -> dict[Node, int]:
+    """Assign a vertical track to each node whose line branches or bends; straight ones need none.
 
-    Where several lines come to one place, the one that goes on past it must stand left of the
-    others, or they would seem to be joined to all that it leads to.  Raises Tangled.
+    Where several lines come to one place, the one that continues past it must be left of the
+    others, or they would look joined to all that it leads to. Raises AmbiguousLines if that cannot
+    be.
     """
     bent = [node for node in sorted(layer, key=lambda one: one.row) if node.is_bent]
     waiting = {node: _left_of(node) for node in bent}
@@ -274,28 +275,28 @@ def tracks_of(layer: Sequence[Node]) -> dict[Node, int]:
     while waiting:
         node = next((one for one, others in waiting.items() if others <= found.keys()), None)
         if node is None:
-            raise Tangled
+            raise AmbiguousLines
         first = 1 + max((found[other] for other in waiting.pop(node)), default=-1)
         found[node] = _free(taken, node.span, first)
     return found
 
 
 def _left_of(node: Node) -> set[Node]:
-    """The lines whose uprights must stand left of this one's."""
+    """Return the nodes whose tracks must be left of this one's."""
     found: set[Node] = set()
     for one in node.after:
         passing = {other for other in one.before if other.passes(one.row)}
         ending = [other for other in one.before if other not in passing]
         straight = [other for other in ending if not other.is_bent]
         if len(passing) > 1 or (passing and straight):
-            raise Tangled
+            raise AmbiguousLines
         if node not in passing:
             found |= passing
     return found
 
 
 def _free(taken: list[list[tuple[int, int]]], span: tuple[int, int], first: int) -> int:
-    """The first upright from `first` on that nobody has in these rows; it is then taken."""
+    """Take the first track, from `first` on, that is free in these rows."""
     number = first
     while True:
         while number >= len(taken):

@@ -1,4 +1,4 @@
-"""`graph`: what waits for what in a session, or the phases of a pipeline."""
+"""`graph`: which tickets of a session wait for which, or the phases of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coterie.app.project import App
 from coterie.app.views import SessionView, read_session
 from coterie.cli.graph import layers_of
 from coterie.cli.graph_export import Arrow, Box, mermaid, svg
-from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.main import Call, command, pass_call, run_on_task, valued_flag
 from coterie.cli.phase_graph import drawn, gate_text, in_order, phase_fields
 from coterie.cli.text import counted
-from coterie.cli.ticket_table import Row, rows, ticket_fields, ticket_graph, wanted
+from coterie.cli.ticket_table import Row, active_rows, rows, ticket_fields, ticket_graph
 from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_state import PipelineState
 
@@ -24,23 +24,27 @@ _FORMATS = ("text", "mermaid", "svg")
 
 @command("graph", "coterie graph --pipeline --format svg > pipeline.svg")
 @click.argument("id_", metavar="[ID]", default="last")
-@click.option(
+@valued_flag(
     "--pipeline",
-    metavar="[FILE]",
-    is_flag=False,
-    flag_value="",
-    help="The phases of a pipeline instead: a file, standard, small, or this project's.",
+    "[FILE]",
+    "The phases of a pipeline instead: a file, standard, small, or this project's.",
 )
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="text",
+    help="The output format (text).",
+)
 @pass_call
 def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
-    """What waits for what in a session with tickets, or the phases of a pipeline."""
+    """The dependencies of a session's tickets, or the phases of a pipeline."""
     if pipeline is not None:
-        # click takes the word after --pipeline for ID where it stands apart.
+        # click parses a word after --pipeline as ID if a space separates them.
         wanted = pipeline or (None if id_ == "last" else id_)
         _show_phases(call, pipeline_graph(call.directory, wanted), form)
         return
-    session = named(call, id_, _session)
+    session = run_on_task(call, id_, _session)
     if isinstance(session, PipelineView):
         _show_phases(call, session.graph, form, session.state)
         return
@@ -99,7 +103,7 @@ def _phases(found: PhaseGraph, state: PipelineState | None = None) -> tuple[list
 
 
 def _tickets(listed: Sequence[Row]) -> tuple[list[Box], list[Arrow]]:
-    known = wanted(listed)
+    known = active_rows(listed)
     needs = {
         name: [one for one in row.ticket.dependencies if one in known]
         for name, row in known.items()

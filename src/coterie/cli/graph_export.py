@@ -1,4 +1,4 @@
-"""A graph for other programs: as Mermaid, and as a picture in SVG."""
+"""A graph for other programs: as Mermaid, and as an SVG image."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _WIDTH, _HEIGHT = 200, 48
 _BESIDE, _BELOW = 64, 40
 _MARGIN = 24
 _BOW = 28
-"""How far a way back keeps from the boxes, for each row that it passes."""
+"""How far a backward arrow keeps from the boxes, for each row that it passes."""
 _LONGEST = 26
-"""Characters of a line that fit into a box."""
+"""Characters per line that fit into a box."""
 _TIP = (
     '<marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
     'orient="auto"><path d="M0 0 8 4 0 8z"/></marker>'
@@ -29,7 +29,7 @@ _STYLE = (
 
 
 class Box(NamedTuple):
-    """A thing in a graph, and where it stands: columns from left to right, rows downwards."""
+    """A node of a graph and its position: columns from left to right, rows downwards."""
 
     name: str
     label: str
@@ -39,7 +39,7 @@ class Box(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """A way from one thing to another."""
+    """An arrow from one box to another."""
 
     source: str
     target: str
@@ -48,7 +48,7 @@ class Arrow(NamedTuple):
 
 
 def mermaid(boxes: Sequence[Box], arrows: Sequence[Arrow], *, downwards: bool) -> list[str]:
-    """The lines of a flowchart."""
+    """Return the lines of a flowchart."""
     ids = {box.name: f"n{number}" for number, box in enumerate(boxes)}
     lines = [f"flowchart {'TD' if downwards else 'LR'}"]
     for box in boxes:
@@ -62,12 +62,12 @@ def mermaid(boxes: Sequence[Box], arrows: Sequence[Arrow], *, downwards: bool) -
 
 
 def _in_mermaid(text: str) -> str:
-    """Text that means nothing to Mermaid: its signs are written as numbers."""
+    """Escape text for Mermaid: special characters become numeric codes."""
     return re.sub(r"[^\w .,:;/()-]", lambda sign: f"#{ord(sign[0])};", printable(text))
 
 
 def svg(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[str]:
-    """The lines of the picture; it needs nothing from elsewhere, and runs nothing."""
+    """Return the lines of the image, which loads nothing from elsewhere and runs no script."""
     placed = {box.name: box for box in boxes}
     left = _MARGIN + max((_bow(placed, arrow) for arrow in arrows), default=0)
     width = left + (max((box.column for box in boxes), default=0) + 1) * (_WIDTH + _BESIDE)
@@ -120,7 +120,7 @@ def _way(placed: dict[str, Box], arrow: Arrow, left: int) -> str:
 
 
 def _bow(placed: dict[str, Box], arrow: Arrow) -> int:
-    """How far a way leads round the boxes between its ends; 0 for one that is straight."""
+    """How far an arrow bends around the boxes between its ends; 0 if it goes directly."""
     source, target = placed[arrow.source], placed[arrow.target]
     rows = target.row - source.row
     if source.column < target.column or (rows == 1 and not arrow.is_back):

@@ -1,4 +1,4 @@
-"""`inbox`, `answer` and `say`: what waits for a person, in every project, and their words."""
+"""`inbox`, `answer` and `say`: what waits for the user in every project, and their replies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import click
 
 from coterie.app import projects
 from coterie.cli import card
-from coterie.cli.main import Call, command, named, pass_call, show_notices
+from coterie.cli.main import Call, command, pass_call, run_on_task, show_notices
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model import as_json
 from coterie.model.record import QuestionView
-from coterie.model.task import is_part, ticket_above
+from coterie.model.task import is_part, ticket_task_of
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def inbox(call: Call) -> None:
     found = waiting(call).questions
     call.records("interaction", map(as_json.question, found))
     if not found:
-        call.line("Nothing waits for you.")
+        call.line("Nothing is waiting for you.")
         return
     for view in found:
         call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
 
 
 def waiting(call: Call, *, with_tasks: bool = False) -> projects.OpenQuestions:
-    """Open questions of every known project; one that cannot be opened does not hide the others."""
+    """Return the open questions of all known projects; report projects that cannot be opened."""
     found = anyio.run(partial(projects.waiting, _projects(call), with_tasks=with_tasks))
     for error in found.failures:
         call.problem(error)
@@ -48,17 +48,17 @@ def waiting(call: Call, *, with_tasks: bool = False) -> projects.OpenQuestions:
 
 
 def _projects(call: Call) -> projects.ProjectsAtWork:
-    """Every project something was done in, this one first."""
+    """Return every project that has a database, this one first."""
     known = projects.projects_at_work(call.directory)
     show_notices(call, known.notices)
     return known
 
 
 def asked(call: Call, view: QuestionView) -> card.QuestionContext:
-    """A question with what stands around it; another project is named."""
+    """Return a question with its context; another project is named."""
     question = view.interaction
     who = asking(view.member, question.author_actor_id)
-    place = f"{ticket_above(question.task_id) or question.task_id} {one_line(view.task_title)}"
+    place = f"{ticket_task_of(question.task_id) or question.task_id} {one_line(view.task_title)}"
     elsewhere = ""
     near = projects.project_around(call.directory)
     if near is None or view.project != near.root:
@@ -70,13 +70,13 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
 
 @command("answer", "coterie answer q3 q4 once")
 @click.argument("words", metavar="Q… [CHOICE]", nargs=-1, required=True)
-@click.option("--say", metavar="TEXT", help="What is typed: the answer, a word with it, the rule.")
+@click.option("--say", metavar="TEXT", help="The text: an answer, a comment on one, or a rule.")
 @click.option("--all-of", "task", metavar="ID", help="Every open question of this task.")
 @pass_call
 def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None) -> None:
-    """Answer questions: by a choice's number, name or beginning, or with --say.
+    """Answer questions: by a choice's number, name or prefix, or with --say.
 
-    To say no and why: coterie answer q3 deny --say "use pnpm". To allow by a rule of your own:
+    To deny and say why: coterie answer q3 deny --say "use pnpm". To allow by a rule of your own:
     coterie answer q3 rule --say "run(npm test *)".
     """
     ids = [word for word in words if _ID.fullmatch(word)]
@@ -84,29 +84,29 @@ def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None
     if task is not None and not ids:
         ids = _open_of(call, task)
     if not ids or (task is None and list(words[: len(ids)]) != ids) or len(choices) > 1:
-        raise UsageError("Questions first, then one choice.", "coterie answer q3 q4 once")
+        raise UsageError("Give the questions first, then one choice.", "coterie answer q3 q4 once")
     if not choices and say is None:
-        raise UsageError("There is no answer.", f"coterie show {ids[0]}")
+        raise UsageError("No answer given.", f"coterie show {ids[0]}")
     code = anyio.run(_answer_all, call, ids, choices[0] if choices else None, say)
     if code:
         raise click.exceptions.Exit(code)
 
 
 def _open_of(call: Call, task: str) -> list[str]:
-    """The open questions of a task of this project."""
+    """Return the ids of a task's open questions."""
 
     async def body(app: App, task_id: str) -> list[str]:
         views = [view.interaction for view in await app.questions()]
         found = [one.interaction_id for one in views if is_part(one.task_id, task_id)]
         if not found:
-            raise NotFound(f"{task_id} asks nothing.", "coterie inbox")
+            raise NotFound(f"{task_id} has no open questions.", "coterie inbox")
         return found
 
-    return named(call, task, body, tickets=True)
+    return run_on_task(call, task, body, tickets=True)
 
 
 async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:
-    """Answer each; what was wrong with one does not keep the others from being answered."""
+    """Answer each question; an error with one does not keep the others from being answered."""
     code = 0
     async with projects.Inbox.open(_projects(call)) as inbox:
         for name in names:
@@ -140,11 +140,11 @@ def _show_answered(call: Call, given: projects.GivenAnswer) -> None:
         call.line(f"Saved for {done.member}, in {rules}: {done.rule}")
     if done.resumable:
         place = asked(call, view).project
-        call.line(f"Nobody runs {done.task_id} now:  coterie resume{place} {done.task_id}")
+        call.line(f"{done.task_id} is not running:  coterie resume{place} {done.task_id}")
 
 
 def find_question(call: Call, name: str) -> QuestionView:
-    """The question a person means: in this project, else in the one other that has it."""
+    """Find the question that the user means: in this project, else in the only other with it."""
 
     async def inside() -> QuestionView:
         async with projects.Inbox.open(_projects(call)) as inbox:
@@ -158,15 +158,15 @@ def find_question(call: Call, name: str) -> QuestionView:
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @pass_call
 def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
-    """A word to a task: the answer where it is your turn, else heard after the running turn."""
+    """Send a message to a task: your reply if it is your turn, else read after the current turn."""
 
     async def body(app: App, task_id: str) -> tuple[str, str, bool]:
         became = await app.say(task_id, " ".join(words))
         return task_id, became, (await app.show(task_id)).view.resumable
 
-    task_id, became, resumable = named(call, id_, body)
+    task_id, became, resumable = run_on_task(call, id_, body)
     call.record("said", {"task": task_id, "became": became, "resumable": resumable})
-    later = "Heard after the turn that runs."
+    later = "It will be read after the current turn."
     call.line(later if became == "queued" else f"{became.capitalize()}.")
     if resumable:
-        call.line(f"Nobody runs {task_id} now:  coterie resume {task_id}")
+        call.line(f"{task_id} is not running:  coterie resume {task_id}")

@@ -1,6 +1,6 @@
-"""Records as lines: `describe` says what a reader is told of each, a conversation lays that out.
+"""Records as lines: `describe` puts each into words, `RecordLines` lays the words out.
 
-"ran" is what an agent did and Coterie only saw; "checked" is kept for what Coterie did itself.
+"ran" is what an agent did and Coterie only saw; "checked" is reserved for what Coterie did itself.
 """
 
 from __future__ import annotations
@@ -57,38 +57,38 @@ if TYPE_CHECKING:
 
 US = "coterie"
 FAILED = "!"
-"""The mark of what went wrong."""
+"""The mark for errors."""
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
-"""States of members that are worth a line; a failure and a question have lines of their own."""
+"""Member states that are worth a line; failures and questions have lines of their own."""
 _PATHS = ("file_path", "path", "filePath")
-_TELLING = (*_PATHS, "command", "pattern", "query", "url", "question")
-"""Fields of a tool's input that say most about a call, in this order."""
+_SUMMARY_FIELDS = (*_PATHS, "command", "pattern", "query", "url", "question")
+"""The fields of a tool's input that say most about a call, the best first."""
 _VERBS: Mapping[Effect | None, str] = {"write": "changed", "read": "read"}
-"""What an agent did to a file, by the effect of its call; else it "used" the tool."""
+"""What an agent did to a file, by the effect of its call; otherwise it "used" the tool."""
 FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n.*?^[ \t]*```[ \t]*\n?", re.DOTALL | re.M)
 
 
 @dataclass(frozen=True)
 class RecordText:
-    """What a reader is told of a record."""
+    """A record in words."""
 
     who: str
     what: str
     mark: str = ""
-    """A sign for what kind of thing it is; the words say the same."""
+    """A symbol for the kind of record; the text says the same."""
     meaning: Meaning | None = None
     note: str = ""
-    """What stands beside or below it: how long it took, where it happened, what to do."""
+    """What is shown beside or below it: how long it took, where it happened, what to do."""
 
 
 def prose(text: str) -> str:
-    """A reply on one line, without the JSON that was asked for."""
+    """Return a reply on one line, without the JSON that was asked for."""
     bare = FENCE.sub("", text).strip()
     return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
 
 
 def describe(record: Record) -> RecordText | None:
-    """What a reader is told of a record; None where that is nothing."""
+    """Put a record into words; None if it is not shown."""
     match record:
         case TaskRecord() | PhaseRecord():
             what = "task" if isinstance(record, TaskRecord) else record.step or record.phase
@@ -150,8 +150,8 @@ def _ticket(record: TicketRecord) -> str:
 
 
 def input_summary(given: Mapping[str, object]) -> str:
-    """A tool's input in a few words."""
-    for key in _TELLING:
+    """Summarize a tool's input in a few words."""
+    for key in _SUMMARY_FIELDS:
         value = given.get(key)
         if isinstance(value, str) and value:
             return one_line(value)
@@ -171,52 +171,52 @@ def _action_of(record: ToolCallRecord) -> tuple[str, str]:
 class Surface:
     """Shows a run of a task to its user."""
 
-    def opened(self, goal: str, author: str = YOU) -> None:
+    def show_goal(self, goal: str, author: str = YOU) -> None:
         """Show what the task starts with."""
         self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
 
     def attach(self, app: App, task_id: str) -> None:
-        """Take the task that is going to run."""
+        """Attach to the task that is about to run."""
 
-    def knows(self, tickets: Iterable[TicketView]) -> None:
-        """Take in the tickets that were there before this run."""
+    def load_tickets(self, tickets: Iterable[TicketView]) -> None:
+        """Take the tickets that existed before this run."""
 
     def saw(self, record: Record) -> None:
-        """Show one thing that happened."""
+        """Show one record of the run."""
         raise NotImplementedError
 
     def idle_seconds(self) -> float | None:
-        """How long nothing was typed here; None where nobody can."""
+        """How long nothing has been typed here; None if nobody can type."""
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        """Show how the run ended; called last, when nothing runs."""
+        """Show how the run ended; called last, when nothing runs any more."""
         raise NotImplementedError
 
 
 @dataclass
 class RecordLines:
-    """What surfaces have in common that tell line by line what happens."""
+    """The common base of what shows a run line by line."""
 
     team: Team
     width: Callable[[], int]
     paint: Paint
     _: KW_ONLY
     fold: bool
-    """Whether long lines are folded; a pipe gets them as they are, to be searched and cut."""
+    """Whether long lines are folded; a pipe gets them whole, so that they can be searched."""
     cards: bool = True
-    """Whether an open question is shown whole."""
+    """Whether an open question is shown in full."""
     _began: float = field(default_factory=time.monotonic, init=False)
     _ran: report.CommandLog = field(default_factory=report.CommandLog, init=False)
 
-    def knows(self, tickets: Iterable[TicketView]) -> None:
-        """Take in the tickets that were there before this run."""
+    def load_tickets(self, tickets: Iterable[TicketView]) -> None:
+        """Take the tickets that existed before this run."""
 
     def past(self, entry: Entry) -> list[str]:
-        """What a reader should see of what happened before this run."""
+        """Return the lines to show for an entry from before this run."""
         return self.lines(entry.record)
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
-        """How the run ended."""
+        """Return how the run ended."""
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
         return self._report(result, self._ran.lines())
@@ -226,7 +226,7 @@ class RecordLines:
         return report.lines(result, seconds, self.paint, width, ran)
 
     def lines(self, record: Record) -> list[str]:
-        """What a reader should see of it, if anything."""
+        """Return the lines to show for a record, if any."""
         self._ran.saw(record)
         text = describe(record)
         return [] if text is None else self._laid_out(record, text)
@@ -255,11 +255,11 @@ class RecordLines:
         raise NotImplementedError
 
     def _notice(self, text: RecordText) -> list[str]:
-        """What is worth knowing of a member, or went wrong."""
+        """The lines for a member's state, or for an error."""
         raise NotImplementedError
 
     def _action(self, text: RecordText) -> list[str]:
-        """A tool call; not every surface shows them."""
+        """The lines for a tool call; not every surface shows them."""
         return []
 
     def _ticket(self, record: TicketRecord) -> list[str]:
@@ -269,7 +269,7 @@ class RecordLines:
         return []
 
     def _card(self, record: InteractionRecord) -> list[str]:
-        """The open question, whole."""
+        """The open question in full."""
         who = asking(self.team.seated(record.member), record.member)
         context = card.QuestionContext(record.interaction, who)
         return [*card.brief(context, self.width(), self.paint), ""]
@@ -277,19 +277,21 @@ class RecordLines:
 
 INDENT = 7
 _LONGEST = 20_000
-"""So much of a reply is shown on a terminal; pipes get all of it."""
+"""Characters of a reply that a terminal shows; pipes get all of it."""
 
 
 @dataclass
 class Transcript(RecordLines):
-    """Lays records out as a conversation; knows who has the word."""
+    """Lays out records as a conversation; keeps track of who is speaking."""
 
     _speaker: str | None = field(default=None, init=False)
+    _task: str = field(default="last", init=False)
     _spaced: bool = field(default=False, init=False)
-    """Whether the last line was an empty one."""
+    """Whether the last line was blank."""
 
     def lines(self, record: Record) -> list[str]:
-        """What a reader should see of it; never two empty lines in a row."""
+        """Return the lines to show for a record; never two blank lines in a row."""
+        self._task: str = getattr(record, "task", None) or self._task
         lines = super().lines(record)
         if self._spaced and lines and not lines[0]:
             lines = lines[1:]
@@ -303,7 +305,7 @@ class Transcript(RecordLines):
             return self._by_person(record)
         said = self._indented(record.text) if record.text.strip() else []
         if record.cut or not said:
-            word = "(broken off)" if record.cut else "(nothing)"
+            word = "(interrupted)" if record.cut else "(no reply)"
             said.append(" " * INDENT + self.paint(word, "dim"))
         lines = self._begin(record.member) + said
         self._speaker = None
@@ -334,7 +336,7 @@ class Transcript(RecordLines):
         return ["", self.paint(f" {name}", "name"), *lines, ""]
 
     def _begin(self, speaker: str) -> list[str]:
-        """The speaker's own line, where somebody else had the word before."""
+        """Return the line that names the speaker, if somebody else spoke before."""
         if speaker == self._speaker:
             return []
         self._speaker = speaker
@@ -344,7 +346,7 @@ class Transcript(RecordLines):
         return [self.paint(f" {speaker}", "name") + gap + what]
 
     def _action(self, text: RecordText) -> list[str]:
-        """One line under the speaker's name: what was done or is wanted, how it went beside it."""
+        """One line under the speaker's name: what was done or is wanted, and how it went."""
         line = ends(" " * (INDENT + 2) + text.what, text.note, self.width())
         mark = self.paint(text.mark, text.meaning)
         return [*self._begin(text.who), " " * INDENT + mark + line[INDENT + 1 :].rstrip()]
@@ -368,20 +370,20 @@ class Transcript(RecordLines):
             return printable(text).split("\n")
         lines = wrap(printable(text[:_LONGEST]), self.width() - indent - 1)
         if len(text) > _LONGEST:
-            lines.append(f"… {len(text) - _LONGEST} more characters: coterie log last")
+            lines.append(f"… {len(text) - _LONGEST:,} more characters: coterie log {self._task}")
         return lines
 
 
 class PlainOutput(Surface):
-    """An observer that prints a run as it happens: for pipes, files and terminals that cannot
-    redraw.  What went wrong goes to stderr."""
+    """An observer that prints a run as it happens, for pipes, files and terminals that cannot
+    redraw. Errors go to stderr."""
 
     def __init__(self, call: Call, team: Team, renderer: type[RecordLines] = Transcript) -> None:
         self._call = call
         self._renderer = renderer(team, lambda: call.width, call.paint, fold=call.attended)
 
-    def knows(self, tickets: Iterable[TicketView]) -> None:
-        self._renderer.knows(tickets)
+    def load_tickets(self, tickets: Iterable[TicketView]) -> None:
+        self._renderer.load_tickets(tickets)
 
     def saw(self, record: Record) -> None:
         lines = self._renderer.lines(record)

@@ -1,8 +1,8 @@
-"""The command line: its verbs, the options that all of them take, and where a run of it is.
+"""The command line: its verbs, the options that all of them take, and the state of one call.
 
 Verbs are named in a table (`verbs.py`) and imported when they are used, so that `coterie --help`
-costs nothing but this file.  What was asked for goes to stdout, what goes along with it to stderr;
-with `--json` stdout holds nothing but objects, one a line, numbered through the whole run.
+costs nothing but this file. Results go to stdout, anything that accompanies them to stderr; with
+`--json`, stdout holds nothing but objects, one per line, numbered through the whole run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 def find(name: str) -> Verb | None:
-    """The verb of that name or alias."""
+    """Return the verb with that name or alias."""
     return {**VERBS, **UNLISTED}.get(ALIASES.get(name, name))
 
 
@@ -53,7 +53,7 @@ class Call:
 
     @functools.cached_property
     def attended(self) -> bool:
-        """Whether a person sits at a terminal and reads prose: questions may be put to them."""
+        """Whether a person at a terminal reads the output, so that questions may be asked."""
         return not self.json and sys.stdin.isatty() and sys.stdout.isatty()
 
     @functools.cached_property
@@ -63,7 +63,7 @@ class Call:
 
     @functools.cached_property
     def colour(self) -> bool:
-        """Whether stdout takes colour."""
+        """Whether stdout gets colour."""
         plain = self.json or self._is_dumb or terminal.wants_no_colour()
         return sys.stdout.isatty() and not plain
 
@@ -82,30 +82,30 @@ class Call:
 
     @property
     def row_width(self) -> int:
-        """How many columns a row of a table may have; nothing is cut off for a program or file."""
+        """How many columns a row of a table may have; unlimited unless stdout is a terminal."""
         return self.width if sys.stdout.isatty() else sys.maxsize
 
     @functools.cached_property
     def paint(self) -> Paint:
-        """Puts colour on text where there is colour."""
+        """Colours text if colour is enabled."""
         return Paint(self.colour)
 
     def line(self, shown: str = "") -> None:
-        """A line for a reader; nothing with `--json`."""
+        """Print a line for a reader; nothing with `--json`."""
         if not self.json:
             write(sys.stdout, shown)
 
     def lines(self, shown: list[str]) -> None:
-        """Several lines for a reader."""
+        """Print several lines for a reader."""
         if shown:
             self.line("\n".join(shown))
 
     def note(self, shown: str) -> None:
-        """A line beside the result, on stderr."""
+        """Print a line that accompanies the result, to stderr."""
         write(sys.stderr, shown)
 
     def record(self, kind: str, fields: Mapping[str, object], at: str | None = None) -> None:
-        """One object; nothing without `--json`."""
+        """Print one object; nothing without `--json`."""
         if not self.json:
             return
         import json
@@ -117,12 +117,12 @@ class Call:
         write_data(sys.stdout, json.dumps(line, default=str, separators=(",", ":")))
 
     def records(self, kind: str, rows: Iterable[Mapping[str, object]]) -> None:
-        """Several objects, which are only made with `--json`."""
+        """Print several objects, which are built only with `--json`."""
         for fields in rows if self.json else ():
             self.record(kind, fields)
 
     def failure(self, code: str, message: str, details: Mapping[str, str | None]) -> None:
-        """What went wrong: an `error` object, or `! message` and what to do."""
+        """Print a failure: an `error` object, or `! message` and what to do."""
         if self.json:
             shown = {"hint": None, "member": None, "where": None, **details}
             return self.record("error", {"code": code, "message": message, **shown})
@@ -134,63 +134,63 @@ class Call:
         return self.note(printable("\n".join(lines)))
 
     def problem(self, error: CoterieError) -> None:
-        """An error of ours, shown; the command may go on."""
+        """Print a CoterieError; the command may continue."""
         details = {"hint": error.hint, "member": error.member, "where": error.where}
         self.failure(error.code, str(error), details)
 
 
-def here(call: Call) -> Project:
-    """The project around us or that `-C` names; a person is asked about one that is not ours."""
+def current_project(call: Call) -> Project:
+    """Return the project around us or named by `-C`; ask the user if its folder is not ours."""
     from coterie.app.projects import NotOurs, find_project
 
     project = find_project(call.directory)
     try:
         _ = project.folder
     except NotOurs as why:
-        _loaded("project:settle")(call, project, why)
+        _import_attribute("project:settle")(call, project, why)
     if call.store:
-        _loaded("store:require")(project)
+        _import_attribute("store:require")(project)
     return project
 
 
-def made(call: Call, project: Project, *, announced: bool = True) -> Project:
-    """The project with its `.coterie`, which is announced when it is new."""
+def ensure_project(call: Call, project: Project, *, announced: bool = True) -> Project:
+    """Return the project, with its `.coterie` created and announced if it is new."""
     from coterie.app.projects import open_folder
 
     done = open_folder(project)
     if done.is_new and announced:
-        call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
+        call.note(f"Created {project.folder} (git ignores it; nothing else was touched).")
     show_notices(call, [done.notice] if done.notice else [])
     return project
 
 
 def show_notices(call: Call, notices: Iterable[Notice]) -> None:
-    """What is worth knowing about a file, on stderr."""
+    """Print notices about files, to stderr."""
     for notice in notices:
         hint = f"  {notice.hint}" if notice.hint else ""
         call.note(f"note: {notice.message}{hint}")
 
 
-def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
-    """Run `body` on this project; says so kindly where nothing was ever done here."""
+def run_in_project(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
+    """Run `body` on this project; if nothing was ever done here, say how to start instead."""
     from coterie.app.projects import has_history
 
-    project = here(call)
+    project = current_project(call)
     if not has_history(project):
         nothing = f"Nothing has been done in {project.root} yet."
         return call.lines([nothing, 'Start:  coterie "what the team should do"'])
-    return opened(project, body)
+    return run_with_app(project, body)
 
 
-def named(
+def run_on_task(
     call: Call, name: str, body: Callable[[App, str], Awaitable[R]], *, tickets: bool = False
 ) -> R:
-    """Run `body` on the id of the task that a person named, and on its project: this one, else the
-    one other that has a task of exactly this id.  `tickets`: it may be a ticket, `k3f9/T2`."""
-    return _loaded("named:run_on_task")(call, name, body, tickets=tickets)
+    """Run `body` on the task that the user named, in its project: this one, else the only other
+    with a task of exactly this id. With `tickets`, it may be a ticket, `k3f9/T2`."""
+    return _import_attribute("named:run_on_task")(call, name, body, tickets=tickets)
 
 
-def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
+def run_with_app(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
     """Run `body` on an open project."""
     import anyio
 
@@ -207,14 +207,14 @@ def _set(context: click.Context, parameter: click.Parameter, value: object) -> N
     if parameter.name and value:
         setattr(context.ensure_object(Call), parameter.name, value)
     if parameter.name == "store" and value:
-        _loaded("store:use")(value)
+        _import_attribute("store:use")(value)
 
 
 _option = functools.partial(click.option, expose_value=False, callback=_set)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _OPTIONS = (
-    _option("--debug", is_flag=True, help="Show stack traces."),
-    _option("--json", is_flag=True, is_eager=True, help="One JSON object a line."),
+    _option("--debug", is_flag=True, help="Show a stack trace."),
+    _option("--json", is_flag=True, is_eager=True, help="Print one JSON object per line."),
     _option("-C", "directory", type=_FOLDER, metavar="DIR", help="The project's folder."),
     _option("--store", metavar="URL", help="The database that machines share (COTERIE_STORE)."),
 )
@@ -222,7 +222,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _with_options(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command `--json`, `--debug`, `-C` and `--store`, wherever on the line they stand."""
+    """Give a command `--json`, `--debug`, `-C` and `--store`, anywhere on its line."""
     for option in _OPTIONS:
         function = option(function)
     return function
@@ -231,7 +231,7 @@ def _with_options(function: Callable[P, None]) -> Callable[P, None]:
 def command(
     name: str, example: str, parent: click.Group | None = None
 ) -> Callable[[Callable[P, None]], click.Command]:
-    """A click command with the options of all and an example at the end of its help."""
+    """Create a click command with the global options and an example at the end of its help."""
     create = click.command if parent is None else parent.command
     decorate = create(name, epilog=f"Example:  {example}", context_settings=_SETTINGS)
     return lambda function: decorate(_with_options(function))
@@ -240,7 +240,7 @@ def command(
 def group(
     name: str, example: str, kind: type[click.Group] = click.Group
 ) -> Callable[[Callable[P, None]], click.Group]:
-    """A click group that does something when it stands alone, too."""
+    """Create a click group that can also be called without a subcommand."""
     text = f"Example:  {example}"
     decorate = click.group(
         name, cls=kind, epilog=text, context_settings=_SETTINGS, invoke_without_command=True
@@ -248,8 +248,17 @@ def group(
     return lambda function: decorate(_with_options(function))
 
 
-def list_group(name: str, example: str, doc: str) -> click.Group:
-    """A click group that, alone, does what its command `list` does."""
+def valued_flag(
+    name: str, metavar: str, help_: str
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """An option whose value is optional; left out, it is empty."""
+    return click.option(name, metavar=metavar, is_flag=False, flag_value="", help=help_)
+
+
+def list_group(
+    name: str, example: str, doc: str, list_example: str
+) -> Callable[[Callable[[Call], None]], click.Group]:
+    """Create a click group whose decorated function is `list`, the default subcommand."""
 
     @group(name, example)
     @click.pass_context
@@ -257,17 +266,21 @@ def list_group(name: str, example: str, doc: str) -> click.Group:
         if context.invoked_subcommand is None:
             context.invoke(made.commands["list"])
 
+    def with_list(body: Callable[[Call], None]) -> click.Group:
+        command("list", list_example, made)(pass_call(body))
+        return made
+
     made.help = doc
-    return made
+    return with_list
 
 
 def pass_call(body: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
-    """Give a command the call it belongs to, as its first argument."""
+    """Pass a command the call it belongs to, as its first argument."""
     return click.make_pass_decorator(Call, ensure=True)(body)
 
 
-def _loaded(target: str) -> Any:
-    """What `module:attribute` names below `coterie.cli`; those modules import this one."""
+def _import_attribute(target: str) -> Any:
+    """Import `module:attribute` from `coterie.cli`, late: those modules import this one."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(f"coterie.cli.{module}"), attribute)
 
@@ -280,7 +293,7 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = find(cmd_name)
-        return None if verb is None else _loaded(verb.target)
+        return None if verb is None else _import_attribute(verb.target)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -290,19 +303,19 @@ class Verbs(click.Group):
             return super().resolve_command(ctx, args)
         if len(word.split()) > 1:
             return "chat", self.get_command(ctx, "chat"), args
-        raise _loaded("failure:NoVerb")(word, rest)
+        raise _import_attribute("failure:UnknownCommand")(word, rest)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise _loaded("failure:ReaderLeft") from None  # click would exit with 1
+            raise _import_attribute("failure:OutputClosed") from None  # click would exit with 1
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(_loaded("overview:summary")() + "\n")
+        formatter.write(_import_attribute("overview:summary")() + "\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Not click's own, which imports every verb to ask it for its help.
+        # click's own completion would import every verb for its help.
         return [
             CompletionItem(name, help=verb.help)
             for name, verb in {**VERBS, **UNLISTED}.items()
@@ -316,44 +329,44 @@ class Verbs(click.Group):
 def coterie(context: click.Context) -> None:
     """The coding agents you have, as one team."""
     if context.invoked_subcommand is None:
-        _loaded("overview:overview")(context.ensure_object(Call))
+        _import_attribute("overview:overview")(context.ensure_object(Call))
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # What a command imports and builds is no garbage; looking for some took a tenth of its CPU.
+    # A command imports and builds little garbage; collecting took a tenth of its CPU time.
     gc.set_threshold(20_000)
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # reported already; the interpreter would try again, and complain
-            _loaded("failure:discard")(stream)
+        except OSError:  # reported already; the interpreter would retry and complain
+            _import_attribute("failure:discard")(stream)
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     _open_streams()
     call = Call()
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     call.json, call.debug = "--json" in before, "--debug" in before
     try:
-        # What an option names holds for this command, whatever else this process runs.
+        # In a context of its own: what an option sets must not outlive this command.
         start = functools.partial(coterie.main, prog_name="coterie", standalone_mode=False)
         code = copy_context().run(start, arguments, obj=call)
-    except SystemExit:  # click's own, after a shell was given its completions
+    except SystemExit:  # raised by click after printing a shell's completions
         raise
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
-        return _loaded("failure:show_failure")(error, call)
+        return _import_attribute("failure:show_failure")(error, call)
     return code if isinstance(code, int) else 0
 
 
 def _open_streams() -> None:
-    """Make sure that there is something to read and write, and that any text can be."""
+    """Make sure that the standard streams exist, and that any text can be read and written."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         terminal.open_streams()
-    # An agent may say what this terminal cannot show, and a byte that is typed may be no text.
+    # An agent may say what this terminal cannot encode, and typed bytes may not be valid text.
     ways = {sys.stdin: "surrogateescape", sys.stdout: "replace", sys.stderr: "replace"}
     for stream, errors in ways.items():
         if isinstance(stream, io.TextIOWrapper):

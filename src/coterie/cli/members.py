@@ -1,4 +1,4 @@
-"""Questions about the members of a team, before it works: who they are, and what they are told."""
+"""Questions before a team starts: about members that were edited, and about instruction files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.app.teams import changed_in
+from coterie.app.teams import describe_change
 from coterie.cli.text import one_line
 from coterie.model.workspace import shown
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def ask_about_changed(call: Call, teams: Teams, view: TeamView) -> TeamView:
-    """Ask about each member that was edited since its folder was made; the team as it is then."""
+    """Ask about each member edited since its folder was made; return the resulting team."""
     for change in teams.changed_members(view):
         member, name = change.member.id, teams.free_name(view, change.member.id)
-        call.line(f"{member}'s {changed_in(change)} changed.")
+        call.line(f"{member}'s {describe_change(change)} changed.")
         call.lines(_differences(teams, view, change))
         choices = f"[u] update {member}, memory kept  [n] new member {name}  [k] keep the old"
         match click.prompt(choices, type=click.Choice("unk"), show_choices=False):
             case "u":
                 teams.update_member(view.team, member)
             case "n":
-                view = teams.replaced(view, member, name)
+                view = teams.replace_member(view, member, name)
             case _:
                 teams.keep_member(view.team, member)
     return view
@@ -46,13 +46,13 @@ def _differences(teams: Teams, view: TeamView, change: ChangedMember) -> list[st
 
 def ask_about_material(call: Call, teams: Teams, files: tuple[str, ...]) -> None:
     """Ask once whether a folder's own instruction files may reach the models; without a terminal,
-    say how to say so."""
+    print the commands that decide it."""
     root = teams.project.root
-    brings = f"{shown(root)} brings {', '.join(files)}: instructions for agents, by its authors."
+    found = f"{shown(root)} contains {', '.join(files)}: its authors' instructions for agents."
     if not call.attended:
         place = shlex.quote(str(root))
-        call.note(f"note: {brings} They are not read.  Allow them: coterie team trust {place}")
-        call.note(f"  Or say no for good: coterie team trust {place} --no")
+        call.note(f"note: {found} They are ignored.  To allow them: coterie team trust {place}")
+        call.note(f"  To refuse them for good: coterie team trust {place} --no")
         return
-    call.line(brings)
-    teams.trust_material(click.confirm("May they reach the models, as text?", default=False))
+    call.line(found)
+    teams.trust_material(click.confirm("Pass them to the models as text?", default=False))

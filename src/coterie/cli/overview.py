@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from coterie.cli.main import UNLISTED, VERBS, Call, command, here, pass_call
+from coterie.cli.main import UNLISTED, VERBS, Call, command, current_project, pass_call
 
 if TYPE_CHECKING:
     from coterie.model.record import QuestionView, TaskView
@@ -23,14 +23,14 @@ _FEW = 5
 
 
 def overview(call: Call) -> None:
-    """What waits, what runs, what to type next."""
+    """Show what waits, what runs and what to type next."""
     from coterie.app.projects import project_around, refused
     from coterie.cli.inbox import waiting
     from coterie.model import as_json
 
     project = project_around(call.directory)
     if project is not None and refused(project) is not None:
-        project = here(call)
+        project = current_project(call)
     found = waiting(call, with_tasks=True)
     questions, tasks = found.questions, found.tasks
     call.records("task", map(as_json.task, tasks))
@@ -46,16 +46,17 @@ def overview(call: Call) -> None:
 
 
 def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> list[str]:
-    from coterie.cli.text import clip, one_line
+    from coterie.cli.text import asking, clip, one_line
     from coterie.model.interaction import in_short
 
     rows: list[str] = []
     for view in questions[:_FEW]:
         asked = view.interaction
-        who = view.member.id if view.member else asked.author_actor_id
-        rows.append(f"Waits    {asked.interaction_id}  {who} {in_short(asked)}")
+        who = asking(view.member, asked.author_actor_id)
+        what = f"{who} {in_short(asked)}" if who else "your turn"
+        rows.append(f"Waiting  {asked.interaction_id}  {what}")
     running = [task for task in tasks if task.is_run]
-    rows += [f"Runs     {task.id}  {one_line(task.title)}" for task in running]
+    rows += [f"Running  {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]
     rows += [f"Parked   {task.id}  {one_line(task.title)}" for task in parked[-_FEW:]]
     if not rows:
@@ -74,11 +75,11 @@ def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
 
 
 _WITH_WORDS = {"Work"}
-"""Groups whose verbs cannot be told apart by name, so that each says what it does."""
+"""Groups whose verbs are hard to tell apart by name, so each is listed with its help."""
 
 
 def summary() -> str:
-    """The short help, in groups."""
+    """Return the short help, in groups."""
     lines = ["coterie: the coding agents you have, as one team", ""]
     for group, names in _groups().items():
         shown = _in_pairs(names) if group in _WITH_WORDS else [" · ".join(names)]
@@ -88,7 +89,7 @@ def summary() -> str:
 
 
 def _in_pairs(names: list[str]) -> list[str]:
-    """Verbs with their words, two on a line."""
+    """Verbs with their help, two per line."""
     columns = [names[0::2], names[1::2]]
     sizes = [max((len(name) for name in column), default=0) for column in columns]
     cells = [
@@ -101,7 +102,7 @@ def _in_pairs(names: list[str]) -> list[str]:
 
 
 def _long_help() -> str:
-    """The long help: each verb with its line, and what holds for all of them."""
+    """The long help: each verb with its line, and what applies to all of them."""
     lines = ["coterie: the coding agents you have, as one team", ""]
     for group, names in _groups().items():
         lines.append(f"  {group}")
@@ -110,16 +111,16 @@ def _long_help() -> str:
     lines += ["  More", *(f"    {name:<12}{verb.help}" for name, verb in more.items())]
     lines += [
         "",
-        "  Every verb takes",
-        "    --json      one JSON object a line, for machines",
-        "    --debug     stack traces",
-        "    -C DIR      the project; else the nearest parent with .coterie, the git root, here",
-        "    --help      more about it, with an example",
+        "  Every command takes",
+        "    --json      print one JSON object per line",
+        "    --debug     show a stack trace",
+        "    -C DIR      the project (default: nearest .coterie above, git root, here)",
+        "    --help      all about it, with an example",
         "",
-        "  Ids: a task is k3f9, a question q4, a ticket k3f9/T2. A unique beginning will do, and",
-        "  `last` for the newest.",
-        "  Exit codes: 0 done, 1 failed or canceled, 2 wrong usage, 3 waits for you,",
-        "  130 interrupted (coterie resume goes on).",
+        "  IDs: a task is k3f9, a question q4, a ticket k3f9/T2. A unique prefix works,",
+        "  and `last` is the newest.",
+        "  Exit codes: 0 done, 1 failed or canceled, 2 wrong usage, 3 waiting for you,",
+        "  130 interrupted (continue with coterie resume).",
     ]
     return "\n".join(lines)
 
@@ -132,11 +133,11 @@ def _groups() -> dict[str, list[str]]:
 
 
 @command("help", "coterie help chat")
-@click.argument("verb", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every verb, with a line each.")
+@click.argument("verb", metavar="[COMMAND]", required=False)
+@click.option("--all", "everything", is_flag=True, help="List every command.")
 @pass_call
 def help_(call: Call, verb: str | None, *, everything: bool) -> None:
-    """What there is; with a verb, all about it."""
+    """List the commands; with COMMAND, show its help."""
     of_all = _long_help if everything else summary
     shown = of_all() if verb is None else _help_of(verb)
     call.record("help", {"text": shown})
@@ -148,9 +149,9 @@ def _help_of(word: str) -> str:
     whole = root.command
     found = whole.get_command(root, word) if isinstance(whole, click.Group) else None
     if found is None:
-        from coterie.cli.failure import NoVerb
+        from coterie.cli.failure import UnknownCommand
 
-        raise NoVerb(word, [])
+        raise UnknownCommand(word, [])
     with click.Context(found, info_name=found.name, parent=root) as context:
         return found.get_help(context)
 
@@ -166,7 +167,7 @@ _WHERE = {
 @click.argument("shell", type=click.Choice(list(_WHERE)), required=False)
 @pass_call
 def completion(call: Call, shell: str | None) -> None:
-    """Print the completion script of a shell; alone: where to put it."""
+    """Print the completion script of a shell; without SHELL: where to put it."""
     if shell is None:
         for name, where in _WHERE.items():
             call.record("completion", {"shell": name, "line": where.partition("  ")[0]})

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from coterie.model.pipeline_state import PipelineState
 
 _LINES = 3
-"""So many lines of a terminal an event may take; all of it is in the log."""
+"""How many terminal lines an event may take; the log has all of it."""
 
 
 @dataclass
 class PhaseEvents(RecordLines):
-    """Lays records out as events of phases."""
+    """Lays out records as events of phases."""
 
     _at: str = field(default="", init=False)
     _phase_now: str = field(default="", init=False)
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
-        """How far it came: the gates, and what is next."""
+        """Return how far the pipeline got: its gates, and what is next."""
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
         found = (await app.pipelines.view(result.task)).state
-        if found.meta.commit == "":  # so far none of it is in the user's tree
+        if found.meta.commit == "":  # nothing is in the user's tree yet
             result = replace(result, changed=())
         lines = self._report(result, ())
         return [lines[0], *state_lines(found), *lines[1:]]
@@ -55,7 +55,7 @@ class PhaseEvents(RecordLines):
     def _phase(self, record: PhaseRecord) -> list[str]:
         self._phase_now = record.phase
         if not record.step:
-            return self._event("begins", "name")
+            return self._event("starts", "name")
         if record.status == "in_progress" and not record.logs:
             again = f" (round {record.round})" if record.round > 1 else ""
             return self._event(f"{record.step}{again}", "dim")
@@ -83,7 +83,7 @@ class PhaseEvents(RecordLines):
         return self._event(f"{record.member}: {said}") if said else []
 
     def _event(self, what: str, meaning: Meaning | None = None) -> list[str]:
-        """A line, and on a terminal a few more where it is long."""
+        """One line; on a terminal, a few more if it is long."""
         margin = "" if self.cards else " "
         phase = f"{self._phase_now}  " if self._phase_now else ""
         begin = f"{margin}{clock(self._at)}  {phase}"
@@ -96,7 +96,7 @@ class PhaseEvents(RecordLines):
 
 
 def state_lines(state: PipelineState) -> list[str]:
-    """Where a pipeline is, and its gates."""
+    """Return a pipeline's current phase, its gates and its commit."""
     gates = [_gate(name, state) for name in state.meta.gates]
     lines = [f"  phase    {state.phase}" + (" (redo)" if state.meta.status == "redo" else "")]
     lines += [f"  gates    {' · '.join(gates)}"] if gates else []

@@ -1,4 +1,4 @@
-"""A pipeline's phases drawn from top to bottom, and the ways back beside them."""
+"""A pipeline's phases drawn from top to bottom, with the arrows back beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 
 
 def in_order(graph: PhaseGraph) -> list[str]:
-    """The phases as a run meets them; those that only a failed gate leads to come last."""
+    """Return the phases in run order; those that only a failed gate leads to come last."""
     found: list[str] = []
     for first in (graph.start, *graph.phases):
         name: str | None = first
@@ -30,7 +30,7 @@ def in_order(graph: PhaseGraph) -> list[str]:
 def drawn(
     graph: PhaseGraph, width: int, paint: Paint, state: PipelineState | None = None
 ) -> list[str]:
-    """The lines of the picture; with the state of a pipeline, where that is."""
+    """Return the drawing as lines; given the state of a pipeline, mark where it is."""
     names = in_order(graph)
     margin = _margin(graph, names)
     room = max(map(len, names)) + (4 if state else 2)
@@ -56,28 +56,28 @@ def _gate(phase: Phase, state: PipelineState | None) -> str:
         return ""
     if state is not None and phase.gate in state.meta.gates:
         return gate_text(phase.gate, state)
-    failing = "you are asked"
+    failing = "you decide"
     if phase.back is not None:
         failing = f"back to {phase.back}, {counted(phase.rounds, 'time')} at most"
     return f"gate {phase.gate}; if it fails: {failing}"
 
 
 def gate_text(gate: str, state: PipelineState) -> str:
-    """How a gate was decided."""
+    """Return how a gate was decided."""
     if gate in state.meta.overrides:
-        return f"gate {gate} failed; you went on over it"
+        return f"gate {gate} failed; you overrode it"
     decided = state.meta.gates[gate]
     return f"gate {gate} " + ("passed" if decided.passed else "failed")
 
 
 def _margin(graph: PhaseGraph, names: Sequence[str]) -> list[str]:
-    """What stands left of each phase, and of the line below it: the ways that leave the column."""
+    """Draw what is left of each phase and of the line below it: the edges outside the column."""
     rows = {name: 2 * row for row, name in enumerate(names)}
     ways: dict[str, list[int]] = {}
     for edge in graph.edges():
         if edge.rounds is not None or rows[edge.target] != rows[edge.source] + 2:
             ways.setdefault(edge.target, []).append(rows[edge.source])
-    # All that lead to one phase share a line.
+    # Edges that lead to the same phase share a line.
     spans = {
         target: (min(rows[target], *sources), max(rows[target], *sources))
         for target, sources in ways.items()
@@ -100,7 +100,7 @@ def _margin(graph: PhaseGraph, names: Sequence[str]) -> list[str]:
 
 
 def _columns(spans: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """How far from the names each way back is drawn: the shortest first, beside no other."""
+    """How far left of the names each line is drawn: the shortest closest, without overlaps."""
     found: dict[str, int] = {}
     for target in sorted(spans, key=lambda one: spans[one][1] - spans[one][0]):
         first, last = spans[target]

@@ -1,4 +1,4 @@
-"""`coterie project`: whose `.coterie` this is, and what becomes of one that is not ours."""
+"""`coterie project`: whose `.coterie` this is, and what to do with one that is not ours."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from coterie.app.projects import (
     contents,
     find_project,
     forget,
-    put_aside,
     refused,
+    set_aside_unbelieved,
 )
 from coterie.cli.main import Call, command, group, pass_call, show_notices
 from coterie.cli.text import counted, printable
 from coterie.errors import NotOurs
 
 _SHOWN = 20
-"""So many names are shown; `--json` gives all."""
+"""How many names are shown; `--json` lists all."""
 
 
 @group("project", "coterie project")
 @click.pass_context
 def project(context: click.Context) -> None:
-    """Whose .coterie this is, and what it holds.
+    """Whose .coterie this is, and what it contains.
 
-    One that your Coterie did not make here is not believed: it may have come with a clone or an
-    archive, and could allow agents anything. Take it over if you know what is in it, or set it
-    aside.
+    One that your Coterie did not create here is not trusted: it may have come with a clone or an
+    archive, and could allow agents anything. Adopt it if you know what is in it, or set it aside.
     """
     if context.invoked_subcommand is None:
         _show(context.ensure_object(Call))
@@ -55,14 +54,14 @@ def _show(call: Call) -> None:
 @command("adopt", "coterie project adopt", project)
 @pass_call
 def adopt_(call: Call) -> None:
-    """Take over a .coterie that came with its folder: from now on it is yours."""
+    """Adopt a .coterie that came with its folder. From now on it is yours."""
     _adopt(call, find_project(call.directory))
 
 
 @command("set-aside", "coterie project set-aside", project)
 @pass_call
 def set_aside(call: Call) -> None:
-    """Rename a .coterie that came with its folder, so that nothing reads it."""
+    """Rename a .coterie that came with its folder. Nothing reads it then."""
     _set_aside(call, find_project(call.directory))
 
 
@@ -70,14 +69,14 @@ def set_aside(call: Call) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @pass_call
 def forget_(call: Call, folder: Path) -> None:
-    """Take a project whose folder is gone off your list, so that no inbox speaks of it."""
+    """Remove a project whose folder is gone from your list. No inbox mentions it then."""
     forget(folder)
     call.record("project", {"path": str(folder), "origin": "absent", "problem": None})
     call.line(f"Forgotten: {printable(str(folder))}")
 
 
 def settle(call: Call, found: Project, why: NotOurs) -> None:
-    """Ask a person what becomes of a `.coterie` that is not believed; without one, raise that."""
+    """Ask the user what to do with an untrusted `.coterie`; raise `why` if it is left as it is."""
     if not call.attended or why.origin == "other_user":
         raise why
     call.line(printable(str(why)))
@@ -95,24 +94,24 @@ def _adopt(call: Call, found: Project) -> None:
     notice = adopt(found)
     show_notices(call, [notice] if notice else [])
     call.record("project", {"path": str(found.root), "origin": "ours", "problem": None})
-    call.line(f"{printable(str(found.place))} is yours now.")
+    call.line(f"{printable(str(found.place))} is now yours.")
 
 
 def _set_aside(call: Call, found: Project) -> None:
-    aside = put_aside(found)
+    aside = set_aside_unbelieved(found)
     call.record("set_aside", {"path": str(found.root), "as": str(aside) if aside else None})
     if aside is None:
-        call.line("There is nothing to set aside.")
+        call.line("Nothing to set aside.")
     else:
         call.line(f"Set aside as {printable(str(aside))}: nothing reads it there.")
 
 
 def _show_holdings(call: Call, found: Project) -> None:
-    files = [one for one in contents(found) if one.kind != "folder"]
+    files = contents(found)
     lines = [f"  {_shown(one)}" for one in files[:_SHOWN]]
     if (more := len(files) - _SHOWN) > 0:
-        lines.append(f"  and {counted(more, 'more file')} at least")
-    call.lines(["It holds:", *lines] if lines else ["It holds no file."])
+        lines.append(f"  and at least {counted(more, 'more file')}")
+    call.lines(["It contains:", *lines] if lines else ["It contains no files."])
 
 
 def _shown(held: HeldFile) -> str:

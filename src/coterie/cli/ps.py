@@ -1,4 +1,4 @@
-"""`ps` and `stop`: who does what now, in every project, and having one, some or all of it end."""
+"""`ps` and `stop`: see who does what in every project, and stop a member, a task or all tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from coterie.app import projects
 from coterie.cli.doing import in_words
-from coterie.cli.main import Call, command, named, pass_call, show_notices
+from coterie.cli.main import Call, command, pass_call, run_on_task, show_notices
 from coterie.cli.text import ago, table, warned
 from coterie.errors import UsageError
 from coterie.model import as_json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @command("ps", "coterie ps")
 @pass_call
 def ps(call: Call) -> None:
-    """Who does what now, in every project: working, waiting (and for what), quiet, stuck."""
+    """What each member is doing, in every project: working, waiting (for what), quiet, stuck."""
     known = _projects(call)
     at_work = anyio.run(projects.members_at_work, known)
     for error in at_work.failures:
@@ -37,8 +37,8 @@ def ps(call: Call) -> None:
     head = ("  MEMBER", "AGENT", "DOES", "SINCE", "TASK", "MODE", "PID", "MEMORY", "HOME")
     rows = [head, *(_row(member, here) for member in found)]
     lines = table(rows, call.row_width, painted=lambda cell: warned(cell, call.paint))
-    call.lines(lines if found else ["Nobody runs now."])
-    call.line("What could run: coterie agents")
+    call.lines(lines if found else ["No member is running."])
+    call.line("Available agents: coterie agents")
 
 
 def _row(member: RunningMember, here: Path | None) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def _row(member: RunningMember, here: Path | None) -> tuple[str, ...]:
 
 
 def _projects(call: Call) -> projects.ProjectsAtWork:
-    """Every project something was done in, this one first."""
+    """Return every project that has a database, this one first."""
     known = projects.projects_at_work(call.directory)
     show_notices(call, known.notices)
     return known
@@ -66,13 +66,13 @@ def _projects(call: Call) -> projects.ProjectsAtWork:
 @command("stop", "coterie stop k3f9 ada")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.argument("member", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every task that runs, in every project.")
+@click.option("--all", "everything", is_flag=True, help="Every running task, in every project.")
 @pass_call
 def stop(call: Call, id_: str | None, member: str | None, *, everything: bool) -> None:
-    """Park a task: its agents end, nothing is lost, resume goes on.
+    """Park a task: its agents stop, nothing is lost, and resume continues it.
 
-    With MEMBER, only that one's agent ends and the task goes on; when its turn comes, you are asked
-    what now.
+    With MEMBER, only that member's agent stops and the task continues; at the member's next turn
+    you are asked what to do.
     """
     if everything and id_ is not None:
         raise UsageError("--all takes no ID.", "coterie stop --all, or coterie stop ID")
@@ -91,10 +91,10 @@ def _stop_task(call: Call, id_: str) -> None:
         ran = await app.stop(task_id)
         return (await app.show(task_id)).view, ran
 
-    view, ran = named(call, id_, body)
+    view, ran = run_on_task(call, id_, body)
     call.record("task", as_json.task(view) | {"stopped": ran})
-    parked = ran and view.status not in ENDED  # it may have come to its end before it was told
-    call.line(f"Stopped, kept: coterie resume {view.id}" if parked else _not_running(view))
+    parked = ran and view.status not in ENDED  # it may have ended before the stop arrived
+    call.line(f"Parked: coterie resume {view.id}" if parked else _not_running(view))
 
 
 def _stop_member(call: Call, id_: str, member: str) -> None:
@@ -102,17 +102,17 @@ def _stop_member(call: Call, id_: str, member: str) -> None:
         ran = await app.stop_member(task_id, member)
         return (await app.show(task_id)).view, ran
 
-    view, ran = named(call, id_, body)
+    view, ran = run_on_task(call, id_, body)
     call.record("member", {"task": view.id, "member": member, "stopped": ran})
-    asked = "You are asked what comes next: coterie inbox"
-    call.line(f"Stopped {member}; {view.id} goes on.  {asked}" if ran else _not_running(view))
+    asked = "You will be asked what to do: coterie inbox"
+    call.line(f"Stopped {member}; {view.id} continues.  {asked}" if ran else _not_running(view))
 
 
 def _not_running(view: TaskView) -> str:
-    """Why there was nothing to stop."""
+    """Return why there was nothing to stop."""
     if view.status in ENDED:
         return f"{view.id} has ended ({view.status})."
-    return f"Nobody runs {view.id}.  coterie resume {view.id}"
+    return f"{view.id} is not running.  coterie resume {view.id}"
 
 
 def _stop_all(call: Call) -> None:
@@ -121,8 +121,8 @@ def _stop_all(call: Call) -> None:
         call.problem(error)
     for project, view in done.stopped:
         call.record("task", as_json.task(view) | {"stopped": True, "project": str(project)})
-        call.line(f"Stopped, kept: coterie -C {shlex.quote(str(project))} resume {view.id}")
+        call.line(f"Parked: coterie -C {shlex.quote(str(project))} resume {view.id}")
     if not done.stopped and not done.failures:
-        call.line("Nothing runs.")
+        call.line("Nothing is running.")
     if done.failures:
         raise click.exceptions.Exit(max(error.exit_code for error in done.failures))

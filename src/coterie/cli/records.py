@@ -20,8 +20,8 @@ class JsonLines(Surface):
     def __init__(self, emit: Callable[[str, dict[str, object], str | None], None]) -> None:
         self._emit = emit
 
-    def opened(self, goal: str, author: str = YOU) -> None:
-        """The goal is the user's own word: nothing is told of it."""
+    def show_goal(self, goal: str, author: str = YOU) -> None:
+        """Print nothing: the goal came from the user."""
 
     def saw(self, record: Record) -> None:
         if not isinstance(record, DeltaRecord | ResultRecord):

@@ -1,6 +1,6 @@
 """How a run ended, in a few lines, and the exit code that says the same.
 
-What agents ran was seen by Coterie, and checked by nobody.
+The commands that agents ran were only seen by Coterie, not checked.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, usage_text
-from coterie.model.conversation import RUNAWAY
-from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
+from coterie.model.conversation import MAX_UNCAPPED_TURNS
+from coterie.model.interaction import APPROVE, APPROVE_BY_RULE, APPROVE_FOR_TASK, REJECT
 from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
 from coterie.model.visible import printable, visible_line
 
 _FEW = 5
-"""So many files are named."""
+"""How many files are named."""
 
 INTERRUPTED = 130
 WAITS = 3
 
 _HEADS: dict[Status, str] = {
-    "created": "Waits",
-    "running": "Waits",
-    "waiting": "Waits",
+    "created": "Waiting",
+    "running": "Waiting",
+    "waiting": "Waiting",
     "completed": "Done",
     "failed": "Failed",
     "canceled": "Canceled",
@@ -33,31 +33,32 @@ _STOPPED = ("stop", "stopped", "interrupted")
 _REASONS = {
     "done": "",
     "max_rounds": "every member has spoken",
-    "nobody_named": "nobody was named to speak next",
-    "runaway": f"{RUNAWAY} turns without a word from you: the members kept handing over",
-    "max_turns": "it has taken as many turns as it was given",
-    "question": "a question waits for your answer",
+    "nobody_named": "no next speaker was named",
+    "runaway": f"{MAX_UNCAPPED_TURNS} turns without a message from you: the members kept "
+    "handing over",
+    "max_turns": "it reached its turn limit",
+    "question": "a question is waiting for your answer",
     "ended": "you ended it",
     "stop": "you stopped it; nothing is lost",
     "stopped": "you stopped it; nothing is lost",
     "interrupted": "you interrupted it; nothing is lost",
-    "workflow_changed": "the workflow changed since it began",
+    "workflow_changed": "the workflow has changed since it started",
     "rate_limit": "a rate limit; nothing is lost",
     "budget": "you stopped it at its budget; nothing is lost",
-    "skipped": "you gave up on it",
+    "skipped": "you skipped it",
     "accepted": "you accepted it",
-    "gates_passed": "every gate passed; whether it is committed is up to you",
+    "gates_passed": "every gate passed; committing it is up to you",
     "gate_failed": "a gate failed",
 }
 
 
 _BY_GATE = {"gates_passed": 0, "gate_failed": 1}
-"""Of a pipeline that was told to ask nobody: how it stands where it waits."""
+"""Exit codes of a waiting pipeline that was told to ask nobody, by the reason it waits."""
 
 
 def exit_code(result: ResultRecord) -> int:
-    """0 done, 1 failed or canceled, 3 waits for the user, 130 interrupted and resumable; of a
-    pipeline that asks nobody 0 or 1 by its gates."""
+    """Return 0 for done, 1 for failed or canceled, 3 for waiting for the user, 130 for interrupted
+    and resumable; for a waiting pipeline that asks nobody, 0 or 1 by its gates."""
     if result.status == "completed":
         return 0
     if result.status in ("failed", "canceled"):
@@ -69,7 +70,7 @@ def exit_code(result: ResultRecord) -> int:
 
 
 def of_view(view: TaskView, turns: int) -> ResultRecord:
-    """How a task stands that another process ran."""
+    """Return the result so far of a task that another process ran."""
     if view.status in ENDED:
         following = (f"coterie log {view.id}",)
         return ResultRecord(view.id, view.status, view.reason, "", turns, next=following)
@@ -77,40 +78,40 @@ def of_view(view: TaskView, turns: int) -> ResultRecord:
 
 
 def parked(task_id: str, reason: str, turns: int) -> ResultRecord:
-    """The result of a run that ended before its task did."""
+    """Return the result of a run that ended before its task did."""
     following = (f"coterie resume {task_id}",)
     return ResultRecord(task_id, "waiting", reason, "", turns, next=following)
 
 
 def stopped_line(task_id: str) -> str:
-    """What a person reads after Ctrl-C."""
-    return f"Stopped, kept: coterie resume {task_id}"
+    """Return the line to show after Ctrl-C."""
+    return f"Parked: coterie resume {task_id}"
 
 
 def in_words(reason: str) -> str:
-    """Why a task ended or waits; empty where its status says all of it."""
+    """Return why a task ended or waits; empty if its status says it all."""
     return _REASONS.get(reason, printable(reason))
 
 
 def _why(result: ResultRecord) -> str:
     if result.status == "waiting" and result.stop is None and result.reason not in _REASONS:
-        return "an error, told above"  # its code is for programs
+        return "an error, see above"  # its code is for programs
     return in_words(result.reason)
 
 
 def lines(
     result: ResultRecord, seconds: float, paint: Paint, width: int, ran: Sequence[str] = ()
 ) -> list[str]:
-    """The report; only what is known to be true stands in it.  `ran` is what agents ran."""
+    """Return the report, which says only what is known to be true. `ran` is what agents ran."""
     parts = [result.task, counted(result.turns, "turn"), duration(seconds)]
     if cost := usage_text(result.usage):
         parts.append(cost)
-    head = "Stopped" if result.reason in _STOPPED else _HEADS[result.status]
+    head = "Parked" if result.reason in _STOPPED else _HEADS[result.status]
     meaning = "good" if result.status == "completed" else "asks"
     shown = [f"{paint(head, meaning)}  {' · '.join(parts)}"]
     if why := _why(result):
         shown.append(f"  why      {why}")
-    if result.summary and result.status == "failed":  # else it has just been read above
+    if result.summary and result.status == "failed":  # else it was just shown above
         shown.append(f"  summary  {printable(result.summary)}")
     if result.changed:
         shown.append(f"  changed  {_changed(result.changed)}   coterie diff {result.task}")
@@ -121,7 +122,7 @@ def lines(
 
 
 def _changed(files: Sequence[str]) -> str:
-    """The files that were changed, and whether those are the user's own."""
+    """Name the changed files, and say if they are the user's own."""
     named = ", ".join(map(visible_line, files[:_FEW]))
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
     own = not any(path.startswith((".coterie/", "/")) for path in files)
@@ -132,18 +133,18 @@ _FEW_COMMANDS = 3
 _LONGEST = 50
 _ALLOWED = {
     APPROVE: "you allowed it once",
-    THIS_TASK: "you allowed it for this task",
-    BY_RULE: "you allowed it by a rule",
+    APPROVE_FOR_TASK: "you allowed it for this task",
+    APPROVE_BY_RULE: "you allowed it by a rule",
 }
 
 
 class CommandLog:
-    """Remembers the commands that agents ran, and who let them."""
+    """Remembers the commands that agents ran, and how they were allowed."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[str, str], str] = {}
         self._allowed: list[str] = []
-        """Commands that somebody was asked about."""
+        """Commands that the user was asked about and allowed."""
         self._others: list[str] = []
 
     def saw(self, record: Record) -> None:
@@ -171,7 +172,7 @@ class CommandLog:
         (self._allowed if allowed else self._others).append(line)
 
     def lines(self) -> list[str]:
-        """What was run, first what somebody was asked about; each as one line."""
+        """Return what was run, one line each; what the user was asked about comes first."""
         known = self._allowed + self._others
         shown = known[:_FEW_COMMANDS]
         if shown:

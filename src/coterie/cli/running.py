@@ -1,6 +1,6 @@
-"""Running a task on whatever surface there is: screen, plain lines or JSON.
+"""Run a task on whatever surface there is: screen, plain lines or JSON.
 
-Signals park it; how it ended is shown last.
+Signals park the task; how it ended is shown last.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICKETS, _PIPELINE = "tickets", "pipeline"
 LOOK_BACK = 12
-"""How much of the past a resumed conversation shows again."""
+"""How many past entries a resumed conversation shows again."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """What is waited for."""
+    """What a run waits for, and how long."""
 
     seconds: float | None
-    """How long an open question is waited for; None: for ever."""
+    """How long to wait for the answer to an open question; None: forever."""
     at_reset: bool = False
-    """Whether the end of a rate limit is waited for too, however long that takes."""
+    """Whether to wait for the end of a rate limit too, however long that takes."""
 
     @classmethod
     def of(cls, call: Call, wait: float | None, *, at_reset: bool = False) -> Patience:
-        """As told; else for ever where a person sits, and not at all where nobody could answer."""
+        """As given; else forever on a live terminal, and not at all where nobody could answer."""
         default = None if call.live else 0.0
         return cls(default if wait is None else wait, at_reset)
 
@@ -63,12 +63,13 @@ async def start_task(
     home: Path | None = None,
     wrapper: Callable[[Surface], Surface] | None = None,
 ) -> int:
-    """Start a task and run it until it ends or parks; returns the exit code.
+    """Start a task and run it until it ends or is parked; return the exit code.
 
-    `home` takes the place of the user's `~/.coterie`, and `wrapper` is put around plain output.
+    `home` replaces the user's `~/.coterie`; a `wrapper` is put around the plain or JSON output,
+    which then replaces the screen.
     """
     parking = StopRequest()
-    with signals(parking):
+    with stop_on_signals(parking):
         async with App.open(project.root, home) as app:
             if wrapper is not None or not call.live:
                 surface = _surface(call, start.team, start.workflow)
@@ -94,22 +95,22 @@ async def _run_new(
 ) -> int:
     task_id = await app.create(start)
     surface.attach(app, task_id)
-    surface.opened(start.goal or "")
+    surface.show_goal(start.goal or "")
     return await run_task(call, app, task_id, surface, parking, patience)
 
 
 async def resume_task(
     call: Call, project: Project, app: App, task_id: str, patience: Patience
 ) -> int:
-    """Go on with a task; raises TaskBusy where a living process runs it."""
+    """Continue a task; raises TaskBusy if a live process runs it."""
     parking = StopRequest()
     detail = await app.show(task_id)
     team = detail.state.created.team
-    with signals(parking):
+    with stop_on_signals(parking):
         if not call.live:
             surface = _surface(call, team, detail.view.workflow)
             if detail.view.workflow == _TICKETS:
-                surface.knows(await app.tickets(task_id))
+                surface.load_tickets(await app.tickets(task_id))
             return await run_task(call, app, task_id, surface, parking, patience)
         caps = detail.state.created.caps
         screen = make_screen(call, team, caps, project, detail.view.workflow)
@@ -135,7 +136,7 @@ def _surface(call: Call, team: Team, workflow: str) -> Surface:
 
 
 def make_screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
-    """The live screen of a task, by its workflow."""
+    """Create the live screen of a task, by its workflow."""
     from coterie.cli.screen.screen import Screen
 
     kind = Screen
@@ -151,8 +152,8 @@ def make_screen(call: Call, team: Team, caps: Caps, project: Project, workflow: 
 
 
 class StopRequest:
-    """A request to stop and keep the task.  A second one changes nothing, so that a second Ctrl-C
-    cannot interrupt the clean-up."""
+    """A request to stop and keep the task. A second one changes nothing, so that a second Ctrl-C
+    cannot interrupt the cleanup."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -165,7 +166,7 @@ class StopRequest:
             self._scope.cancel()
 
     def stoppable(self) -> anyio.CancelScope:
-        """A scope that the request cancels, even one that came before."""
+        """Return a scope that the request cancels, even if it came earlier."""
         self._scope = anyio.CancelScope()
         if self.asked:
             self._scope.cancel()
@@ -173,8 +174,8 @@ class StopRequest:
 
 
 @contextmanager
-def signals(parking: StopRequest) -> Generator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal request a stop."""
+def stop_on_signals(parking: StopRequest) -> Generator[None]:
+    """Let Ctrl-C, SIGTERM and a closed terminal request a stop."""
     loop = asyncio.get_running_loop()
     for number in _PARKING:
         loop.add_signal_handler(number, parking.request)
@@ -192,8 +193,8 @@ class GuardedObserver:
         self._surface = surface
         self._stop = stop
         self.turns = 0
-        self.left = False
-        """Whether nobody reads any more."""
+        self.reader_gone = False
+        """Whether the reader is gone."""
 
     def saw(self, record: Record) -> None:
         if isinstance(record, MessageRecord):
@@ -204,14 +205,14 @@ class GuardedObserver:
         return self._surface.idle_seconds()
 
     def tell(self, show: Callable[[], None]) -> None:
-        """Show something, if anybody is there to read it."""
-        if not self.left:
+        """Show something, unless the reader is gone."""
+        if not self.reader_gone:
             with self._guarded():
                 show()
 
     async def finished(self, app: App, result: ResultRecord) -> None:
         """Show how the run ended, as far as that is known."""
-        if not self.left:
+        if not self.reader_gone:
             with self._guarded(), suppress(CoterieError):  # what happened has been shown
                 await self._surface.finished(app, result)
 
@@ -220,14 +221,14 @@ class GuardedObserver:
         try:
             yield
         except BrokenPipeError:
-            self.left: bool = True
+            self.reader_gone: bool = True
             self._stop()
 
 
 async def run_task(
     call: Call, app: App, task_id: str, surface: Surface, parking: StopRequest, patience: Patience
 ) -> int:
-    """Run a task until it ends or parks, and show how; returns the exit code."""
+    """Run a task until it ends or is parked, and show how; return the exit code."""
     watched = GuardedObserver(surface, parking.request)
     result: ResultRecord | None = None
     code: int | None = None
@@ -248,13 +249,13 @@ async def run_task(
     if isinstance(result.stop, RateLimited):
         watched.saw(await _rate_limited(app, task_id, result.stop))
     await watched.finished(app, result)
-    if watched.left:
+    if watched.reader_gone:
         call.note(report.stopped_line(task_id))
     return report.exit_code(result) if code is None else code
 
 
 async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecord:
-    """Why a run parked that could go on by itself later."""
+    """Say why a run was parked that could continue by itself later."""
     member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""
     today = stop.until[:10] == instant.now()[:10]

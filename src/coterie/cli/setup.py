@@ -12,21 +12,29 @@ import click
 from coterie.app.agent_health import AgentHealth, health_of, to_be_members
 from coterie.app.agents import Agents, Doctor, HealthCheck, Registry, Scan
 from coterie.app.teams import STARTER, Teams
-from coterie.cli.main import Call, command, here, list_group, made, pass_call, show_notices
+from coterie.cli.main import (
+    Call,
+    command,
+    current_project,
+    ensure_project,
+    list_group,
+    pass_call,
+    show_notices,
+)
 from coterie.cli.text import one_line, table, wrap
 from coterie.model.agent import AgentDefinition
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    from coterie.app.probe_steps import Probed, Step
+    from coterie.app.probe_steps import ProbeResult, Step
 
 
 @command("init", "coterie init")
 @pass_call
 def init(call: Call) -> None:
-    """Find your agents and write a first team; nothing but .coterie and the registry is touched."""
-    project, found = here(call), Agents().scan()
+    """Find your agents and write a first team; only .coterie and the registry are touched."""
+    project, found = current_project(call), Agents().scan()
     show_notices(call, found.registry.notices)
     teams = Teams(project)
     health = teams.health()
@@ -35,11 +43,11 @@ def init(call: Call) -> None:
     fields = {"root": str(project.root), **fields_of_scan(found), "states": states}
     if not ready:
         call.record("init", {**fields, "team": None})
-        call.line("No agent is ready. Make one so, then try again:")
+        call.line("No agent is ready. Set one up, then try again:")
         call.lines(table(list(map(_agent_row, Doctor().agents)), call.row_width, folds=True))
         call.line("Any other program:  coterie agents add NAME -- COMMAND")
         raise click.exceptions.Exit(1)
-    made(call, project, announced=False)
+    ensure_project(call, project, announced=False)
     wrote = None
     if not teams.names():
         wrote = teams.write(STARTER, teams.entries(STARTER, None), default=True).team.name
@@ -69,7 +77,7 @@ def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None
 def doctor(call: Call, *, probe: bool) -> None:
     """What is installed and what will work; changes nothing.
 
-    With a store, by --store or COTERIE_STORE, also whether that can be used from here.
+    With a store (--store or COTERIE_STORE), also whether it can be used from here.
     """
     found = Doctor(call.directory, call.store)
     show_notices(call, found.notices)
@@ -85,7 +93,7 @@ def doctor(call: Call, *, probe: bool) -> None:
     good = sum(agent.ready for agent in found.agents)
     count = len(found.agents)
     call.record("doctor", {"ready": good, "agents": count, "ok": good > 0 and works})
-    enough = "enough to start" if good else "one is needed to start"
+    enough = "enough to start" if good else "you need at least one to start"
     call.line()
     deeper = "   Deeper: coterie doctor --probe" if good and not probe else ""
     call.line(f"{good} of {count} ready: {enough}.{deeper}")
@@ -99,8 +107,8 @@ def _agent_row(agent: AgentHealth) -> tuple[str, str, str, str]:
 
 
 def _tell_store(call: Call, checks: Iterable[HealthCheck]) -> bool:
-    """What is wrong with the store, or with the way of branches: in full, as an address leaves no
-    room for it in a table."""
+    """Show what is wrong with the store or with how branches travel, in full: an address leaves no
+    room for it in a table. Return whether nothing is wrong."""
     failed = [check for check in checks if check.name in ("store", "travel") and not check.ok]
     for check in failed:
         call.lines(["", f"! {check.detail}", *(f"  {line}" for line in check.hint.splitlines())])
@@ -112,12 +120,12 @@ def _check_row(check: HealthCheck) -> tuple[str, str, str]:
     return (f"  {check.name}", "ok" if check.ok else "!", f"{check.detail}{hint}")
 
 
-_NO_STAND_IN = "nothing can stand in for its model"
+_NO_STAND_IN = "there is no stand-in for its model"
 _SHOWN = {"ok": "ok", "failed": "failed", "not tried": "-"}
 
 
 def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
-    """Probe what is installed, one after the other, and show it; whether all of it worked."""
+    """Probe what is installed, one after the other, and show it; return whether all worked."""
     import anyio
 
     from coterie.app.probe_steps import STEPS
@@ -140,15 +148,15 @@ def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
     return all(probed.ok for probed in found.values())
 
 
-async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, Probed]:
+async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, ProbeResult]:
     from coterie.app.probe import can_be_probed, probe_agent
-    from coterie.cli.running import StopRequest, signals
+    from coterie.cli.running import StopRequest, stop_on_signals
 
-    found: dict[str, Probed] = {}
+    found: dict[str, ProbeResult] = {}
     parking = StopRequest()
     live = call.live and sys.stderr.isatty()
     try:
-        with signals(parking), parking.stoppable():
+        with stop_on_signals(parking), parking.stoppable():
             for agent in filter(can_be_probed, agents):
 
                 def show(step: Step, name: str = agent.name) -> None:
@@ -163,19 +171,19 @@ async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, 
 
 
 def _show_progress(text: str, *, live: bool) -> None:
-    """One line on a terminal that says what is tried now, and goes away with it."""
+    """Show on one terminal line what is being tried; the next call overwrites it."""
     if live:
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()
 
 
-def _probe_row(one: Probed) -> tuple[str, ...]:
+def _probe_row(one: ProbeResult) -> tuple[str, ...]:
     seconds = sum(tried.ms for tried in one.steps) / 1000
     outcomes = (_SHOWN[tried.outcome] for tried in one.steps)
     return (f"  {one.name}", one.version or "-", *outcomes, f"{seconds:.1f} s")
 
 
-def _failures(one: Probed, width: int) -> list[str]:
+def _failures(one: ProbeResult, width: int) -> list[str]:
     if one.message is None:
         return []
     lines = ["", *wrap(f"! {printable(one.message)}", width - 1)]
@@ -184,7 +192,7 @@ def _failures(one: Probed, width: int) -> list[str]:
     return [*lines, f"  {one.hint}"] if one.hint else lines
 
 
-def _fields(agent: AgentDefinition, one: Probed | None) -> dict[str, object]:
+def _fields(agent: AgentDefinition, one: ProbeResult | None) -> dict[str, object]:
     """One object per CLI; `ok` is null for one that was not probed."""
     if one is None:
         message = f"not probed: {_NO_STAND_IN}"
@@ -200,20 +208,17 @@ def _fields(agent: AgentDefinition, one: Probed | None) -> dict[str, object]:
     }
 
 
-Given = str | int | bool | None
+OptionValue = str | int | bool | None
 
 
-agents: click.Group = list_group(
+@list_group(
     "agents",
     "coterie agents add mine --ends-with result -- python3 agent.py",
-    "The registry of this machine: which programs can be members.  Alone: list.",
+    "The registry of this machine: which programs can be members.  Without a subcommand: list.",
+    "coterie agents list --json",
 )
-
-
-@command("list", "coterie agents list --json", agents)
-@pass_call
-def list_(call: Call) -> None:
-    """Every registered agent, and whether its program is there."""
+def agents(call: Call) -> None:
+    """Every registered agent, and whether its program is installed."""
     registry = Agents().registry()
     show_notices(call, registry.notices)
     _list(call, registry)
@@ -222,11 +227,11 @@ def list_(call: Call) -> None:
 @command("scan", "coterie agents scan", agents)
 @pass_call
 def scan(call: Call) -> None:
-    """Look for agents on PATH and enter what is found; what you changed by hand is kept."""
+    """Find agents on PATH and register them. What you changed by hand is kept."""
     made = Agents().scan()
     show_notices(call, made.registry.notices)
     call.record("scan", fields_of_scan(made))
-    found = ", ".join(one.facts.name for one in made.found)
+    found = ", ".join(one.name for one in made.found)
     new = f"; new: {', '.join(made.added)}" if made.added else ""
     found = f"{found}{new}" if found else "no agent that Coterie knows by name"
     call.line(f"Found {found}. Registry: {made.registry.path}")
@@ -238,16 +243,18 @@ def scan(call: Call) -> None:
 @click.argument("program_", metavar="-- COMMAND [ARGS]…", nargs=-1, required=True)
 @click.option("--ends-with", metavar="TYPE,…", help="A JSON line of this type ends a reply.")
 @click.option("--ends-when", metavar="REGEX", help="A line that matches ends a reply.")
-@click.option("--silence", type=int, metavar="MS", help="So long a silence ends a reply (2000).")
-@click.option("--text-field", metavar="NAME", help="The field of the ending line with the reply.")
+@click.option("--silence", type=int, metavar="MS", help="How much silence ends a reply (2000).")
+@click.option("--text-field", metavar="NAME", help="The field of that line that holds the reply.")
 @click.option("--prompt-flag", metavar="FLAG", help="The flag that takes a member's role.")
 @click.option("--model-flag", metavar="FLAG", help="The flag that takes a member's model.")
-@click.option("--persistent", is_flag=True, help="The process stays and takes a prompt per turn.")
+@click.option(
+    "--persistent", is_flag=True, help="The process keeps running and takes a prompt per turn."
+)
 @click.option("--pty", is_flag=True, help="Run it under a pseudo-terminal.")
-@click.option("--replace", is_flag=True, help="Put it in the place of one with this name.")
+@click.option("--replace", is_flag=True, help="Replace the agent of this name.")
 @pass_call
-def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> None:
-    """Enter an agent by hand: any program that reads a prompt and prints a reply."""
+def add(call: Call, name: str, program_: tuple[str, ...], **options: OptionValue) -> None:
+    """Register an agent by hand. It may be any program that reads a prompt and prints a reply."""
     facts = _facts(options)
     pty, replace = options["pty"] is True, options["replace"] is True
     entry, registry = Agents().add(name, program_, facts, use_pty=pty, replacing=replace)
@@ -255,19 +262,19 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     call.line(f"Added {name} to {registry.path}.")
     show_notices(call, Agents().unused_words(entry))
     if Agents().place(entry) is None:
-        call.note(f"! {entry.command} is not found on PATH; it is registered all the same.")
+        call.note(f"! {entry.command} is not on PATH; it was registered anyway.")
 
 
 @command("migrate", "coterie agents migrate", agents)
 @pass_call
 def migrate(call: Call) -> None:
-    """Rewrite an old registry to the newest form; a copy is kept, dropped prompts are shown."""
+    """Convert an old registry to the current format. A copy is kept; dropped prompts are shown."""
     done = Agents().migrate()
     dropped = [vars(one) for one in done.dropped]
     fields = {"path": str(done.path), "changed": done.changed, "dropped": dropped}
     call.record("migration", fields | {"backup": str(done.backup) if done.backup else None})
     if not done.changed:
-        call.line(f"{done.path} is as it should be; nothing was changed.")
+        call.line(f"{done.path} is up to date; nothing was changed.")
         return
     call.line(f"Wrote {done.path}; the old one is kept as {done.backup}.")
     for one in done.dropped:
@@ -278,10 +285,10 @@ def migrate(call: Call) -> None:
 
 
 def fields_of_scan(made: Scan) -> dict[str, object]:
-    """What a scan found, for machines."""
+    """What a scan found, as an object."""
     return {
         "path": str(made.registry.path),
-        "found": [one.facts.name for one in made.found],
+        "found": [one.name for one in made.found],
         "added": list(made.added),
         "updated": list(made.updated),
         "missing": list(made.missing),
@@ -289,7 +296,7 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
 
 
 def fields_of(agent: AgentDefinition) -> dict[str, object]:
-    """An entry, for machines; the values of its environment are not shown."""
+    """An entry as an object; of its environment, only the names are shown."""
     shown: dict[str, object] = agent.model_dump(mode="json", exclude={"env"})
     return shown | {"env": sorted(agent.env), "found": Agents().place(agent)}
 
@@ -302,7 +309,7 @@ def _list(call: Call, registry: Registry) -> None:
         call.line("No agent is registered yet.   coterie agents scan")
         return
     call.lines(table([_row(agent, health) for agent, health in found], call.row_width))
-    call.line("Which of them run now: coterie ps")
+    call.line("Running now: coterie ps")
 
 
 def _row(agent: AgentDefinition, health: AgentHealth) -> tuple[str, str, str, str]:
@@ -311,8 +318,8 @@ def _row(agent: AgentDefinition, health: AgentHealth) -> tuple[str, str, str, st
     return (f"  {agent.name}", agent.version or "-", health.state, then)
 
 
-def _facts(options: dict[str, Given]) -> dict[str, object]:
-    """The options as capabilities under their names in the registry."""
+def _facts(options: dict[str, OptionValue]) -> dict[str, object]:
+    """Return the options as capabilities, under their names in the registry."""
     facts: dict[str, object] = {}
     if isinstance(types := options["ends_with"], str):
         facts["completionDetection"] = "jsonl"

@@ -19,7 +19,16 @@ from coterie.app.views import (
 )
 from coterie.cli import card
 from coterie.cli.inbox import asked, find_question
-from coterie.cli.main import Call, command, group, here, look, named, pass_call
+from coterie.cli.main import (
+    Call,
+    command,
+    current_project,
+    group,
+    pass_call,
+    run_in_project,
+    run_on_task,
+    valued_flag,
+)
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, one_line, warned
@@ -45,16 +54,12 @@ TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 
 @command("show", "coterie show last")
 @click.argument("id_", metavar="[ID]", default="last")
-@click.option(
-    "--stderr",
-    metavar="[MEMBER]",
-    is_flag=False,
-    flag_value="",
-    help="What its members' programs wrote to stderr; of one, or of all.",
+@valued_flag(
+    "--stderr", "[MEMBER]", "What its members' programs wrote to stderr: one member's, or all."
 )
 @pass_call
 def show(call: Call, id_: str, stderr: str | None) -> None:
-    """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2).
+    """All about a task (k3f9, a prefix, or last), a question (q4) or a ticket (k3f9/T2).
 
     Without ID: the last task that you started.
     """
@@ -69,10 +74,10 @@ def show(call: Call, id_: str, stderr: str | None) -> None:
 
 
 def _show_task(call: Call, id_: str) -> None:
-    session = named(call, id_, read_checked)
+    session = run_on_task(call, id_, read_checked)
     detail, listed = session.detail, rows(session)
     call.record("task", as_json.detail(detail))
-    call.lines(_task(detail, here(call).root, call.width, call.paint))
+    call.lines(_task(detail, current_project(call).root, call.width, call.paint))
     if detail.view.workflow == PIPELINE:
         _show_state(call, detail.view.id)
     call.lines(field("next", _next(session), call.width))
@@ -85,24 +90,24 @@ def _show_task(call: Call, id_: str) -> None:
 
 
 def _show_state(call: Call, task_id: str) -> None:
-    """Where a pipeline is, and the folder of all that it made."""
+    """Show the current phase and gates of a pipeline, and the folder of all that it made."""
     from coterie.cli.phase_events import state_lines
 
     async def body(app: App, task: str) -> PipelineState:
         return (await app.pipelines.view(task)).state
 
-    state = named(call, task_id, body)
+    state = run_on_task(call, task_id, body)
     call.record("pipeline", state.model_dump(mode="json"))
     call.lines([*state_lines(state), f"  files    .coterie/sessions/{task_id}/artifacts"])
 
 
 def _show_stderr(call: Call, id_: str, member: str) -> None:
-    """What was written to stderr; of a ticket, by its worker."""
+    """Show what members wrote to stderr; for a ticket, what its worker wrote."""
 
     async def read(app: App, task_id: str) -> list[MemberStderr]:
         return await read_member_stderr(app, task_id, member or None)
 
-    found = named(call, id_, read, tickets=True)
+    found = run_on_task(call, id_, read, tickets=True)
     for one in found:
         call.record("stderr", {"member": one.member, "path": one.path, "text": one.text})
         lines = [f"  {printable(line)}" for line in one.text.splitlines()]
@@ -114,7 +119,7 @@ def _show_stderr(call: Call, id_: str, member: str) -> None:
 
 
 def _show_faults(call: Call, session: SessionView) -> None:
-    """Say which envelopes are not what they were."""
+    """Say which envelopes are no longer as they were written."""
     for fault in session.faults:
         fields = {"task": session.id, "file": fault.file, "kind": fault.kind}
         call.record("envelope_fault", {**fields, "mended": fault.mended, "kept": fault.kept_as})
@@ -136,7 +141,7 @@ def _show_question(call: Call, name: str) -> None:
 
 
 def _where(detail: TaskDetail, width: int) -> list[str]:
-    """Who runs it, or may."""
+    """Who runs the task, or may run it."""
     view = detail.view
     if view.machine:
         return field("runs", f"on {view.machine}", width)
@@ -145,7 +150,7 @@ def _where(detail: TaskDetail, width: int) -> list[str]:
     if not view.offered:
         return []
     refusals = [printable(f"{machine}: {why}") for machine, why in detail.refused.items()]
-    said = ["to every machine that has what it needs", *refusals]
+    said = ["to every machine that meets its requirements", *refusals]
     return [line for one in said for line in field("offered", one, width)]
 
 
@@ -207,7 +212,7 @@ def _next(session: SessionView) -> str:
 
 def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     wanted = parts["ticket"].upper()
-    found = named(call, parts["task"], partial(read_ticket, ticket_id=wanted))
+    found = run_on_task(call, parts["task"], partial(read_ticket, ticket_id=wanted))
     row = next(row for row in rows(found.session) if row.ticket.id == wanted)
     more = {
         "branch": found.branch or None,
@@ -225,7 +230,7 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
 
 
 class _Tickets(click.Group):
-    """A group whose first word may also be a session."""
+    """A group whose first argument may also be a session."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -238,7 +243,7 @@ class _Tickets(click.Group):
 @group(TICKETS, "coterie tickets last", _Tickets)
 @click.pass_context
 def tickets(context: click.Context) -> None:
-    """The tickets of a session: how each stands, who has it, what it took."""
+    """The tickets of a session: the state, owner, time and cost of each."""
     if context.invoked_subcommand is None:
         _list(context.ensure_object(Call), None)
 
@@ -247,7 +252,7 @@ def tickets(context: click.Context) -> None:
 @click.argument("id_", metavar="[ID]", required=False)
 @pass_call
 def list_(call: Call, id_: str | None) -> None:
-    """The table of a session; alone: of the newest one; of k3f9/T3: all about that ticket."""
+    """The tickets of a session. Without ID: of the newest; with k3f9/T3: all about that ticket."""
     parts = TICKET.fullmatch(id_ or "")
     if parts is not None:
         _show_ticket(call, parts)
@@ -259,10 +264,10 @@ def list_(call: Call, id_: str | None) -> None:
 @click.argument("name", metavar="ID/T3")
 @pass_call
 def reset(call: Call, name: str) -> None:
-    """Let a ticket that failed be begun anew; what was done so far stays in its folder."""
+    """Let a failed ticket start over. What was done so far stays in its folder."""
     parts = TICKET.fullmatch(name)
     if parts is None:
-        raise UsageError(f'"{name}" names no ticket.', "coterie tickets reset last/T3")
+        raise UsageError(f'"{name}" is not a ticket.', "coterie tickets reset last/T3")
 
     ticket = parts["ticket"].upper()
 
@@ -270,7 +275,7 @@ def reset(call: Call, name: str) -> None:
         await app.reset_ticket(task_id, ticket)
         return task_id
 
-    task_id = named(call, parts["task"], body)
+    task_id = run_on_task(call, parts["task"], body)
     call.record("ticket", {"task": task_id, "id": ticket, "state": "pending", "owner": None})
     call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
 
@@ -283,8 +288,10 @@ def _list(call: Call, id_: str | None) -> None:
 
 
 def _found(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
-    """The session that is meant, else the newest with tickets; None where there is no task yet."""
-    session = look(call, read_session) if id_ is None else named(call, id_, read_session)
+    """Return the named session's tickets, else the newest session's; None if there is no task."""
+    session = (
+        run_in_project(call, read_session) if id_ is None else run_on_task(call, id_, read_session)
+    )
     if session is None:
         return None
     listed = rows(session)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app import store as stores
-from coterie.cli.main import Call, command, group, here, pass_call
+from coterie.cli.main import Call, command, current_project, group, pass_call
+from coterie.cli.text import counted
 from coterie.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,16 +24,16 @@ def use(url: str) -> None:
 
 
 def require(project: Project) -> None:
-    """Raise StorageError where the store that was named is not this project's."""
+    """Raise StorageError if the named store is not this project's."""
     stores.require_store(project)
 
 
 @group("store", "coterie store init postgresql://user@host/database")
 @click.pass_context
 def store(context: click.Context) -> None:
-    """The database that several machines share, in PostgreSQL.  Alone: show.
+    """The PostgreSQL database that several machines share.  Without a subcommand: show.
 
-    Without URL: the one of COTERIE_STORE, or of your settings (coterie config set store).
+    Without URL: that of COTERIE_STORE, or of your settings (coterie config set store).
     """
     if context.invoked_subcommand is None:
         context.invoke(store.commands["show"])
@@ -40,13 +41,13 @@ def store(context: click.Context) -> None:
 
 @command("init", "coterie store init postgresql://user@host/database", store)
 @click.argument("url", required=False)
-@click.option("--lease", metavar="TIME", help="How long a silent machine keeps its tasks: 60s.")
+@click.option("--lease", metavar="TIME", help="How long a silent machine keeps its tasks (60s).")
 @pass_call
 def init(call: Call, url: str | None, lease: str | None) -> None:
-    """Make the store of this project in a database that is there; one that is made stays."""
-    made, facts = stores.init_store(stores.store_url(url), here(call), lease)
+    """Create this project's store in an existing database. A store that exists is kept."""
+    made, facts = stores.init_store(stores.store_url(url), current_project(call), lease)
     call.record("store", {**asdict(facts), "made": made})
-    call.line(f"Made the store in {facts.url}" if made else f"The store is there: {facts.url}")
+    call.line(f"Created the store in {facts.url}" if made else f"The store exists: {facts.url}")
     call.lines(_rows(facts))
     call.line(f"Use it:  coterie doctor --store {shlex.quote(facts.url)}")
 
@@ -55,7 +56,7 @@ def init(call: Call, url: str | None, lease: str | None) -> None:
 @click.argument("url", required=False)
 @pass_call
 def upgrade(call: Call, url: str | None) -> None:
-    """Bring a store of an older Coterie up to date; make a backup before."""
+    """Bring a store of an older Coterie up to date. Make a backup first."""
     before, after = stores.upgrade_store(stores.store_url(url))
     call.record("upgrade", {"before": before, "after": after})
     same = f"The store is up to date: schema {after}."
@@ -67,30 +68,30 @@ def upgrade(call: Call, url: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_call
 def continue_(call: Call, url: str | None, yes: bool) -> None:
-    """Go on with a store as it is, after a backup was put back or a replica lost something.
+    """Accept a store as it is, after a restore or a loss of data.
 
-    First end every process of Coterie on every machine: what one of them still does is lost.
+    First stop every Coterie process on every machine: whatever they still do is lost.
     """
     meant = stores.store_url(url)
     if not yes:
         if not call.attended:
-            raise UsageError(_ALL_ENDED, "When they are: coterie store continue URL --yes")
-        click.confirm(f"{_ALL_ENDED} Go on as it is?", default=False, abort=True)
-    facts = stores.continue_store(meant, here(call))
+            raise UsageError(_ALL_STOPPED, "When they are: coterie store continue URL --yes")
+        click.confirm(f"{_ALL_STOPPED} Accept the store as it is?", default=False, abort=True)
+    facts = stores.continue_store(meant, current_project(call))
     call.record("store", asdict(facts))
-    call.line(f"The store goes on as it is: {facts.url}")
+    call.line(f"Accepted the store as it is: {facts.url}")
     call.lines(_rows(facts))
 
 
-_ALL_ENDED = "Every process of Coterie must be ended, on every machine."
+_ALL_STOPPED = "Every Coterie process must be stopped, on every machine."
 
 
 @command("show", "coterie store show", store)
 @click.argument("url", required=False)
 @pass_call
 def show(call: Call, url: str | None) -> None:
-    """What is known of a store: whose it is, its schema, its size; changes nothing."""
-    facts = stores.describe_store(stores.store_url(url), here(call))
+    """All about a store: its project, schema and size. Changes nothing."""
+    facts = stores.describe_store(stores.store_url(url), current_project(call))
     call.record("store", asdict(facts))
     call.line(facts.url)
     call.lines(_rows(facts))
@@ -98,12 +99,13 @@ def show(call: Call, url: str | None) -> None:
 
 def _rows(facts: StoreFacts) -> list[str]:
     seen = "encrypted" if facts.encrypted else "not encrypted"
+    tasks, machines = counted(facts.tasks, "task"), counted(facts.machines, "machine")
     return [
         f"  project   {facts.project}",
         f"  schema    {facts.schema}",
         f"  server    PostgreSQL {facts.server}, {seen}",
         f"  lease     a silent machine keeps its tasks for {facts.lease_seconds:g} s",
-        f"  holds     {facts.tasks} tasks, {facts.machines} machines, {_size(facts.bytes)}",
+        f"  holds     {tasks}, {machines}, {_size(facts.bytes)}",
     ]
 
 

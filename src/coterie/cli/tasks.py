@@ -1,4 +1,4 @@
-"""`tasks`, `log`: what there is, what happened; `resume`, `cancel`, `accept`; lists in short."""
+"""`tasks`, `log`, `resume`, `cancel` and `accept`; and how long lists are shortened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.cli.main import Call, command, look, named, pass_call
+from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
 from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -25,63 +25,65 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FEW = 20
-"""So many rows are shown to a reader who did not say how many."""
+"""How many rows are shown to a reader who did not say how many."""
 
 
 @dataclass(frozen=True)
-class Newest:
-    """How much of a list is wanted."""
+class ListLimit:
+    """How much of a list to show."""
 
     limit: int | None = None
-    whole: bool = False
+    show_all: bool = False
 
-    def of(self, call: Call, found: Sequence[T]) -> Sequence[T]:
-        """The newest, which stand last; a program gets all of them unless it says how many."""
-        if self.limit is None and (self.whole or call.json):
+    def apply(self, call: Call, found: Sequence[T]) -> Sequence[T]:
+        """Return the newest rows, which come last; with `--json` all, unless limited."""
+        if self.limit is None and (self.show_all or call.json):
             return found
         return found[-(self.limit or FEW) :]
 
-    def tell(self, call: Call, older: int) -> None:
-        """Say how many are not shown, and how they can be."""
+    def print_rest(self, call: Call, older: int) -> None:
+        """Say how many are not shown, and how to show them."""
         if older > 0:
-            call.line(f"{older:,} older: the same with --all, or --limit {FEW * 5}")
+            call.line(f"{older:,} older ones: add --all, or --limit {5 * (self.limit or FEW)}")
 
 
-def newest_of(body: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that shows a list `--limit` and `--all`, as its argument `newest`."""
+def limit_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Add `--limit` and `--all` to a command that shows a list, as its argument `listed`."""
 
-    @click.option("--limit", type=click.IntRange(1), metavar="N", help=f"The newest N ({FEW}).")
-    @click.option("--all", "whole", is_flag=True, help="All of them.")
+    @click.option(
+        "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N ({FEW})."
+    )
+    @click.option("--all", "show_all", is_flag=True, help="All of them.")
     @wraps(body)
-    def limited(*given: Any, limit: int | None, whole: bool, **more: Any) -> None:
-        if limit is not None and whole:
-            raise UsageError("--limit and --all at once.", "Give one of them.")
-        body(*given, newest=Newest(limit, whole), **more)
+    def limited(*given: Any, limit: int | None, show_all: bool, **more: Any) -> None:
+        if limit is not None and show_all:
+            raise UsageError("--limit and --all cannot be combined.", "Give one of them.")
+        body(*given, listed=ListLimit(limit, show_all), **more)
 
     return limited
 
 
 @command("tasks", "coterie tasks --json")
-@newest_of
+@limit_options
 @pass_call
-def tasks(call: Call, newest: Newest) -> None:
+def tasks(call: Call, listed: ListLimit) -> None:
     """The tasks of this project, the newest last."""
 
-    found = look(call, lambda app: app.tasks())
+    found = run_in_project(call, lambda app: app.tasks())
     if found is None:
         return
-    kept = newest.of(call, found)
+    kept = listed.apply(call, found)
     call.records("task", map(as_json.task, kept))
     rows = [task_row(view) for view in kept]
     call.lines(table(rows, call.row_width) or ['No task yet.   coterie "what the team should do"'])
-    newest.tell(call, len(found) - len(kept))
+    listed.print_rest(call, len(found) - len(kept))
     waiting = [view.id for view in found if view.resumable]
     if waiting:
-        call.line(f"Go on: coterie resume {waiting[-1]}")
+        call.line(f"Resume: coterie resume {waiting[-1]}")
 
 
 def task_row(view: TaskView) -> tuple[str, str, str, str]:
-    """A task in a table."""
+    """A task as a row of a table."""
     return (f"  {view.id}", state_of(view), ago(view.changed_at), one_line(view.title))
 
 
@@ -89,7 +91,7 @@ def state_of(view: TaskView) -> str:
     """A task's state in a word or two, as a person would say it."""
     if view.standing == "waiting":
         asks = " ".join(view.questions)
-        return f"waits {asks}"
+        return f"waiting for {asks}"
     if view.standing == "running" and view.machine:
         return f"running on {view.machine}"
     return "offered" if view.offered and view.standing == "parked" else view.standing
@@ -97,12 +99,12 @@ def state_of(view: TaskView) -> str:
 
 @command("log", "coterie log last --follow")
 @click.argument("id_", metavar="[ID]", default="last")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the task ends.")
 @pass_call
 def log(call: Call, id_: str, *, follow: bool) -> None:
-    """What happened in a task or a ticket (k3f9/T2), in order; each line names who.
+    """What happened in a task or a ticket (k3f9/T2), in order; every line names the member.
 
-    Without ID: in the last task that you started.
+    Without ID: the last task that you started.
     """
 
     async def body(app: App, task_id: str) -> None:
@@ -117,7 +119,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
             timeline.show(entry)
         timeline.end((await app.show(task_id)).view)
 
-    named(call, id_, body, tickets=True)
+    run_on_task(call, id_, body, tickets=True)
 
 
 _SHORT = 7
@@ -128,36 +130,36 @@ _SHORT = 7
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_call
 def cancel(call: Call, id_: str, *, yes: bool) -> None:
-    """End a task for good; to be able to go on, stop it instead."""
+    """Cancel a task for good; to be able to resume it, stop it instead."""
 
     async def body(app: App, task_id: str) -> TaskView:
         await app.cancel(task_id)
         return await _view(app, task_id)
 
-    view = named(call, id_, _view)
+    view = run_on_task(call, id_, _view)
     if view.status in ENDED:
         raise UsageError(f"{view.id} has ended ({view.status}).", f"coterie show {view.id}")
     if not yes:
         if not call.attended:
             hint = f"coterie cancel {view.id} --yes, or coterie stop {view.id} to keep it"
             raise UsageError("cancel is final, and there is no terminal to ask on.", hint)
-        click.confirm(f"End {view.id} for good? (stop would keep it)", default=False, abort=True)
-    view = named(call, view.id, body)
+        click.confirm(f"Cancel {view.id} for good? (stop would keep it)", default=False, abort=True)
+    view = run_on_task(call, view.id, body)
     call.record("task", as_json.task(view))
     call.line(f"Canceled {view.id}.")
 
 
 @command("resume", "coterie resume last")
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
-@click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then go on.")
-@click.option("--trust", is_flag=True, help="Allow what its members are started with now.")
+@click.option("--wait", type=Span(), metavar="30m", help="How long to wait for an answer.")
+@click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then continue.")
+@click.option("--trust", is_flag=True, help="Trust what its members are started with now.")
 @click.option("--dry-run", is_flag=True, help="Show exactly what would be started; start nothing.")
 @pass_call
 def resume(
     call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool, dry_run: bool
 ) -> None:
-    """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
+    """Resume a task that was parked or killed; without ID: the only unfinished one."""
 
     async def body(app: App, task_id: str | None = None) -> int:
         from coterie.app.projects import Project
@@ -170,19 +172,19 @@ def resume(
         if (powers := await app.unallowed(task_id)) and (trust or call.attended):
             from coterie.cli.work import show_asked
 
-            call.line(f"{task_id} asks for what you have not allowed:")
+            call.line(f"{task_id} needs permissions that you have not granted:")
             show_asked(call, powers)
-            if trust or click.confirm("Go on with it, as it is now?", default=False):
+            if trust or click.confirm("Resume it as it is now?", default=False):
                 await app.allow(task_id)
         try:
             return await resume_task(call, Project(app.root), app, task_id, patience)
         except TaskBusy as busy:
-            call.note(f"{busy} Following it; ^C leaves it running.")
+            call.note(f"{busy} Following it; Ctrl-C leaves it running.")
             from coterie.cli.attach import follow_log
 
             return await follow_log(call, app, await app.show(task_id))
 
-    code = look(call, body) if id_ is None else named(call, id_, body)
+    code = run_in_project(call, body) if id_ is None else run_on_task(call, id_, body)
     raise click.exceptions.Exit(code or 0)
 
 
@@ -198,21 +200,21 @@ async def _dry_resume(call: Call, app: App, task_id: str) -> int:
         raise TaskBusy(task_id, view.pid, view.machine)
     found = await dry_resume(app, task_id)
     dry_run.show(call, found)
-    if found.view.refused is not None:
-        raise found.view.refused
+    if found.refused is not None:
+        raise found.refused
     return 0
 
 
 async def _only(app: App) -> str:
-    """The only task that could go on."""
+    """Return the only task that is unfinished."""
     unfinished = [view for view in await app.tasks() if view.status not in ENDED]
     if not unfinished:
-        raise NotFound("Nothing is unfinished.", "coterie tasks")
+        raise NotFound("No unfinished tasks.", "coterie tasks")
     if len(unfinished) > 1:
         rows = table([task_row(view) for view in unfinished[-FEW:]], 80)
         older = len(unfinished) - len(rows)
-        rest = [f"and {older:,} older: coterie tasks --all"] if older else []
-        listed = "\n".join(["Which one? Unfinished are:", *rows, *rest])
+        rest = [f"and {older:,} older ones: coterie tasks --all"] if older else []
+        listed = "\n".join(["Which one? Unfinished tasks:", *rows, *rest])
         raise UsageError(listed, f"coterie resume {unfinished[-1].id}")
     return unfinished[0].id
 
@@ -223,16 +225,16 @@ async def _view(app: App, task_id: str) -> TaskView:
 
 @command("accept", "coterie accept last")
 @click.argument("id_", metavar="ID")
-@click.option("--recheck", is_flag=True, help="Your branch has moved: run the checks on both.")
-@click.option("-m", "message", metavar="TEXT", help="Of a build: the message of its commit.")
-@click.option("--override", is_flag=True, help="Of a build: commit although a gate failed.")
+@click.option("--recheck", is_flag=True, help="Your branch has moved: merge both and check again.")
+@click.option("-m", "message", metavar="TEXT", help="For a build: its commit message.")
+@click.option("--override", is_flag=True, help="For a build: commit despite a failed gate.")
 @pass_call
 def accept(call: Call, id_: str, message: str | None, *, recheck: bool, override: bool) -> None:
-    """Take the approved work of a session into the branch that you have checked out.
+    """Merge the approved work of a session into the branch that you have checked out.
 
-    It is refused where your branch moved since the checks; --recheck then merges both and runs
-    the checks again. Nothing is changed unless they pass. coterie revert takes it back out.
-    What was built becomes one commit, with -m as its message.
+    This is refused if your branch has moved since the checks; --recheck then merges both and runs
+    the checks again. Nothing is changed unless they pass. coterie revert undoes it. A build
+    becomes one commit, with -m as its message.
     """
 
     async def body(app: App, task_id: str) -> Accepted:
@@ -240,7 +242,7 @@ def accept(call: Call, id_: str, message: str | None, *, recheck: bool, override
 
         return await accept_work(app, task_id, message, recheck=recheck, override=override)
 
-    done = named(call, id_, body)
+    done = run_on_task(call, id_, body)
     call.lines(_lines(call, done))
 
 

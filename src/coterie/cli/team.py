@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,31 +11,42 @@ import click
 from coterie.app.team_files import team_fields
 from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
-from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call, show_notices
+from coterie.cli.main import (
+    Call,
+    command,
+    current_project,
+    ensure_project,
+    list_group,
+    pass_call,
+    run_with_app,
+    show_notices,
+)
 from coterie.cli.members import ask_about_material
 from coterie.cli.text import Paint, about, counted, one_line, table, warned
-from coterie.cli.work import agrees, settled, show_powers
+from coterie.cli.work import confirm_trust, ready_team, show_powers
 from coterie.errors import CoterieError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    from coterie.app.by_hand import ByHand
+    from coterie.app.by_hand import Spawn
     from coterie.app.project import App
 
-_TEAM = click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
-
-
-team: click.Group = list_group(
-    "team", "coterie team new review --preset review", "The teams of this project.  Alone: list."
+_MODES = ("read", "ask", "accept-edits", "full")
+_TEAM = click.option(
+    "-t", "--team", "word", metavar="TEAM", help="The team; default: the project's default team."
 )
 
 
-@command("list", "coterie team list", team)
-@pass_call
-def list_(call: Call) -> None:
+@list_group(
+    "team",
+    "coterie team new review --preset review",
+    "The teams of this project.  Without a subcommand: list.",
+    "coterie team list",
+)
+def team(call: Call) -> None:
     """The teams of this project."""
-    teams = Teams(here(call))
+    teams = Teams(current_project(call))
     names = teams.names()
     for name in names:
         try:
@@ -53,13 +65,13 @@ def list_(call: Call) -> None:
 @click.argument("name")
 @click.option("--preset", type=click.Choice(PRESET_NAMES), help="What kind of team (pair).")
 @click.option("--agents", metavar="A,B", help="Who is in it: claude,codex or sec=claude:opus.")
-@click.option("--default", "default", is_flag=True, help="Mean this team when none is named.")
+@click.option("--default", "default", is_flag=True, help="Make this the default team.")
 @pass_call
 def new(call: Call, name: str, preset: str | None, agents: str | None, *, default: bool) -> None:
-    """Write a new team into the project, and the folders of its members."""
-    teams = Teams(here(call))
+    """Create a team in the project, and the folders of its members."""
+    teams = Teams(current_project(call))
     entries = teams.entries(preset, agents)
-    made(call, teams.project)
+    ensure_project(call, teams.project)
     view = teams.write(name, entries, preset=preset, default=default)
     _show(call, teams, view)
     call.line(f"Edit:  {shown(view.loaded.path or teams.project.teams)}")
@@ -69,11 +81,11 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
 @click.argument("member")
 @_TEAM
 @click.option("--agent", metavar="NAME", help="The agent it runs on; none: a human.")
-@click.option("--prompt", metavar="TEXT", help="Who it is and what it does.")
+@click.option("--prompt", metavar="TEXT", help="Its prompt: who it is and what it does.")
 @click.option("--role", metavar="TEXT", help="What it is for, in a few words.")
 @click.option("--model", metavar="NAME", help="The model, as its agent calls it.")
-@click.option("--permissions", type=click.Choice(["read", "ask", "accept-edits", "full"]))
-@click.option("--like", metavar="MEMBER", help="Copy what another member has.")
+@click.option("--permissions", type=click.Choice(_MODES), help="Its mode (ask).")
+@click.option("--like", metavar="MEMBER", help="Copy another member's settings.")
 @click.option("--worktree", is_flag=True, help="Give it a git worktree and a branch of its own.")
 @pass_call
 def add(
@@ -86,22 +98,22 @@ def add(
     **given: str | None,
 ) -> None:
     """Add a member to a team, with a folder of its own."""
-    teams = Teams(here(call))
+    teams = Teams(current_project(call))
     entry = {"id": member, **{key: value for key, value in given.items() if value is not None}}
     if worktree:
         entry["work"] = "worktree"
     view = teams.add(word, entry, like)
-    made(call, teams.project)
+    ensure_project(call, teams.project)
     _show(call, teams, view)
 
 
 @command("show", "coterie team show pair --full", team)
 @click.argument("word", metavar="[TEAM]", required=False)
-@click.option("--full", is_flag=True, help="Every field under its long name, as a team file.")
+@click.option("--full", is_flag=True, help="Every field under its full name, as a team file.")
 @pass_call
 def show(call: Call, word: str | None, *, full: bool) -> None:
-    """A team and its members; --full prints a file that means the same."""
-    teams = Teams(here(call))
+    """A team and its members. --full prints an equivalent team file."""
+    teams = Teams(current_project(call))
     view = teams.read(word)
     if full:
         fields, text = view.full()
@@ -117,8 +129,8 @@ def show(call: Call, word: str | None, *, full: bool) -> None:
 @click.argument("words", metavar="[TEAM]…", nargs=-1)
 @pass_call
 def validate(call: Call, words: tuple[str, ...]) -> None:
-    """Check team files, by name or path; alone: all of this project."""
-    teams = Teams(here(call))
+    """Check team files, by name or path. Without TEAM: all of this project."""
+    teams = Teams(current_project(call))
     wanted = words or teams.names()
     if not wanted:
         call.line("There is no team here yet.   coterie init")
@@ -137,31 +149,36 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(failed)
 
 
-@command("update", "coterie team update ada", team)
-@click.argument("member")
-@_TEAM
-@pass_call
+def _of_member(
+    name: str, example: str
+) -> Callable[[Callable[[Call, str, str | None], None]], click.Command]:
+    """Create a command about a member of a team."""
+
+    def decorate(body: Callable[[Call, str, str | None], None]) -> click.Command:
+        return command(name, example, team)(click.argument("member")(_TEAM(pass_call(body))))
+
+    return decorate
+
+
+@_of_member("update", "coterie team update ada")
 def update(call: Call, member: str, word: str | None) -> None:
-    """Let a member be who its edited prompt says; its memory is kept."""
+    """Apply a member's edited prompt; its memory is kept."""
     _settle(call, member, word, updated=True)
 
 
-@command("keep", "coterie team keep ada", team)
-@click.argument("member")
-@_TEAM
-@pass_call
+@_of_member("keep", "coterie team keep ada")
 def keep(call: Call, member: str, word: str | None) -> None:
-    """Let a member stay who it was, whatever its edited prompt says."""
+    """Keep a member as it was, and ignore its edited prompt."""
     _settle(call, member, word, updated=False)
 
 
 def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None:
-    teams = Teams(here(call))
+    teams = Teams(current_project(call))
     team = teams.read(word).team
     (teams.update_member if updated else teams.keep_member)(team, member)
     identity = "updated" if updated else "kept"
     call.record("member", {"member": member, "team": team.name, "identity": identity})
-    now = "is now who its team file says" if updated else "stays who it was"
+    now = "now follows its team file" if updated else "stays as it was"
     call.line(f"{member} {now}.")
 
 
@@ -171,56 +188,52 @@ def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None
 @_TEAM
 @pass_call
 def rename(call: Call, member: str, name: str, word: str | None) -> None:
-    """Make a member a new one, with a folder of its own; the old folder is kept."""
-    teams = Teams(here(call))
+    """Rename a member, which makes it a new one. The folder of the old one is kept."""
+    teams = Teams(current_project(call))
     _show(call, teams, teams.rename(word, member, name))
 
 
-@command("open", "coterie team open ada", team)
-@click.argument("member")
-@_TEAM
-@pass_call
+@_of_member("open", "coterie team open ada")
 def open_(call: Call, member: str, word: str | None) -> None:
-    """Start a member's CLI itself, in its folder, with its home and environment."""
+    """Start a member's own CLI. It runs in its folder, with its home and environment."""
     from coterie.app.by_hand import by_hand, open_by_hand
 
-    teams = Teams(here(call))
+    teams = Teams(current_project(call))
     view = teams.read(word)
     place = view.team.members.index(view.team.member(member))
-    team = settled(call, teams, view).team
-    project = made(call, teams.project)
+    team = ready_team(call, teams, view).team
+    project = ensure_project(call, teams.project)
     if files := teams.unread_material():
         ask_about_material(call, teams, files)
 
-    async def body(app: App) -> ByHand:
-        # By its place: the answer may have been to make it a new member.
+    async def body(app: App) -> tuple[Spawn, Path | None]:
+        # By its position: the user may have chosen to make it a new member.
         return by_hand(app.members(team), team.members[place])
 
-    started = opened(project, body)
-    call.note(f"{started.member}: {started.words[0]} in {started.cwd}")
-    if not started.is_told:
-        role = started.folder / started.instruction
-        call.note(f"  It has no way to be told its role at the start: that stands in {shown(role)}")
-    open_by_hand(started)
+    spawn, role = run_with_app(project, body)
+    call.note(f"{spawn.member}: {spawn.command} in {spawn.cwd}")
+    if role is not None:
+        call.note(f"  It cannot be given its role at the start; you find it in {shown(role)}")
+    open_by_hand(spawn)
 
 
 @command("trust", "coterie team trust ./team.json", team)
 @click.argument("word", metavar="PATH")
-@click.option("--yes", is_flag=True, help="You have looked at it already: do not ask.")
-@click.option("--no", is_flag=True, help="Of the project's folder: they may not; do not ask again.")
+@click.option("--yes", is_flag=True, help="Do not ask: you have reviewed it already.")
+@click.option("--no", is_flag=True, help="For the project's folder: refuse, and do not ask again.")
 @pass_call
 def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
-    """Look at what a team file from elsewhere asks for, and allow exactly this content.
+    """Review what a team file from elsewhere asks for, and trust it.
 
-    PATH may be the project's folder: then its CLAUDE.md, AGENTS.md and GEMINI.md may reach the
-    models, as text.
+    The trust ends when the content changes. PATH may be the project's folder: then its CLAUDE.md,
+    AGENTS.md and GEMINI.md are passed to the models as text.
     """
-    teams = Teams(here(call))
+    teams = Teams(current_project(call))
     root = teams.project.root
     if Path(word).resolve() == root:
         teams.trust_material(not no)
         call.record("trust", {"path": str(root), "digest": None, "trusted": not no})
-        call.line(f"Its instruction files {'do not' if no else 'may'} reach the models: {root}")
+        call.line(f"Its instruction files are {'not ' if no else ''}passed to the models: {root}")
         return
     if no:
         raise UsageError(
@@ -228,10 +241,10 @@ def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
         )
     view = teams.read(word)
     if view.refused is None:
-        call.line(f"{word} needs no trust: it asks for nothing, or it is yours.")
+        call.line(f"{word} does not need to be trusted: it asks for nothing, or it is yours.")
     elif not call.attended or yes:
         show_powers(call, teams, view)
-    elif not agrees(call, teams, view):
+    elif not confirm_trust(call, teams, view):
         raise view.refused
     teams.trust(view)
     path = view.loaded.path
@@ -243,13 +256,13 @@ def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
 @click.argument("roles", metavar="[ROLE]…", nargs=-1)
 @pass_call
 def prompts(call: Call, roles: tuple[str, ...]) -> None:
-    """Copy the prompts of `coterie build`'s roles to the project, to be edited; alone: all.
+    """Copy the prompts of `coterie build`'s roles into the project.
 
-    They are yours from then on. One that is there already is left as it is; delete it to use
-    Coterie's again.
+    Without ROLE: all. They are yours to edit from then on. An existing one is left as it is; delete
+    it to use Coterie's again.
     """
-    teams = Teams(here(call))
-    made(call, teams.project)
+    teams = Teams(current_project(call))
+    ensure_project(call, teams.project)
     done = teams.copy_prompts(roles)
     for prompt, is_new in done:
         fields = {"role": prompt.role, "path": str(prompt.path), "written": is_new}
@@ -262,8 +275,8 @@ def prompts(call: Call, roles: tuple[str, ...]) -> None:
 @click.argument("word", metavar="[TEAM]", required=False)
 @pass_call
 def roles(call: Call, word: str | None) -> None:
-    """Who of a team fills which role of `coterie build`, and whose prompt it has."""
-    teams = Teams(here(call))
+    """Which member fills which role of `coterie build`. Also shows whose prompt it has."""
+    teams = Teams(current_project(call))
     view = teams.read(word)
     rows: list[tuple[str, str, str]] = []
     for prompt, member in teams.filled_roles(view.team):
@@ -274,8 +287,8 @@ def roles(call: Call, word: str | None) -> None:
         whose = f"yours: {shown(prompt.path)}" if path else "ours"
         rows.append((f"  {prompt.role}", f"{member.id} ({member.agent})", f"prompt {whose}"))
     call.lines(table(rows, call.width))
-    call.line('Change who:  "roles": {"review": "ID"} in the team file')
-    call.line("Change what they are told:  coterie team prompts")
+    call.line('Change the members:  "roles": {"review": "ID"} in the team file')
+    call.line("Change the prompts:  coterie team prompts")
 
 
 def _summary(view: TeamView, paint: Paint) -> str:

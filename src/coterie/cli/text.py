@@ -1,9 +1,9 @@
 """Values as text on a terminal: visible, measured in cells, coloured; members, times and figures.
 
-Agents, file names and questions are written by others; an escape sequence or a direction mark in
-them must not reach the terminal, where it could hide half of a command that somebody approves.
-So renderers write others' texts out (`printable`, `one_line`, `model.visible`), and whatever they
-put together is looked at once more on its way out, in `for_stream`.
+Agents' replies, file names and questions are written by others; an escape sequence or a direction
+mark in them must not reach the terminal, where it could hide half of a command that somebody
+approves. So renderers make foreign text visible (`printable`, `one_line`, `model.visible`), and all
+that they put together is checked once more on its way out, in `for_stream`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
-from coterie.model.visible import guarded, printable
+from coterie.model.visible import printable, terminal_safe
 
 if TYPE_CHECKING:
     from coterie.model.team import Member
     from coterie.model.update import Usage
 
 _PAINTED = re.compile("(\x1b\\[(?:0|1|2|31|32|33|36)m)")
-"""The sequences that `Paint` makes: the only ones that a terminal is ever sent in a text."""
+"""The sequences that `Paint` makes: the only ones ever sent to a terminal within a text."""
 
 ASCII = str.maketrans(
     {
@@ -48,28 +47,29 @@ ASCII = str.maketrans(
         "’": "'",
     }
 )
-"""Our own symbols where the encoding has none of them; the word always stands beside."""
+"""Replacements for our own symbols in other encodings; words next to them say the same."""
 
 
 def for_stream(text: str, stream: TextIO) -> str:
-    """The text as a stream may have it: nothing hidden, and in symbols that its encoding has."""
+    """Make a text safe for a stream: nothing hidden, and only symbols that its encoding has."""
     if "\x1b" in text:
         text = "".join(
-            part if place % 2 else guarded(part) for place, part in enumerate(_PAINTED.split(text))
+            part if place % 2 else terminal_safe(part)
+            for place, part in enumerate(_PAINTED.split(text))
         )
     else:
-        text = guarded(text)
+        text = terminal_safe(text)
     encoding = (stream.encoding or "ascii").lower()
     return text if encoding.replace("-", "").startswith("utf") else text.translate(ASCII)
 
 
 def write(stream: TextIO, shown: str) -> None:
-    """Lines for a reader, at once."""
+    """Write lines for a reader, and flush."""
     write_data(stream, for_stream(shown, stream))
 
 
 def write_data(stream: TextIO, line: str) -> None:
-    """A line for a program, exactly as it is, at once."""
+    """Write a line for a program, exactly as it is, and flush."""
     stream.write(line + "\n")
     stream.flush()
 
@@ -93,7 +93,7 @@ def _cell(character: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """The text in at most `width` columns, its end replaced by … where it is longer."""
+    """Clip a text to at most `width` columns, its end replaced by … if it is longer."""
     if cells(text) <= width:
         return text
     kept, room = "", width - 1
@@ -106,12 +106,12 @@ def clip(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """The text, filled with blanks to `width` columns."""
+    """Pad a text with spaces to `width` columns."""
     return text + " " * (width - cells(text))
 
 
 def ends(left: str, right: str, width: int) -> str:
-    """Two texts at the two ends of a line; the left one is clipped where they do not fit."""
+    """Two texts at the two ends of a line; the left one is clipped if they do not fit."""
     room = width - cells(right) - 1
     if room < 8:
         return clip(left, width)
@@ -119,7 +119,7 @@ def ends(left: str, right: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The lines of a text in at most `width` columns each, broken at blanks where possible.
+    """Wrap a text into lines of at most `width` columns, broken at spaces where possible.
 
     A line keeps its own indentation, so that code and lists stay readable.
     """
@@ -147,7 +147,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def reach(text: str, start: int, width: int) -> int:
-    """Where what fits of the text ends, from `start` on; at least one character further."""
+    """Return where the part that fits ends, from `start` on; at least one character further."""
     if text.isascii():
         return min(start + max(width, 1), len(text))
     room = width
@@ -165,12 +165,12 @@ def hanging(head: str, value: str, width: int, indent: int) -> list[str]:
 
 
 def field(name: str, value: str, width: int, size: int = 9) -> list[str]:
-    """A named value; its further lines stand below the first."""
+    """A named value; its further lines are aligned below the first."""
     return hanging(f"  {name:<{size}}", value, width, size + 2)
 
 
 def packed(parts: Iterable[str], between: str, width: int, head: str = "") -> list[str]:
-    """Parts after a head, as many on a line as fit; none of them, such as a command, is broken."""
+    """Parts after a head, as many per line as fit; a part, such as a command, is never broken."""
     lines: list[str] = []
     for part in parts:
         if lines and cells(lines[-1]) + cells(between) + cells(part) <= width:
@@ -188,9 +188,9 @@ def table(
     gap: int = 2,
     painted: Callable[[str], str] = str,
 ) -> list[str]:
-    """Rows in columns; the last column takes what is left of the width, and `folds` or is cut.
+    """Rows in columns; the last gets the rest of the width and is clipped, or folded if `folds`.
 
-    `painted` gives a cell its colour, after it was measured.
+    `painted` colours a cell after it was measured.
     """
     if not rows:
         return []
@@ -222,7 +222,7 @@ _DIFF: dict[str, Meaning] = {
 
 
 def diff_meaning(line: str) -> Meaning | None:
-    """What a line of a patch is, by how it starts."""
+    """Tell what a line of a patch is by how it starts."""
     return next((meaning for start, meaning in _DIFF.items() if line.startswith(start)), None)
 
 
@@ -240,7 +240,7 @@ _COLOURS: dict[Meaning, tuple[str | None, bool, bool]] = {
 
 
 class Paint:
-    """Puts colour on text where colour is wanted; without it the words say the same."""
+    """Colours text if colour is wanted; without it the words say the same."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
@@ -259,7 +259,7 @@ FULL = "full"
 
 
 def about(member: Member) -> str:
-    """A member's agent, and its permissions where they are not the usual ones."""
+    """A member's agent, and its permission mode unless that is `ask`."""
     from coterie.model.conversation import YOU
 
     mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
@@ -267,7 +267,7 @@ def about(member: Member) -> str:
 
 
 def asking(member: Member | None, name: str) -> str:
-    """Who asks: `ada (claude)`, or Coterie itself; nobody when it is a human's own turn."""
+    """Who asks: `ada (claude)` or Coterie itself; empty when it is a human's own turn."""
     from coterie.model.conversation import YOU
 
     if member is None:
@@ -276,7 +276,7 @@ def asking(member: Member | None, name: str) -> str:
 
 
 def warned(shown: str, paint: Paint, meaning: Meaning | None = None) -> str:
-    """What `about` returned, in its colour but for a `full` at its end, which is red."""
+    """Colour what `about` returned; a `full` at its end is red."""
     if shown != FULL and not shown.endswith(f" {FULL}"):
         return paint(shown, meaning)
     return paint(shown.removesuffix(FULL), meaning) + paint(FULL, "bad")
@@ -297,24 +297,22 @@ def duration(seconds: float) -> str:
 
 
 def clocked(seconds: float) -> str:
-    """The same in whole seconds, for what is looked at once a second."""
+    """The same in whole seconds, for what is redrawn every second."""
     return f"{int(seconds)}s" if seconds < 60 else duration(int(seconds))
 
 
 def ago(earlier: str) -> str:
-    """How long ago an instant was; empty for one that is not known."""
+    """How long ago an instant was; empty if it is unknown."""
     from coterie.model import instant
 
     return duration(instant.seconds_between(earlier, instant.now())) if earlier else ""
 
 
 def clock(at: str) -> str:
-    """An instant as the time of day here, with the date where it was not today."""
+    """An instant as local time of day, with the date if it was not today."""
     from coterie.model import instant
 
-    moment = datetime.fromisoformat(at).astimezone()
-    today = datetime.fromisoformat(instant.now()).astimezone().date()
-    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+    return instant.local(at)
 
 
 def token_count(count: int) -> str:
@@ -328,7 +326,7 @@ def token_count(count: int) -> str:
 
 
 def usage_text(usage: Usage | None) -> str:
-    """What a turn or a task cost, as far as the agents told; empty where they did not."""
+    """What a turn or a task cost, as far as agents reported it; empty if they did not."""
     if usage is None:
         return ""
     count = (usage.input_tokens or 0) + (usage.output_tokens or 0)
@@ -347,7 +345,7 @@ _SPAN = re.compile(r"(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s?)?")
 
 
 def parse_span(text: str) -> float | None:
-    """The seconds of `30m`, `1h30m`, `45s` or `90`; None for what is no time span."""
+    """Parse `30m`, `1h30m`, `45s` or `90` into seconds; None if it is not a time span."""
     match = _SPAN.fullmatch(text.strip().lower())
     if match is None or not any(match.groups()):
         return None
@@ -365,5 +363,5 @@ class Span(click.ParamType[float]):
     ) -> float:
         found = parse_span(str(value))
         if found is None:
-            self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
+            self.fail(f"{value!r} is not a duration; write it like 90s, 30m or 1h30m.", param, ctx)
         return found

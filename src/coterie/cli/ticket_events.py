@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _WITHDRAWN = ("dropped", "canceled")
 _LINES = 3
-"""So many lines of a terminal an event may take; all of it is in the log."""
+"""How many terminal lines an event may take; the log has all of it."""
 _ENDS: Mapping[str, tuple[str, Meaning]] = {
     "done": ("done", "good"),
     "blocked": ("blocked", "asks"),
@@ -41,7 +41,7 @@ _ENDS: Mapping[str, tuple[str, Meaning]] = {
 def _happened(
     record: TicketRecord, before: TicketState | None, manager: str
 ) -> tuple[str, Meaning | None]:
-    """What became of a ticket, and its colour; `before` is the state it was in."""
+    """Say what happened to a ticket, with a colour; `before` is the state it was in."""
     message, owner = one_line(record.message), record.owner or "nobody"
     if record.closed_by is not None:
         withdrawn = record.closed_by in _WITHDRAWN
@@ -53,35 +53,35 @@ def _happened(
         word, meaning = _ENDS[record.state]
         return f"{word}: {message}", meaning
     if record.state == "discussing":
-        return f"{manager} and {owner} talk it over", None
+        return f"{manager} and {owner} are discussing it", None
     if record.state != "in_progress":
         return message, None
     if before == "awaiting_review":
         return f"sent back to {owner}: {message}", "asks"
-    return f"{owner} goes on: {message}" if before == "blocked" else f"{owner} begins", None
+    return f"{owner} continues: {message}" if before == "blocked" else f"{owner} starts", None
 
 
 @dataclass
 class TicketEvents(RecordLines):
-    """Lays records out as events of tickets; knows how each ticket stood before."""
+    """Lays out records as events of tickets; remembers the last state of each ticket."""
 
     _known: dict[str, Ticket | TicketRecord] = field(
         default_factory=dict[str, Ticket | TicketRecord], init=False
     )
-    """By id: how each ticket stood last."""
+    """By id: each ticket as last seen."""
     _past: dict[str, TicketState] = field(default_factory=dict[str, TicketState], init=False)
-    """By id: the state of each ticket in what is looked back on."""
+    """By id: the state of each ticket while past entries are shown."""
     _made: list[TicketRecord] = field(default_factory=list[TicketRecord], init=False)
-    """Tickets that a plan has made, and that no line was printed for yet."""
+    """Tickets that a plan created and that have not been printed yet."""
     _approved: bool = field(default=False, init=False)
     _at: str = field(default="", init=False)
-    """When the event happened that is being shown."""
+    """When the event being shown happened."""
 
-    def knows(self, tickets: Iterable[TicketView]) -> None:
+    def load_tickets(self, tickets: Iterable[TicketView]) -> None:
         self._known |= {view.ticket.id: view.ticket for view in tickets}
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
-        """The report of a whole session; of one that is not over, how far it came."""
+        """Return the report of a completed session; of another, how far it got."""
         if result.status == "completed":
             from coterie.cli import ticket_report
 
@@ -89,7 +89,7 @@ class TicketEvents(RecordLines):
             return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
-        if await app.branch(result.task):  # so far none of it is in the user's tree
+        if await app.branch(result.task):  # nothing is in the user's tree yet
             result = replace(result, changed=())
         lines = self._report(result, ())
         if listed := rows(await read_session(app, result.task)):
@@ -97,7 +97,7 @@ class TicketEvents(RecordLines):
         return lines
 
     def past(self, entry: Entry) -> list[str]:
-        """The lines of what happened before; how tickets stand is not taken from it."""
+        """Return the lines for a past entry, without updating the known tickets."""
         self._at, record = entry.at, entry.record
         if isinstance(record, InteractionRecord):
             return []
@@ -109,7 +109,7 @@ class TicketEvents(RecordLines):
         return [] if record.is_new else self._event(record.id, what, meaning)
 
     def lines(self, record: Record) -> list[str]:
-        """What a reader should see of it; new tickets once all of a plan are known."""
+        """Return the lines for a record; new tickets are held back until a plan's are all known."""
         self._at = instant.now()
         if isinstance(record, TicketRecord) and record.is_new:
             self._made.append(record)
@@ -123,7 +123,7 @@ class TicketEvents(RecordLines):
         return self._event("", f"{text.mark} {text.what}{note}", text.meaning)
 
     def _new_plan(self) -> list[str]:
-        """The tickets that a plan has made, once all of them are known."""
+        """Return the lines for the tickets that a plan created, once all of them are known."""
         made, self._made = self._made, []
         if not made:
             return []
@@ -167,7 +167,7 @@ class TicketEvents(RecordLines):
         member = self.team.get(base_of(record.member))
         said = prose(text.what)
         if not said or record.member == self.team.manager.id:
-            return []  # what a manager says shows in what becomes of it
+            return []  # what a manager says shows in the events it causes
         if member is None or member.type == "human":
             return self._event("", f"{record.member}: {said}")
         at_work = [
@@ -178,7 +178,7 @@ class TicketEvents(RecordLines):
         return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
 
     def _event(self, ticket: str, what: str, meaning: Meaning | None = None) -> list[str]:
-        """A line, and on a terminal a few more where it is long."""
+        """One line; on a terminal, a few more if it is long."""
         margin = "" if self.cards else " "
         begin = f"{margin}{clock(self._at)}  " + (f"{ticket}  " if ticket else "")
         parts = [one_line(what)]

@@ -1,4 +1,4 @@
-"""One ticket on a page, and the end of a whole session on one screen.
+"""One ticket on a page, and the final report of a session on one screen.
 
 "checked" is what Coterie ran itself, on a tree that it knows; nothing that an agent said counts.
 """
@@ -22,13 +22,13 @@ from coterie.model.record import QuestionView
 from coterie.model.ticket import TicketView
 
 _RECENT = 12
-"""So many lines of a history stand on a screen; `show` has all."""
+"""How many history lines the live screen shows; `show` has all of them."""
 
 
 def page_lines(
     found: TicketDetail, row: Row, width: int, paint: Paint, *, whole: bool = True
 ) -> list[str]:
-    """All about one ticket; with `whole` all of its history, else the end of it."""
+    """Return all about one ticket; with `whole`, its whole history, else the end of it."""
     ticket, full_name = row.ticket, f"{found.session.id}/{row.ticket.id}"
     name, state = paint(full_name, "name"), paint(row.state, row.meaning)
     owner = f"   {one_line(row.owner)}" if row.owner else ""
@@ -42,7 +42,7 @@ def page_lines(
         for event in kept
     ]
     if before := len(ticket.history) - len(kept):
-        history.insert(0, f"… {before} before: coterie show {full_name}")
+        history.insert(0, f"… {before} earlier: coterie show {full_name}")
     for place, line in enumerate(history):
         shown += field("" if place else "history", line, width)
     return shown
@@ -80,7 +80,7 @@ _NAMES: Mapping[type[Payload], str] = {
 
 
 def _artifacts(found: TicketDetail) -> list[str]:
-    """What is kept of its results, besides the logs of checks; the newest of each."""
+    """Describe the stored artifacts except check logs, the newest version of each."""
     kept: dict[str, str] = {}
     for message in found.said:
         artifact = message.payload
@@ -109,7 +109,7 @@ def _payload_text(payload: Payload) -> str:
             ]
             return _listed(payload.summary, payload.steps, criteria)
         case envelope.Report():
-            # An agent's word: what it says that it ran is no check.
+            # Only the agent's claim: what it says that it ran is not a check.
             made = [f"made {output}" for output in payload.outputs]
             says = [f"says {evidence}" for evidence in payload.evidence]
             return _listed(payload.status, made, says, payload.issues, payload.next_actions)
@@ -127,7 +127,7 @@ def _listed(first: str, *rest: Sequence[str]) -> str:
 
 
 def _newest_checks(said: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
-    """The newest outcome of every command that Coterie ran, the oldest of them first."""
+    """Return the newest outcome of every command that Coterie ran, oldest first."""
     newest: dict[str, envelope.ArtifactRef] = {}
     for message in said:
         artifact = message.payload
@@ -139,13 +139,13 @@ def _newest_checks(said: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
 
 _NAME = 14
 _FEW = 4
-"""So many of a kind are named."""
+"""How many of a kind are named."""
 _LONGEST = 60
 _TIMES = {1: "once", 2: "twice"}
 
 
 def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
-    """The report."""
+    """Return the final report of a session."""
     detail = ended.session.detail
     view, goal = detail.view, one_line(detail.state.created.goal)
     listed = rows(ended.session)
@@ -154,9 +154,9 @@ def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     facts += [f"${ended.money:.2f}"] if ended.money else []
     head = ends(f" DONE  {view.id}  {goal}", " · ".join(facts), width - 1)
     shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(listed)}", ""]
-    for name, value in _parts(ended, listed):
+    for name, value in _sections(ended, listed):
         shown += hanging(f" {name:<{_NAME}}", value, width - 1, _NAME + 1)
-    # Without a branch the work is in the folder already, and there is nothing to accept.
+    # Without a branch, the work is in the folder already and there is nothing to accept.
     verbs = ("diff", "accept", "revert") if ended.branch else ("diff", "revert")
     nexts = [f"coterie {verb} {view.id}" for verb in verbs]
     return [*shown, "", *packed(nexts, " · ", width, " Next   ")]
@@ -173,7 +173,7 @@ def _summary(listed: Sequence[Row]) -> str:
     return " · ".join(parts)
 
 
-def _parts(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def _sections(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str, str]]:
     if ended.changed is not None:
         files, added, removed = ended.changed
         branch = ended.branch
@@ -183,22 +183,24 @@ def _parts(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str, s
     rest = f"; for {' '.join(without)} no check was run" if without else ""
     checked = _checked(ended.said)
     yield "CHECKED", f"{checked}{rest}" if checked else "nothing: no check was run"
-    yield from _several("NOT CHECKED", _unchecked(ended.said, listed), "no command; please look")
-    yield from _several("SENT BACK", _sent_back(listed))
-    yield from _several("YOU DECIDED", _decided(ended))
+    yield from _joined_section(
+        "NOT CHECKED", _unchecked(ended.said, listed), "no command; please look"
+    )
+    yield from _joined_section("SENT BACK", _sent_back(listed))
+    yield from _joined_section("YOU DECIDED", _user_decisions(ended))
     if ended.tokens:
         most = sorted(ended.tokens.items(), key=lambda used: -used[1])
         yield "TOKENS", " · ".join(f"{member} {thousands(count)}" for member, count in most)
 
 
-def _several(name: str, texts: Sequence[str], after: str = "") -> Iterator[tuple[str, str]]:
+def _joined_section(name: str, texts: Sequence[str], after: str = "") -> Iterator[tuple[str, str]]:
     if texts:
         more = f" · and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
         yield name, " · ".join(texts[:_FEW]) + more + (f": {after}" if after else "")
 
 
 def _checked(said: Sequence[Envelope]) -> str:
-    """The newest outcome of each command, by the tree that it ran on, the newest first."""
+    """List the newest outcome of each command by the tree that it ran on, the newest first."""
     by_tree: dict[str, list[str]] = {}
     checks = [artifact.checked for artifact in _newest_checks(said).values() if artifact.checked]
     for check in checks:
@@ -208,12 +210,12 @@ def _checked(said: Sequence[Envelope]) -> str:
         ", ".join(ran) + (f", at tree {tree[:6]}" if tree else "")
         for tree, ran in reversed(by_tree.items())
     ]
-    more = [f"and {len(parts) - _FEW} more before"] if len(parts) > _FEW else []
+    more = [f"and {len(parts) - _FEW} more earlier"] if len(parts) > _FEW else []
     return "; ".join([*parts[:_FEW], *more])
 
 
 def _unchecked(said: Sequence[Envelope], listed: Sequence[Row]) -> list[str]:
-    """Criteria that no command shows, of all that is done."""
+    """Return the criteria of done tickets that no command checks."""
     done = {row.ticket.id for row in listed if row.kind == "done"}
     instructions = {
         message.ticket_id: message.payload
@@ -229,7 +231,7 @@ def _unchecked(said: Sequence[Envelope], listed: Sequence[Row]) -> list[str]:
 
 
 def _sent_back(listed: Sequence[Row]) -> list[str]:
-    """How often each ticket was, by review or by a merge, and why the last time."""
+    """Say how often each ticket was sent back, by a review or a merge, and why the last time."""
     lines: list[str] = []
     for row in listed:
         returns = [
@@ -243,8 +245,8 @@ def _sent_back(listed: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _decided(ended: SessionReport) -> list[str]:
-    """Every answer of a person, in a word or two."""
+def _user_decisions(ended: SessionReport) -> list[str]:
+    """Return every answer of the user in a word or two, then what they said."""
     decisions = [
         _decision(view)
         for view in ended.session.detail.questions
@@ -254,7 +256,7 @@ def _decided(ended: SessionReport) -> list[str]:
 
 
 _APPROVED: Mapping[type[object], str] = {PlanApproval: "plan", ReportConfirmation: "report"}
-"""What a user says yes to, in a word."""
+"""What a user approves, in a word."""
 
 
 def _decision(view: QuestionView) -> str:

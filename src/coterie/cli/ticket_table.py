@@ -1,4 +1,4 @@
-"""The tickets of a session as a table: how each stands, who has it, what it took."""
+"""The tickets of a session as a table: the state of each, its owner and what it took."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
 MANY = 8
-"""Of more tickets than this, those that are done share one row."""
+"""With more tickets than this, those that are over share one row."""
 _TITLE = 12
-"""A title in fewer columns says nothing: then other columns go."""
+"""A title in fewer columns says nothing: other columns are dropped instead."""
 _WIDEST = 60
 _STATE = 18
-"""What a ticket waits for is shortened to this, the question that it asks never is."""
+"""Columns to which the list of what a ticket waits for is cut; a question's id never is."""
 _WIDEST_STATE = 22
 _BAR = 20
 _DROPPED = "dropped"
@@ -33,7 +33,7 @@ _STATES: Mapping[TicketState, tuple[str, str, Meaning]] = {
     "done": ("✓", "done", "good"),
     "error": ("✗", "failed", "bad"),
 }
-"""Of each state: its mark, how it counts, and its colour."""
+"""For each state: its mark, the kind that it counts as, and its colour."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Row(TicketRow):
     """One ticket, as a row of the table."""
 
     owner: str = ""
-    """Who has it and on which agent; empty where nobody has."""
+    """Who has the ticket, and on which agent; empty if nobody has."""
 
     @property
     def ticket(self) -> Ticket:
@@ -49,7 +49,7 @@ class Row(TicketRow):
 
     @property
     def kind(self) -> str:
-        """How it counts: `done`, `working`, `in review`, `blocked`, `ready`, `failed`, …"""
+        """What it counts as: `done`, `working`, `in review`, `blocked`, `ready`, `failed`, …"""
         ticket = self.ticket
         if ticket.closed_by is not None and ticket.state != "done":
             return _DROPPED if ticket.closed_by == _DROPPED else "replaced"
@@ -57,7 +57,7 @@ class Row(TicketRow):
 
     @property
     def state(self) -> str:
-        """Its state, and what stands in its way."""
+        """Its state, and what blocks it."""
         if self.kind == "replaced":
             return f"now {self.ticket.closed_by}"
         if self.kind == _DROPPED:
@@ -68,18 +68,18 @@ class Row(TicketRow):
 
     @property
     def mark(self) -> str:
-        """Its state as one sign; the word always stands elsewhere."""
+        """Its state as one symbol; it is always shown in words elsewhere."""
         closed = self.kind in (_DROPPED, "replaced")
         return "▲" if self.asks else "-" if closed else _STATES[self.ticket.state][0]
 
     @property
     def meaning(self) -> Meaning:
-        """What its colour says."""
+        """What its colour stands for."""
         return "asks" if self.asks else _STATES[self.ticket.state][2]
 
 
 _ORDER = ("working", "in review", "ready", "blocked", "failed", _DROPPED, "replaced")
-"""In which order kinds are counted."""
+"""The order in which the counts of kinds are listed."""
 
 
 def _listed(waits_for: Sequence[str]) -> str:
@@ -90,12 +90,12 @@ def _listed(waits_for: Sequence[str]) -> str:
 
 
 def rows(session: SessionView) -> list[Row]:
-    """The tickets of a session, each with what it waits for."""
+    """Return the tickets of a session, each with what it waits for."""
     return rows_of(session.tickets, session.team, session.asks)
 
 
 def rows_of(views: Iterable[TicketView], team: Team, asks: Mapping[str, str]) -> list[Row]:
-    """The same for tickets that are followed; `asks` are questions by ticket."""
+    """The same for tickets that are followed live; `asks` holds questions by ticket."""
     return [
         Row(row.view, row.waits_for, row.asks, _owner(row.view.ticket.owner, team))
         for row in ticket_rows(views, asks)
@@ -112,14 +112,14 @@ def ticket_fields(task_id: str, row: Row) -> dict[str, object]:
     return as_json.ticket(task_id, row.view, row.waits_for, row.asks)
 
 
-def wanted(listed: Sequence[Row]) -> dict[str, Row]:
-    """By id, without those that nobody wants any more."""
+def active_rows(listed: Sequence[Row]) -> dict[str, Row]:
+    """Return the tickets by id, without those that were dropped or replaced."""
     return {row.ticket.id: row for row in listed if row.kind not in ("dropped", "replaced")}
 
 
 def ticket_graph(listed: Sequence[Row], width: int, paint: Paint) -> list[str]:
-    """What waits for what, each ticket with the sign of its state."""
-    known = wanted(listed)
+    """Draw which tickets wait for which, each with the symbol of its state."""
+    known = active_rows(listed)
 
     def shown(name: str) -> str:
         return f"{known[name].mark} {name}"
@@ -142,7 +142,7 @@ def counts(listed: Sequence[Row]) -> str:
 
 
 def progress(listed: Sequence[Row], width: int) -> str:
-    """How far it is, as a bar and in figures."""
+    """The progress, as a bar and in figures."""
     kinds = [row.kind for row in listed]
     total = sum(kind not in (_DROPPED, "replaced") for kind in kinds)
     size = _BAR if width >= 3 * _BAR else _BAR // 2
@@ -151,7 +151,7 @@ def progress(listed: Sequence[Row], width: int) -> str:
 
 
 def took(seconds: float) -> str:
-    """`41s`, `3m10`, `2h03`: as short as a column needs it."""
+    """`41s`, `3m10`, `2h03`: short enough for a column."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -160,7 +160,7 @@ def took(seconds: float) -> str:
 
 
 def thousands(tokens: int) -> str:
-    """`940`, `8.2k`, `41k`: tenths of many thousands say nothing."""
+    """`940`, `8.2k`, `41k`: without tenths from 10k on, where they say nothing."""
     return f"{tokens / 1000:.0f}k" if 10_000 <= tokens < 999_500 else token_count(tokens)
 
 
@@ -192,8 +192,8 @@ _COLUMNS = (
     _Column("TIME", lambda row: took(row.view.seconds) if row.view.seconds else "-", right=True),
     _Column("TOKENS", _tokens, right=True),
 )
-_SPARE = ("TOKENS", "TIME", "CHECKS", "OWNER")
-"""What goes first where there is no room."""
+_DROP_ORDER = ("TOKENS", "TIME", "CHECKS", "OWNER")
+"""The columns that are dropped if there is no room, in this order."""
 
 
 def table(
@@ -201,9 +201,9 @@ def table(
 ) -> list[str]:
     """A head and a row for each ticket, in at most `width` columns.
 
-    With `most`, done tickets share a row where there are many, and no more lines are given.
+    With `most`, there are at most that many lines, and finished tickets share one if need be.
     """
-    before, shown, after = _chosen(listed, most)
+    before, shown, after = _select_rows(listed, most)
     columns = _fitted(shown, width)
     head = " " + "  ".join(_aligned(column, column.name, size) for column, size in columns)
     lines = [paint(head.rstrip(), "dim")]
@@ -225,7 +225,7 @@ def _aligned(column: _Column, text: str, size: int, painted: Callable[[str], str
 
 
 def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
-    """The columns that there is room for, and how wide each is; the title takes what is left."""
+    """Return the columns that fit, and their widths; the title takes what is left."""
     sizes = {
         column.name: max([cells(column.name), *(cells(column.cell(row)) for row in shown)])
         for column in _COLUMNS
@@ -233,7 +233,7 @@ def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
     sizes["STATE"] = min(sizes["STATE"], max(_WIDEST_STATE, width // 5))
     columns = list(_COLUMNS)
     room = 0
-    for spare in (None, *_SPARE):
+    for spare in (None, *_DROP_ORDER):
         columns = [column for column in columns if column.name != spare]
         room = width + 1 - sum(sizes[column.name] + 2 for column in columns) + sizes["TICKET"]
         if room >= min(_TITLE, sizes["TICKET"]):
@@ -244,23 +244,23 @@ def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
     ]
 
 
-def _chosen(listed: Sequence[Row], most: int | None) -> tuple[list[str], list[Row], list[str]]:
-    """What is said of all that is over, the rows that are shown, what is said of those left."""
+def _select_rows(listed: Sequence[Row], most: int | None) -> tuple[list[str], list[Row], list[str]]:
+    """Return a summary of finished tickets, the rows to show, and a summary of the rest."""
     if most is None or len(listed) <= min(MANY, most - 1):
         return [], list(listed), []
     over = [row for row in listed if row.ticket.is_over]
     rest = [row for row in listed if not row.ticket.is_over]
-    before = [_together(over)] if over else []
+    before = [_summary_line(over)] if over else []
     room = most - 1 - len(before)
     if len(rest) <= room:
         return before, rest, []
     urgent = sorted(rest, key=_urgency)[: max(room - 1, 0)]
     left = [row for row in rest if row not in urgent]
-    return before, [row for row in rest if row in urgent], [f"… {_together(left)}"]
+    return before, [row for row in rest if row in urgent], [f"… {_summary_line(left)}"]
 
 
-def _together(listed: Sequence[Row]) -> str:
-    """Several tickets on one line."""
+def _summary_line(listed: Sequence[Row]) -> str:
+    """Summarize several tickets on one line."""
     found = [row.kind for row in listed]
     parts = [", ".join(f"{found.count(kind)} {kind}" for kind in dict.fromkeys(found))]
     seconds = sum(row.view.seconds for row in listed)
@@ -276,7 +276,7 @@ def _urgency(row: Row) -> int:
 
 
 def _ids(listed: Sequence[Row]) -> str:
-    """`T1-T4 T7`: the names of rows, those that follow each other as a span."""
+    """`T1-T4 T7`: the ids of rows, consecutive ones as a range."""
     spans: list[list[str]] = []
     before = None
     for row in listed:

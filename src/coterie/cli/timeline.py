@@ -28,7 +28,7 @@ from coterie.model.workspace import shown
 
 
 class Timeline:
-    """Prints entries; every line names the member, so that it can be searched for."""
+    """Prints entries; every line names the member, so that the output can be searched."""
 
     def __init__(self, call: Call, root: Path, team: Team) -> None:
         self._call = call
@@ -37,7 +37,7 @@ class Timeline:
         self._size = max([len(US), *(cells(member.id) for member in team.members)])
 
     def head(self, detail: TaskDetail) -> None:
-        """What the task is, and where its members live."""
+        """Print what the task is, and the folders of its members."""
         call, created = self._call, detail.state.created
         call.line(f"{detail.view.id}  {detail.view.workflow}  {one_line(created.goal)}")
         for member in self._team.in_order:
@@ -46,7 +46,7 @@ class Timeline:
             call.line(f"  {pad(member.id, self._size)}  {what}  {folder}")
 
     def show_all(self, entries: Sequence[Entry], *, running: bool) -> None:
-        """Everything so far; a call that has no end is still under way, or nobody knows."""
+        """Print all so far; unless the task is running, tool calls without an end count as lost."""
         lost = {} if running or self._call.json else _lost(entries)
         for entry in entries:
             record = lost.get(id(entry.record), entry.record)
@@ -59,13 +59,13 @@ class Timeline:
         self._call.lines([before + line for line in what.split("\n")] if what else [])
 
     def end(self, view: TaskView) -> None:
-        """How it stands when there is nothing more to follow."""
+        """Say how to resume the task, if nobody runs it any more."""
         if view.resumable:
-            self._call.line(f"Nobody runs it now.  coterie resume {view.id}")
+            self._call.line(f"It is not running.  coterie resume {view.id}")
 
 
 def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
-    """By the record of their begin: calls that never ended, and what can be said of them."""
+    """Map the `id()` of each start record whose call never ended to the record to show instead."""
     begun: dict[tuple[str, str], ToolCallRecord] = {}
     asked: dict[str, tuple[str, str]] = {}
     refused: set[tuple[str, str]] = set()
@@ -90,7 +90,7 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
             case _:
                 pass
     return {
-        id(call): replace(call, status="completed", is_error=True, denied="nobody said yes")
+        id(call): replace(call, status="completed", is_error=True, denied="nobody approved it")
         if key in refused
         else replace(call, status="unknown")
         for key, call in begun.items()
@@ -98,7 +98,7 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
 
 
 def logged(record: Record) -> tuple[str, str]:
-    """Who, and what they did; an empty what is nothing to show."""
+    """Return who did something, and what; an empty text means there is nothing to show."""
     text = describe(record)
     if text is None:
         return "", ""
@@ -119,11 +119,11 @@ _PAYLOADS = (
     ("report", "issues", "status"),
     ("report", "outputs", "status"),
 )
-"""What a payload is called, the field it is known by, and the one that says most of it."""
+"""A payload's name, the field that identifies it, and the field that says most about it."""
 
 
 def _summarized(text: str) -> str:
-    """A reply with a payload in it replaced by a few words: `[report: completed]`."""
+    """Return a reply, its payload replaced by a few words: `[report: completed]`."""
     fence = FENCE.search(text)
     block = fence[0].strip().removeprefix("```json").strip("`") if fence else text
     summary = _summary(block) if "{" in block else ""
@@ -135,7 +135,7 @@ def _summarized(text: str) -> str:
 
 
 def _summary(block: str) -> str:
-    """A payload in a few words; empty for what is none."""
+    """Return a payload in a few words; empty if the text is not a payload."""
     try:
         parsed = json.loads(block)
     except (ValueError, RecursionError):

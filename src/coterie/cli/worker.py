@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call
+from coterie.cli.main import (
+    Call,
+    command,
+    current_project,
+    ensure_project,
+    list_group,
+    pass_call,
+    run_with_app,
+)
 from coterie.cli.text import table
 
 if TYPE_CHECKING:
@@ -19,20 +27,31 @@ if TYPE_CHECKING:
 
 
 @command("worker", "coterie worker --store postgresql://user@host/database --agents claude,codex")
-@click.option("--agents", metavar="A,B", help="Those it runs; else all that are ready here.")
-@click.option("--seats", type=click.IntRange(1, 256), default=2, show_default=True)
-@click.option("--name", metavar="NAME", help="What this machine is called; else its host name.")
-@click.option("--allow", type=click.Choice(["full"]), help="Take members that never ask.")
-@click.option("--once", is_flag=True, help="End when nothing is left that it could run.")
+@click.option(
+    "--agents", metavar="A,B", help="The agents it runs; default: all that are ready here."
+)
+@click.option(
+    "--seats",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="How many tasks it may run at once.",
+)
+@click.option("--name", metavar="NAME", help="This machine's name; default: its host name.")
+@click.option(
+    "--allow", type=click.Choice(["full"]), help="Accept members that never ask for permission."
+)
+@click.option("--once", is_flag=True, help="Exit when nothing is left that it can run.")
 @pass_call
 def worker(
     call: Call, agents: str | None, seats: int, name: str | None, allow: str | None, once: bool
 ) -> None:
-    """Have this machine run what is on offer in a store, until Ctrl-C.
+    """Run tasks on offer in a store on this machine, until Ctrl-C.
 
-    A task on offer is one that was started with --detach, or the turn of a ticket. It runs here
-    with the agents, logins and trusted teams of this machine. Ctrl-C lets go of all of it: other
-    machines go on with it.
+    A task on offer is one that was started with --detach, or the turn of a ticket. It runs with the
+    agents, logins and trusted teams of this machine. Ctrl-C gives its tasks back: other machines
+    continue them.
     """
     import anyio
 
@@ -42,7 +61,7 @@ def worker(
     wanted = tuple(part.strip() for part in agents.split(",") if part.strip()) if agents else ()
     options = WorkerOptions(name, wanted, seats, allow == "full", once)
     store_url(call.store)
-    project = made(call, here(call))
+    project = ensure_project(call, current_project(call))
 
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -64,8 +83,8 @@ _SAID = {
     "taken": "{task}  runs here",
     "refused": "{task}  not taken: {detail}",
     "over": "{task}  {detail}",
-    "cut off": "! {detail} It begins anew.",
-    "unreachable": "! {detail} It is tried again.",
+    "cut off": "! {detail} Starting over.",
+    "unreachable": "! {detail} Retrying.",
 }
 
 
@@ -75,7 +94,7 @@ def _tell(call: Call, event: WorkerEvent) -> None:
 
 
 def offer_new(call: Call, start: StartRequest) -> None:
-    """Start a task for whichever machine can run it."""
+    """Create a task, and offer it to whichever machine can run it."""
     from coterie.app.machines import offer, shared_store
 
     async def offered(app: App) -> str:
@@ -84,27 +103,23 @@ def offer_new(call: Call, start: StartRequest) -> None:
         await offer(app, task_id)
         return task_id
 
-    task_id = opened(here(call), offered)
+    task_id = run_with_app(current_project(call), offered)
     call.record("task", {"id": task_id, "workflow": start.workflow, "status": "created"})
     call.line(f"{task_id} is on offer to your machines.")
     call.line(f"Follow it:  coterie log {task_id} --follow")
 
 
-machines: click.Group = list_group(
-    "machines", "coterie machines", "The machines that share a store."
+@list_group(
+    "machines", "coterie machines", "The machines that share a store.", "coterie machines list"
 )
-
-
-@command("list", "coterie machines list", machines)
-@pass_call
-def list_machines(call: Call) -> None:
-    """Each with its state, agents, seats and tasks."""
+def machines(call: Call) -> None:
+    """Every machine, with its state, agents, seats and tasks."""
     from coterie.app.machines import machines as found
 
-    rows = opened(here(call), found)
+    rows = run_with_app(current_project(call), found)
     call.records("machine", map(asdict, rows))
     if not rows:
-        call.line("No machine yet.   coterie worker --store URL")
+        call.line("No machines yet.   coterie worker --store URL")
     call.lines(table([_row(one) for one in rows], call.width))
 
 
@@ -112,15 +127,15 @@ def list_machines(call: Call) -> None:
 @click.argument("name")
 @pass_call
 def gone(call: Call, name: str) -> None:
-    """Say that a machine is dead: others take its tasks over at once.
+    """Declare a machine dead: others take over its tasks at once.
 
-    Only when you know it: an agent that still runs there would run twice.
+    Only if you are sure: an agent that still runs there would run twice.
     """
     from coterie.app.machines import gone as declare
 
-    count = opened(here(call), lambda app: declare(app, name))
+    count = run_with_app(current_project(call), lambda app: declare(app, name))
     call.record("gone", {"machine": name, "processes": count})
-    call.line(f"{name} is said to be dead: its tasks can be taken over.")
+    call.line(f"{name} has been declared dead: others can take over its tasks.")
 
 
 def _row(one: MachineView) -> tuple[str, str, str, str, str]:

@@ -1,1 +1,1 @@
-"""What people write down: the registry, team files, settings, projects; read, checked, written."""
+"""Read, check and write the files that people edit: the registry, teams, settings, projects."""

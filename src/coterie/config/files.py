@@ -1,4 +1,4 @@
-"""Files that people write, as text, JSON or TOML; and ours, of which no reader sees half."""
+"""Read files that people write (text, JSON, TOML), and write our own files atomically."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from coterie.errors import (
 from coterie.model.workspace import shown
 
 LIMIT = 1 << 20
-"""No file that a person writes by hand is larger."""
+"""Bytes; no file written by hand is larger."""
 PATIENCE = 5.0
-"""Seconds to wait for another writer, who needs milliseconds."""
+"""Seconds to wait for another writer, which normally takes milliseconds."""
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or a ConfigError that says why it cannot be read."""
+    """Return the text of a file; raises a ConfigError that says why it cannot be read."""
     raw = read_bytes(path)
     try:
         return raw.decode("utf-8-sig")
@@ -42,9 +42,9 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a regular file of bounded size."""
+    """Return the bytes of a regular file of bounded size."""
     try:
-        # Non-blocking, so that a pipe that nobody writes to cannot hold us up.
+        # Non-blocking: opening a pipe without a writer would hang.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _unreadable(path, "does not exist") from None
@@ -54,7 +54,7 @@ def read_bytes(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise _unreadable(path, f"is {what}; expected a file")
         try:
             raw = file.read(LIMIT + 1)
@@ -71,8 +71,8 @@ def _unreadable(path: Path, why: str, advice: str | None = None, line: int = 0) 
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file as a whole; after a crash it holds the old text or the new."""
-    # Through a link (people keep their dotfiles elsewhere) to the file it stands for.
+    """Replace a whole file; after a crash it holds either the old text or the new."""
+    # Follow symlinks to the real file: people keep their dotfiles elsewhere.
     target = Path(os.path.realpath(path))
     fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}.new")
     with storage_errors(target.parent):
@@ -91,9 +91,9 @@ def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
 
 
 def keep_copy(path: Path, name: str) -> Path:
-    """A copy beside the file, under this name or the first free one after it.
+    """Copy a file to this name beside it, or to the first free numbered one.
 
-    An older copy is never overwritten; one that already holds the same is enough.
+    An older copy is never overwritten; one with the same content is reused.
     """
     raw = read_bytes(path)
     with storage_errors(path.parent):
@@ -125,7 +125,7 @@ def set_aside(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """A folder for us alone, with the parents it needs; an existing one is left as it is."""
+    """Make a private folder and its missing parents; leave an existing folder as it is."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -135,7 +135,7 @@ def make_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, patience: float = PATIENCE) -> Generator[None]:
-    """Hold other writers of this file off, in this process and in others."""
+    """Lock out other writers of this file, in this process and in others."""
     with storage_errors(path.parent):
         make_folder(path.parent)
         lock = path.with_name(f".{path.name}.lock")
@@ -153,7 +153,7 @@ def _take(descriptor: int, path: Path, patience: float) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > deadline:  # it may be stopped, and then would never let go
+            if time.monotonic() > deadline:  # a suspended process would never release the lock
                 advice = "See what other coterie commands are running."
                 raise StorageLocked(str(path), "Another process is writing it", advice) from None
             time.sleep(0.01)
@@ -165,7 +165,7 @@ def _take(descriptor: int, path: Path, patience: float) -> None:
 
 @contextlib.contextmanager
 def storage_errors(place: Path) -> Generator[None]:
-    """What the system says about a folder, as an error that names it and what to do."""
+    """Turn an OSError into a StorageError that names the folder and what to do."""
     try:
         yield
     except OSError as error:
@@ -183,7 +183,7 @@ def _storage_error(place: Path, error: OSError) -> StorageError:
 
 
 def _sync_folder(path: Path) -> None:
-    # A rename is only safe from a power cut once its folder is on disk too.
+    # A rename survives a power cut only once its folder is on disk too.
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -192,24 +192,24 @@ def _sync_folder(path: Path) -> None:
 
 
 Place = tuple[str | int, ...]
-"""Where a value stands: the keys and positions that lead to it."""
+"""The path to a value: the keys and list positions that lead to it."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """What stands in a file."""
+    """The parsed content of a file."""
 
     path: Path
     text: str
     data: object
     kind: Literal["json", "toml"] = "json"
-    doubled: bool = False
-    """Whether some object has a key twice, of which only the last would count."""
+    has_duplicates: bool = False
+    """Whether some object has a duplicate key, of which only the last would count."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong at one place; `problem` goes on after the place's name."""
+    """One thing that is wrong at one place; `problem` continues after the place's name."""
 
     place: Place
     problem: str
@@ -218,26 +218,30 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something worth knowing that stops nothing."""
+    """Something worth knowing that does not stop anything."""
 
     message: str
     hint: str | None = None
 
 
 def read_document(path: Path) -> Document:
-    """Read a file; by its name it is TOML, else JSON."""
-    text = read_text(path)
+    """Read and parse a file: TOML by its suffix, else JSON."""
+    return parse(path, read_text(path))
+
+
+def parse(path: Path, text: str) -> Document:
+    """Parse a text that is, or will be, the content of that file."""
     return parse_toml(path, text) if path.suffix == ".toml" else parse_json(path, text)
 
 
 def parse_json(path: Path, text: str) -> Document:
-    """The document in a JSON text; anything else is a ConfigError with line and column."""
-    doubled = False
+    """Parse a JSON text; raises a ConfigError with line and column if it is invalid."""
+    has_duplicates = False
 
     def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
-        nonlocal doubled
+        nonlocal has_duplicates
         made = dict(found)
-        doubled = doubled or len(made) < len(found)
+        has_duplicates = has_duplicates or len(made) < len(found)
         return made
 
     try:
@@ -249,11 +253,11 @@ def parse_json(path: Path, text: str) -> Document:
     except ValueError as error:  # NaN, or a number of thousands of digits
         raise _invalid(path, "JSON", str(error), 1, 1) from None
     _refuse_halves(path, text, data)
-    return Document(path, text, data, "json", doubled)
+    return Document(path, text, data, "json", has_duplicates)
 
 
 def parse_toml(path: Path, text: str) -> Document:
-    """The document in a TOML text."""
+    """Parse a TOML text."""
     import tomllib
 
     try:
@@ -275,7 +279,7 @@ _TRAILING_COMMA = re.compile(r",(?=\s*([]}]))")
 
 
 def _invalid_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
-    """The error of the parser; a trailing comma alike on every Python, as 3.13 tells of it."""
+    """The parser's error; a trailing comma is reported as Python 3.13 does, on every version."""
     before = error.doc[: error.pos].rstrip()
     at = error.pos if error.doc[error.pos : error.pos + 1] == "," else len(before) - 1
     comma = _TRAILING_COMMA.match(error.doc, max(at, 0))
@@ -287,7 +291,7 @@ def _invalid_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
 
 
 def _refuse_halves(path: Path, text: str, data: object) -> None:
-    """JSON can spell half of a surrogate pair, which is no text and could never be written."""
+    """Refuse half a surrogate pair: JSON can spell one, but it could never be encoded."""
     found = re.search(r"\\u[dD][89a-fA-F]", text)
     if found is None:
         return
@@ -296,7 +300,7 @@ def _refuse_halves(path: Path, text: str, data: object) -> None:
     except UnicodeEncodeError:
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())
-        raise _invalid(path, "JSON", "half of a character", line, column) from None
+        raise _invalid(path, "JSON", "half of a surrogate pair", line, column) from None
     except RecursionError:
         raise _invalid(path, "JSON", "it is nested too deeply", 1, 1) from None
 
@@ -313,7 +317,7 @@ def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> Con
 
 
 def nulls(data: object, at: Place = ()) -> list[Mistake]:
-    """Values that are null: in our files a key that says nothing is left out."""
+    """Find null values: in our files, a key without a value is left out."""
     if data is None:
         return [Mistake(at, "is null; leave it out")]
     if not isinstance(data, dict | list) or len(at) > 4:

@@ -1,4 +1,4 @@
-"""A `.coterie` that is not believed: what is said of it, what it holds, and setting it aside."""
+"""A `.coterie` that is not believed: the error for it, what it holds, and setting it aside."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from coterie.config.identity import FOLDER, Judgement
+from coterie.config.identity import FOLDER, OriginCheck
 from coterie.errors import NotOurs
-from coterie.workspace.beneath import opened_folder
+from coterie.workspace.beneath import open_folder
 
 _ELSEWHERE = "Work in a folder of your own: -C DIR"
 _MOST = 2000
-"""So many files are looked at, at most; a folder that somebody else filled may be of any size."""
+"""The most entries looked at; a folder that somebody else filled may be of any size."""
 
 
-def refusal(root: Path, found: Judgement) -> NotOurs:
-    """Why a `.coterie` is not used, with the command for each thing that can be done about it."""
+def refusal(root: Path, found: OriginCheck) -> NotOurs:
+    """The error for a `.coterie` that is not used, with a command for each way out."""
     place, at = str(root / FOLDER), _at(root)
     choices = {
         "See what it holds": look_at(root),
         "Take it over": f"coterie project adopt {at}",
         "Set it aside": f"coterie project set-aside {at}",
     }
-    if found.origin == "link":  # nothing is reached through one, whoever agrees
+    if found.origin == "link":  # links are never followed, even with the user's consent
         del choices["Take it over"]
     width = max(map(len, choices))
     hint = "\n".join(f"{does + ':':<{width + 2}}{command}" for does, command in choices.items())
@@ -46,7 +46,7 @@ def _at(root: Path) -> str:
     return f"-C {shlex.quote(str(root))}"
 
 
-def _problem(place: str, found: Judgement) -> str:
+def _problem(place: str, found: OriginCheck) -> str:
     first = next(iter(found.names), ".")
     match found.origin:
         case "other_user":
@@ -55,69 +55,66 @@ def _problem(place: str, found: Judgement) -> str:
             return f"{place} was made for {found.detail}: it was moved or copied here."
         case "tracked":
             what = f"{first} in it" if first != "." else "it, or may do so"
-            return f"{place} holds what came with the repository: git tracks {what}."
+            return f"{place} contains files that came with the repository: git tracks {what}."
         case "link" if first == ".":
-            return f"{place} is no folder."
+            return f"{place} is not a folder."
         case "link":
-            what = f"{place}/{first} is a link, or another user's"
-            return f"{what}: Coterie makes no such thing there."
+            what = f"{place}/{first} is a link or belongs to another user"
+            return f"{what}: Coterie did not create it."
         case _:
             return f"{place} came with this folder: it was not made by your Coterie."
 
 
 @dataclass(frozen=True)
 class HeldFile:
-    """Something in a `.coterie`, as it is listed for a person to look at."""
+    """A file in a `.coterie`, as listed for a person to inspect."""
 
     name: str
-    """As seen from the folder."""
-    kind: str
-    """`file`, `folder`, `link` or `other`."""
-    size: int
+    """Relative to the folder."""
     target: str | None = None
-    """Where a link leads."""
+    """Where a link points."""
 
 
 def held_files(root: Path) -> tuple[HeldFile, ...]:
-    """What is in a `.coterie`, by name and kind, what is nearest first; no file of it is opened."""
-    return tuple(islice(_below(root / FOLDER), _MOST))
-
-
-def _below(top: Path) -> Iterator[HeldFile]:
-    folders = [top]
+    """The files in a `.coterie` by name, top level first; none of them is opened."""
+    top = root / FOLDER
     if top.is_symlink():
-        yield HeldFile("", "link", 0, str(top.readlink()))
-        return
+        return (HeldFile("", str(top.readlink())),)
+    return tuple(_held(path, top) for path in islice(_below(top), _MOST) if not _is_folder(path))
+
+
+def _below(top: Path) -> Iterator[Path]:
+    folders = [top]
     while folders:
-        folder = folders.pop(0)
         try:
-            entries = sorted(folder.iterdir())
+            entries = sorted(folders.pop(0).iterdir())
         except OSError:
             continue
         for entry in entries:
-            held = _held(entry, top)
-            if held.kind == "folder":
+            if _is_folder(entry):
                 folders.append(entry)
-            yield held
+            yield entry
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _held(path: Path, top: Path) -> HeldFile:
-    name = str(path.relative_to(top))
-    try:
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
-            return HeldFile(name, "link", 0, str(path.readlink()))
-    except OSError:
-        return HeldFile(name, "other", 0)
-    if stat.S_ISDIR(found.st_mode):
-        return HeldFile(name, "folder", 0)
-    return HeldFile(name, "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size)
+    target = None
+    with suppress(OSError):  # not a link
+        target = str(path.readlink())
+    return HeldFile(str(path.relative_to(top)), target)
 
 
-def set_aside(root: Path, found: Judgement) -> Path:
-    """Move what is not believed to a name that nothing reads, beside `.coterie`; returns that.
+def set_aside(root: Path, found: OriginCheck) -> Path:
+    """Move what is not believed to a name beside `.coterie` that nothing reads; returns that path.
 
-    Of a `.coterie` of ours only what others put there.  No file is opened, no link followed.
+    In a `.coterie` of ours, only what others put there is moved.  No file is opened and no link
+    followed.
     """
     folder, number = root / FOLDER, 1
     while os.path.lexists(aside := root / f"{FOLDER}.set-aside.{number}"):
@@ -129,6 +126,6 @@ def set_aside(root: Path, found: Judgement) -> Path:
         *above, last = Path(name).parts
         target = aside.joinpath(*above)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with opened_folder(folder, *above) as source, suppress(FileNotFoundError):
+        with open_folder(folder, *above) as source, suppress(FileNotFoundError):
             os.rename(last, target / last, src_dir_fd=source)
     return aside

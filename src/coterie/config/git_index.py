@@ -1,7 +1,7 @@
-"""What git tracks below a folder, read from its index as data: git itself is not run.
+"""Find what git tracks below a folder by parsing git's index; git itself is not run.
 
-All versions of the format are read, split indexes too, and those of every repository around the
-folder, as each of them may write there.  An index that cannot be read might track anything.
+Every version of the format is supported, including split indexes.  The index of each enclosing
+repository is read, as each may write there.  An unreadable index might track anything.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 
 _UNREADABLE = b"an index of git that cannot be read"
 _COMPRESSED = b"\0\0\0\4"
-"""The version that gives each name as a difference to the one before it."""
+"""Version 4, which stores each name as a difference from the one before it."""
 _SHARED = "sharedindex."
 _HASHES = (20, 32)
-"""The length of an object's id: SHA-1, SHA-256."""
+"""The lengths of an object id: SHA-1, SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,16 @@ class TrackedFiles:
     """Files that git tracks below a folder."""
 
     names: tuple[str, ...]
-    """As seen from that folder; `.` is the folder itself."""
+    """Relative to that folder; `.` is the folder itself."""
     digest: str
     """Changes with their names and content."""
 
 
 def tracked_below(folder: Path) -> TrackedFiles | None:
-    """What any repository around a folder tracks as, or below, it and is there; None: nothing."""
+    """What exists and is tracked by an enclosing repository, as the folder or below it.
+
+    None if there is nothing.
+    """
     found: dict[str, bytes] = {}
     replaced: list[bytes] = []
     for top in folder.parents:
@@ -59,7 +62,7 @@ def _git_dir(folder: Path) -> Path | None:
     try:
         if stat.S_ISDIR(marker.stat().st_mode):
             return marker
-        # A worktree or a submodule: a file that says where its folder is.
+        # In a worktree or a submodule, `.git` is a file that names the git directory.
         said = _read(marker)[:4096].decode(errors="surrogateescape")
     except (OSError, ValueError):
         return None
@@ -69,7 +72,7 @@ def _git_dir(folder: Path) -> Path | None:
 def _tracked(git_dir: Path, below: bytes) -> Iterator[tuple[bytes, bytes]]:
     try:
         index = _read(git_dir / "index")
-        # The part that a split index shares with others, by the name it gives; old ones stay.
+        # A split index names its shared part; outdated shared parts stay in the folder.
         there = (path for path in git_dir.iterdir() if path.name.startswith(_SHARED))
         shared = [path for path in there if index.find(_hash_in(path.name)) >= 0]
         yield from _named(index, below, is_split=bool(shared))
@@ -86,7 +89,7 @@ def _hash_in(name: str) -> bytes:
 
 
 def _read(path: Path) -> bytes | mmap.mmap:
-    """A regular file's content.  Non-blocking: a pipe that nobody writes to cannot hold us up."""
+    """A regular file's content.  Non-blocking: opening a pipe without a writer would hang."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -100,9 +103,9 @@ def _read(path: Path) -> bytes | mmap.mmap:
 def _named(
     data: bytes | mmap.mmap, below: bytes, *, is_split: bool = False
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The entries that are `below`, or in it, whatever their case: some disks do not tell."""
+    """The entries for `below` or inside it, in any case: some file systems ignore case."""
     last = re.escape(below.rsplit(b"/", 1)[-1])
-    # Searched as a whole, which is quick, unless names are compressed or it is split.
+    # Quick check: search the raw data, unless names are compressed or the index is split.
     if data[4:8] != _COMPRESSED and not is_split and not re.search(b"(?i)%b" % last, data):
         return
     wanted = below.lower()
@@ -110,10 +113,10 @@ def _named(
         found: list[tuple[bytes, bytes]] = []
         try:
             for name, entry in _entries(data, hash_size):
-                # Without a name, it takes the place of one in the shared part: nobody knows which.
+                # An entry without a name replaces one in the shared part: which one is unknown.
                 if not name or (name.lower() + b"/").startswith(wanted + b"/"):
                     found.append((name, entry))
-                # They are sorted, but for a split index.
+                # Entries are sorted, except in a split index.
                 if not is_split and name > wanted + b"0":
                     break
         except (IndexError, ValueError):
@@ -124,7 +127,7 @@ def _named(
 
 
 def _entries(data: bytes | mmap.mmap, hash_size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Each entry's name, and its mode and object.  Raises where that is not what the data holds.
+    """Yield each entry's name, and its mode and object id.  Raises if the data does not fit.
 
     See gitformat-index(5).
     """
@@ -143,7 +146,7 @@ def _entries(data: bytes | mmap.mmap, hash_size: int) -> Iterator[tuple[bytes, b
             keep = name[: len(name) - strip]
         end = data.find(b"\0", begin)
         name = keep + data[begin:end]
-        # An id of another length than is thought would show here.
+        # A wrong guess of the id length shows up here.
         if end < 0 or flags & 0xFFF != min(len(name), 0xFFF):
             raise ValueError("a name of another length")
         # Up to version 3 an entry is padded to a multiple of eight bytes.
@@ -159,7 +162,7 @@ def _number(data: bytes | mmap.mmap, at: int) -> int:
 
 
 def _varint(data: bytes | mmap.mmap, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
+    """Decode a variable-length number; returns it and the offset after it."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:

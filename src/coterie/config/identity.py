@@ -1,9 +1,9 @@
-"""Whose a `.coterie` is: what Coterie made for this user has an identity, nothing else is believed.
+"""Decide whose a `.coterie` is: only a folder with an identity that Coterie gave it is believed.
 
 The folder holds a random id; the user's own list of projects holds the same id with the folder's
-path and owner.  A folder that came with a clone or an archive has no such entry.  Of one that has,
-git may still have written files into it later: what it tracks there is only believed after the
-user has said so, and what is no folder or file of the owner's never is.
+path and owner.  A folder that came with a clone or an archive has no such entry.  Even in a listed
+folder, git may write files later: files that it tracks there are only believed after the user has
+confirmed them.  Links and other users' files, where Coterie makes none, are never believed.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from coterie.config.git_index import TrackedFiles, tracked_below
 from coterie.errors import ConfigError, NotOurs
 from coterie.model import instant
 from coterie.model.workspace import shown
-from coterie.workspace.beneath import opened_folder, read_file, write_file
+from coterie.workspace.beneath import open_folder, read_file, write_file
 
 FOLDER = ".coterie"
 IDENTITY_FILE = "identity"
 PROJECTS_FILE = "projects.json"
 IGNORE_FILE = ".gitignore"
 IGNORE_ALL = b"*\n"
-"""So that nothing of ours is ever committed, without touching the project's own file."""
+"""Keeps our files from ever being committed, without touching the project's own `.gitignore`."""
 MANY_PROJECTS = 500
-"""From here on, folders that are gone are forgotten when another is added."""
+"""From this many on, projects whose folder is gone are dropped when another one is added."""
 
 Origin = Literal["ours", "absent", "earlier", "foreign", "moved", "tracked", "other_user", "link"]
-"""Where a `.coterie` is from: ours; not there, or empty; from an earlier version that kept no ids;
-with the folder it is in; from another folder of ours; ours, with files in it that git tracks;
-another user's; no folder, or one with links where Coterie makes none."""
+"""Where a `.coterie` comes from: made by us; missing or empty; from an earlier version that kept
+no ids; brought along with its folder; from another folder of ours; ours, but with files that git
+tracks; another user's; not a folder, or one with links where Coterie makes none."""
 
 _ID = re.compile(rb"[0-9a-f]{32}\n")
 _UNFINISHED = re.compile(rf"\.({IDENTITY_FILE}|{re.escape(IGNORE_FILE)})\.[0-9a-f]{{8}}\.new")
-"""What another process is just writing, or died over."""
+"""Temporary files of a process that is still writing, or died while it was."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class KnownProject:
     path: str
     added_at: str = ""
     id: str | None = None
-    """None: from a version that kept none."""
+    """None for an entry from a version that kept no ids."""
     owner: int | None = None
     tracked: str | None = None
-    """What of it git tracked when the user took it over."""
+    """Digest of the files in it that git tracked when it was given its id."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Whether a `.coterie` is believed, and why not."""
+class OriginCheck:
+    """Whether a `.coterie` is believed, and if not, why."""
 
     origin: Origin
     detail: str = ""
-    """What tells more about it: the owner, or the folder that it was made for."""
+    """More about the origin: the owner's uid, or the folder that it was made for."""
     names: tuple[str, ...] = ()
-    """What in it is not believed, as seen from the folder; none: all of it, or `.`: itself."""
+    """What in it is not believed, relative to the folder: empty for all of it, `.` for itself."""
 
     @property
     def is_believed(self) -> bool:
@@ -75,29 +75,29 @@ class Judgement:
         return self.origin in ("ours", "absent", "earlier")
 
 
-def judge(root: Path, projects: Path) -> Judgement:
-    """Where the `.coterie` of a folder is from, by the user's list of projects.  Reads it only."""
+def check_origin(root: Path, projects: Path) -> OriginCheck:
+    """Check where a folder's `.coterie` comes from, by the user's list of projects.  Read-only."""
     folder = root / FOLDER
     try:
         found = folder.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return Judgement("absent")
+        return OriginCheck("absent")
     if not stat.S_ISDIR(found.st_mode):
-        return Judgement("link", names=(".",))
+        return OriginCheck("link", names=(".",))
     known = _known_or_none(projects)
     entry = known.get(str(root))
     owner = os.geteuid() if entry is None or entry.owner is None else entry.owner
     if found.st_uid != owner:
-        return Judgement("other_user", str(found.st_uid))
+        return OriginCheck("other_user", str(found.st_uid))
     own_id = _read_id(folder)
     if entry is None or (entry.id is not None and entry.id != own_id):
-        return _judge_unknown(folder, own_id, known)
+        return _check_unknown(folder, own_id, known)
     tracked = _tracked(folder)
     if tracked and tracked.digest != entry.tracked:
-        return Judgement("tracked", names=tracked.names)
+        return OriginCheck("tracked", names=tracked.names)
     if links := tuple(misplaced(folder, owner)):
-        return Judgement("link", names=tuple(os.path.relpath(link, folder) for link in links))
-    return Judgement("ours" if entry.id else "earlier")
+        return OriginCheck("link", names=tuple(os.path.relpath(link, folder) for link in links))
+    return OriginCheck("ours" if entry.id else "earlier")
 
 
 def _tracked(folder: Path) -> TrackedFiles | None:
@@ -105,16 +105,16 @@ def _tracked(folder: Path) -> TrackedFiles | None:
     return tracked_below(folder) if in_git else None
 
 
-def _judge_unknown(folder: Path, own_id: str | None, known: dict[str, KnownProject]) -> Judgement:
+def _check_unknown(folder: Path, own_id: str | None, known: dict[str, KnownProject]) -> OriginCheck:
     if _is_empty(folder):
-        return Judgement("absent")
+        return OriginCheck("absent")
     made_for = (one.path for one in known.values() if own_id is not None and one.id == own_id)
     first = next(made_for, None)
-    return Judgement("foreign") if first is None else Judgement("moved", first)
+    return OriginCheck("foreign") if first is None else OriginCheck("moved", first)
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether there is nothing in it that could be believed."""
+    """Whether it holds nothing that could be believed."""
     present = {path.name for path in folder.iterdir()} - {IDENTITY_FILE}
     names = {name for name in present if not _UNFINISHED.fullmatch(name)}
     try:
@@ -126,7 +126,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _read_id(folder: Path) -> str | None:
-    """The id in a `.coterie`, if that is a file of its owner's."""
+    """The id in a `.coterie`, if it is in a file of the folder's owner."""
     try:
         text = read_file(folder, IDENTITY_FILE, limit=4096)
     except (OSError, NotOurs):
@@ -137,12 +137,12 @@ def _read_id(folder: Path) -> str | None:
 def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject:
     """Make the `.coterie` of a folder if it has none, and give it an id of its own.
 
-    Returns its entry for the user's list.  One from an earlier version keeps its place there.
+    Returns its entry for the user's list.  An entry from an earlier version keeps its position.
     """
     folder = root / FOLDER
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    with opened_folder(folder) as handle:
+    with open_folder(folder) as handle:
         os.fchmod(handle, 0o700)  # one that somebody else made may be open to all
     before = known.get(str(root), KnownProject(str(root), instant.now()))
     made = secrets.token_hex(16)
@@ -157,19 +157,19 @@ def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject
 
 
 def give_identities(known: Mapping[str, KnownProject], projects: Path) -> dict[str, KnownProject]:
-    """The list with an identity for every project in it that is from a version without.
+    """Return the list with an identity for every project from a version that kept none.
 
-    All at once, so that nothing that is put in the place of one later is taken for it.
+    All are upgraded at once, so that a folder later put in the place of one is not accepted as it.
     """
     entries = dict(known)
     for path, entry in known.items():
         with suppress(OSError, NotOurs):
-            if entry.id is None and judge(Path(path), projects).origin == "earlier":
+            if entry.id is None and check_origin(Path(path), projects).origin == "earlier":
                 entries[path] = give_identity(Path(path), known)
     return entries
 
 
-# -- what is below it --------------------------------------------------------------------------
+# -- what lies below it ------------------------------------------------------------------------
 
 _DEPTHS = {
     "kept": 1,
@@ -181,13 +181,13 @@ _DEPTHS = {
     "teams": 3,
     "worktrees": 2,
 }
-"""How far down everything in a folder is made by us; below that it is a member's, or git's."""
+"""How many levels of a folder Coterie itself makes; anything below is a member's or git's."""
 _WORK = re.compile(r"work|\.work\.[0-9a-f]{8}")
-"""Of a member's folder: what may be a link, as we make one there ourselves."""
+"""Names in a member's folder that may be links: Coterie makes one there itself."""
 
 
 def misplaced(folder: Path, owner: int) -> Iterator[str]:
-    """What below a `.coterie` is a link, or another user's, where Coterie makes no such thing."""
+    """Yield what is a link, or another user's, below a `.coterie` where Coterie makes neither."""
     for entry, found in _entries(folder):
         if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
             yield entry.path
@@ -206,7 +206,7 @@ def _misplaced(folder: str, owner: int, depth: int) -> Iterator[str]:
 
 def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     found: list[tuple[os.DirEntry[str], os.stat_result]] = []
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # taken away meanwhile
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # removed meanwhile
         for entry in entries:
             with suppress(FileNotFoundError):
                 found.append((entry, entry.stat(follow_symlinks=False)))
@@ -217,7 +217,7 @@ def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_res
 
 
 def read_known(path: Path) -> dict[str, KnownProject]:
-    """The projects in the user's list by path, in the order in which they were added."""
+    """The projects in the user's list by path, in the order they were added."""
     try:
         data = cast("object", json.loads(path.read_bytes()))
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def read_known(path: Path) -> dict[str, KnownProject]:
         raise ConfigError(f"{shown(path)} cannot be read: {error}.", None, str(path)) from None
     listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
     if not isinstance(listed, list):
-        raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))
+        raise ConfigError(f"{shown(path)} is not a list of projects.", None, str(path))
     entries = (_known(entry) for entry in cast("list[object]", listed))
     return {entry.path: entry for entry in entries if entry is not None}
 
@@ -247,7 +247,7 @@ def _known(entry: object) -> KnownProject | None:
 
 
 def gone(known: Mapping[str, KnownProject]) -> Iterator[files.Notice]:
-    """What to say of projects that are not where they were: a folder may have been moved."""
+    """Yield a notice for each project that is no longer where it was: it may have been moved."""
     ids = [entry.id for entry in known.values()]
     for entry in known.values():
         root = Path(entry.path)
@@ -265,7 +265,7 @@ def gone(known: Mapping[str, KnownProject]) -> Iterator[files.Notice]:
 
 
 def _moved_to(root: Path, id_: str) -> Path | None:
-    """The folder beside it that has become a project's, where it was only renamed."""
+    """The sibling folder that now holds the project, if it was only renamed."""
     with suppress(OSError):
         for folder in root.parent.iterdir():
             if _read_id(folder / FOLDER) == id_:
@@ -274,7 +274,7 @@ def _moved_to(root: Path, id_: str) -> Path | None:
 
 
 def without_old_place(known: dict[str, KnownProject], root: Path) -> dict[str, KnownProject]:
-    """The list without the place from which a folder was moved here."""
+    """The list without the path from which this project was moved."""
     id_ = _read_id(root / FOLDER)
     return {
         path: entry
@@ -284,7 +284,7 @@ def without_old_place(known: dict[str, KnownProject], root: Path) -> dict[str, K
 
 
 def write_known(path: Path, known: dict[str, KnownProject]) -> None:
-    """Replace the list; whoever calls holds its lock."""
+    """Replace the list; the caller holds its lock."""
     projects = [_written(entry) for entry in known.values()]
     files.write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
 
@@ -296,7 +296,7 @@ def _written(entry: KnownProject) -> dict[str, object]:
 
 
 def _known_or_none(path: Path) -> dict[str, KnownProject]:
-    """The list; one that cannot be read knows nothing."""
+    """The list; empty if it cannot be read."""
     try:
         return read_known(path)
     except ConfigError:

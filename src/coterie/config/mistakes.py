@@ -1,4 +1,4 @@
-"""What is wrong with a file, in words: file, line, place, what stands there, what was expected."""
+"""Describe what is wrong with a file: file, line, place, what was found, what was expected."""
 
 from __future__ import annotations
 
@@ -21,69 +21,69 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LINE = r"^[^\x00-\x1f\x7f-\x9f\[\]]{1,80}$"
-"""A name that is printed, and written in `[NEXT: name]`."""
+"""A name that is printed and used in `[NEXT: name]`."""
 LABEL = r"^[^\x00-\x1f\x7f-\x9f]{0,200}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 ARGUMENT = r"^[^\x00]*$"
-"""What the system can pass to a process at all."""
+"""What the operating system can pass to a process at all."""
 PATH = r"^[^\x00]+$"
 MODEL = r"^[^\x00-\x20\x7f-][^\x00-\x20\x7f]*$"
-"""It follows a flag on the command line, so it must not look like another."""
+"""It follows a flag on the command line, so it must not look like a flag itself."""
 DURATION = r"^[1-9][0-9]{0,8}(ms|s|m|h)$"
 
-WORDS: Mapping[str, str] = {
-    NAME_PATTERN: "letters, digits, . _ or -, at most 64, the first a letter or digit",
+PATTERNS: Mapping[str, str] = {
+    NAME_PATTERN: "letters, digits, . _ or -, at most 64, starting with a letter or digit",
     LINE: "one line of at most 80 characters without [ or ]",
     LABEL: "one line of at most 200 characters",
-    VARIABLE: "letters, digits and _, the first no digit",
+    VARIABLE: "letters, digits and _, not starting with a digit",
     ARGUMENT: "text without null characters",
     PATH: "a path",
-    MODEL: "a model's name without spaces, not beginning with -",
+    MODEL: "a model name without spaces, not starting with -",
     DURATION: "a time such as 90s, 5m or 1h",
 }
 
-
-MOST = 20
-"""More mistakes than these help nobody."""
+MAX_LISTED = 20
+"""Listing more mistakes than this helps nobody."""
 
 
 def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
-    """One error for all mistakes of a file, the first of them leading."""
+    """One error for all mistakes in a file, in the order of their lines."""
     lines = lines_of(document)
-    # As a dictionary: a mistake in `defaults` is found again for every member.
+    # A dictionary drops duplicates: a mistake in `defaults` is found again for every member.
     once = {mistake: lines.of(mistake.place) for mistake in mistakes}
     placed = sorted(once, key=once.__getitem__)
     name = shown(document.path)
     said = [sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
-    if len(said) > MOST:
-        said = [*said[:MOST], f"… and {len(said) - MOST} more."]
-    each = [FileMistake(once[one], place_name(one.place), one.problem) for one in placed[:MOST]]
+    if len(said) > MAX_LISTED:
+        said = [*said[:MAX_LISTED], f"… and {len(said) - MAX_LISTED} more."]
+    placed = placed[:MAX_LISTED]
+    each = [FileMistake(once[one], place_name(one.place), one.problem) for one in placed]
     place = f"{document.path}:{each[0].line} {each[0].place}".rstrip()
     return ConfigError("\n".join(said), placed[0].hint, place, tuple(each))
 
 
 def sentence(at: str, mistake: Mistake) -> str:
-    """A mistake in words, after the name of what it is in."""
+    """A mistake as a sentence, after the name of what it is in."""
     where = place_name(mistake.place)
     end = "" if mistake.problem.endswith((".", "?")) else "."
     return f"{at} {where} {mistake.problem}{end}" if where else f"{at} {mistake.problem}{end}"
 
 
-def doubled_keys(document: Document) -> list[Mistake]:
-    """A key that stands twice in one object: only the last would count, and nobody would know."""
-    if not document.doubled:
+def duplicate_keys(document: Document) -> list[Mistake]:
+    """A mistake for each duplicate key in an object: only the last would count, silently."""
+    if not document.has_duplicates:
         return []
-    return [Mistake(place, "stands there twice") for place in lines_of(document).doubled]
+    return [Mistake(place, "appears twice") for place in lines_of(document).duplicates]
 
 
 def object_in(document: Document) -> dict[str, object]:
-    """The object that a document holds, without the key for editors; raises ConfigError for
-    anything else, and where a key stands twice."""
+    """The object that a document holds, without `$schema`; raises ConfigError for anything else
+    and for duplicate keys."""
     data = document.data
     if not isinstance(data, dict):
         raise refusal(document, [Mistake((), f"is {described(data)}; expected an object")])
-    if document.doubled:
-        raise refusal(document, doubled_keys(document))
+    if document.has_duplicates:
+        raise refusal(document, duplicate_keys(document))
     given = cast("dict[str, object]", data)
     return {key: value for key, value in given.items() if key != "$schema"}
 
@@ -93,7 +93,7 @@ def validated(
     validate: Callable[[dict[str, object]], T],
     known_keys: Callable[[Place], Sequence[str]],
 ) -> T:
-    """What a document's object is as a model; raises ConfigError with all that is wrong with it."""
+    """Validate a document's object as a model; raises ConfigError with all its mistakes."""
     from pydantic import ValidationError
 
     given = object_in(document)
@@ -118,13 +118,13 @@ def place_name(place: Place) -> str:
 
 
 def quoted(text: str, longest: int = 60) -> str:
-    """Text of unknown origin, safe to print and not too long."""
+    """Quote text of unknown origin so that it is safe to print and not too long."""
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return f'"{short}"' if short.isprintable() and '"' not in short else json.dumps(short)
 
 
 def described(value: object) -> str:
-    """What stands there."""
+    """Describe a value for a message."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, int | float):
@@ -133,7 +133,7 @@ def described(value: object) -> str:
 
 
 def kind(value: object) -> str:
-    """What sort of thing stands there, where the thing itself may be a secret."""
+    """Name the type of a value, for values that may be secret."""
     kinds: tuple[tuple[type, str], ...] = (
         (str, "text"),
         (bool, "true or false"),
@@ -180,7 +180,7 @@ _BOUNDED: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "greater_than_equal": lambda said: f"at least {said['ge']}",
     "less_than_equal": lambda said: f"at most {said['le']}",
     "literal_error": lambda said: str(said["expected"]).replace("'", ""),
-    "string_pattern_mismatch": lambda said: WORDS.get(str(said["pattern"]), "another form"),
+    "string_pattern_mismatch": lambda said: PATTERNS.get(str(said["pattern"]), "another form"),
     "string_too_long": lambda said: f"at most {said['max_length']} characters",
     "string_too_short": lambda said: "some text",
     "too_long": lambda said: f"at most {said['max_length']} of them",
@@ -188,17 +188,17 @@ _BOUNDED: Mapping[str, Callable[[Mapping[str, object]], str]] = {
 }
 
 _SECRET = frozenset({"additionalArgs", "args", "baseArgs", "env"})
-"""Under these, what stands there is not repeated: it may be a key or a password."""
+"""Values under these keys are not repeated in messages: they may hold a key or a password."""
 
 
 def found_by(
     error: ValidationError, data: object, known_keys: Callable[[Place], Sequence[str]]
 ) -> list[Mistake]:
-    """Mistakes of shape; `known_keys` says which keys the object at a place may have."""
+    """Mistakes in shape; `known_keys` returns the keys that the object at a place may have."""
     return [
         _translate(one, data, known_keys)
         for one in error.errors(include_url=False)
-        # Of a list with mistakes in it pydantic also counts what is left: these are told already.
+        # pydantic also calls a list too short if its items are invalid, which is reported anyway.
         if one["type"] != "too_short" or len(one["input"]) < one.get("ctx", {})["min_length"]
     ]
 
@@ -206,7 +206,7 @@ def found_by(
 def _translate(
     error: ErrorDetails, data: object, known_keys: Callable[[Place], Sequence[str]]
 ) -> Mistake:
-    place = standing(data, tuple(error["loc"]))
+    place = existing_place(data, tuple(error["loc"]))
     kind_of = error["type"]
     if kind_of == "missing":
         return Mistake(place, f'has no "{error["loc"][-1]}"')
@@ -234,8 +234,8 @@ def _bounds(error: ErrorDetails) -> str | None:
     return words(cast("Mapping[str, object]", error.get("ctx", {}))) if words else None
 
 
-def standing(data: object, place: Place) -> Place:
-    """The part of a place that is really there: pydantic names steps of its own besides."""
+def existing_place(data: object, place: Place) -> Place:
+    """The part of a place that exists in the data: pydantic adds path steps of its own."""
     there: list[str | int] = []
     for part in place:
         if isinstance(data, dict) and part in data:
@@ -254,20 +254,20 @@ def standing(data: object, place: Place) -> Place:
 
 @dataclass(frozen=True)
 class Lines:
-    """The line of each value, and of each key that stands a second time in its object."""
+    """The line of each value, and the places of duplicate keys."""
 
     known: Mapping[Place, int]
-    doubled: tuple[Place, ...] = ()
+    duplicates: tuple[Place, ...] = ()
 
     def of(self, place: Place) -> int:
-        """The line of a value, or of the nearest thing around it that has one."""
+        """The line of a value, or of the nearest enclosing value that has one."""
         while place and place not in self.known:
             place = place[:-1]
         return self.known.get(place, 1)
 
 
 def lines_of(document: Document) -> Lines:
-    """Where everything in a document stands; only looked for to complain about something."""
+    """Locate every value in a document; only done to report a mistake."""
     find = _json_lines if document.kind == "json" else _toml_lines
     return find(document.text)
 
@@ -276,18 +276,18 @@ _PIECES = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
 
 _DEEPEST = 8
-"""No file of ours is deeper; what lies deeper has the line of what is around it."""
+"""No file of ours is nested deeper; anything deeper gets the line of what encloses it."""
 
 
 class _Walk:
-    """Follows the tokens of a text that is known to be valid JSON."""
+    """Walks the tokens of a text that is known to be valid JSON."""
 
     def __init__(self) -> None:
         self.known: dict[Place, int] = {}
-        self.doubled: list[Place] = []
+        self.duplicates: list[Place] = []
         self._path: list[str | int] = []
         self._objects: list[bool] = []
-        """For each container around us, whether it is an object."""
+        """For each enclosing container, whether it is an object."""
         self._key_next = False
 
     def step(self, word: str, line: int) -> None:
@@ -311,7 +311,7 @@ class _Walk:
 
     def _enter(self, is_object: bool) -> None:
         self._objects.append(is_object)
-        # A key takes the place of the empty one, a position counts on from the first.
+        # An object's key replaces the empty string; a list's position is counted up from 0.
         self._path.append("" if is_object else 0)
         self._key_next = is_object
 
@@ -328,9 +328,9 @@ class _Walk:
             self._key_next = True
 
     def _forget(self, place: Place) -> None:
-        """The first of two is not read, so nothing stands in it."""
-        self.doubled.append(place)
-        if len(self.doubled) < 100:
+        """Drop the lines of the first of two equal keys: its value is not used."""
+        self.duplicates.append(place)
+        if len(self.duplicates) < 100:
             depth = len(place)
             self.known = {
                 known: line for known, line in self.known.items() if known[:depth] != place
@@ -351,7 +351,7 @@ def _json_lines(text: str) -> Lines:
     walk = _Walk()
     for found in re.finditer(_PIECES, text):
         walk.step(found.group(), bisect_right(ends, found.start()) + 1)
-    return Lines(walk.known, tuple(walk.doubled))
+    return Lines(walk.known, tuple(walk.duplicates))
 
 
 _HEADER = r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$"
@@ -359,7 +359,7 @@ _KEY = r"^\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\
 
 
 def _toml_lines(text: str) -> Lines:
-    """As good as headers and keys at the start of a line tell; what is inline has its key's."""
+    """Best effort, from headers and keys at the start of a line; inline values get their key's."""
     known: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()

@@ -1,4 +1,4 @@
-"""`pipeline.json`: the graph of a pipeline's phases, the project's own or one that is shipped."""
+"""`pipeline.json`: the graph of a pipeline's phases, either the project's own or a shipped one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _standard_first(name: str) -> tuple[bool, str]:
 
 
 def load_graph(project: Project | None, wanted: str | None = None) -> PhaseGraph:
-    """The graph that is meant: a file, a shipped one by name, or what holds in the project.
+    """Load a graph: a file, a shipped one by name, or by default the project's or the standard one.
 
     Raises ConfigError with all that is wrong with it, and NotFound.
     """

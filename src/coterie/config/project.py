@@ -1,6 +1,6 @@
-"""Where we are: the user's environment, the project around us, and all that Coterie has worked in.
+"""Where we are: the user's environment, the current project, and every project Coterie worked in.
 
-Nothing else looks at the environment; everyone else is handed data.
+No other module reads the environment; they are passed data instead.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from coterie.config.identity import (
     IGNORE_FILE,
     MANY_PROJECTS,
     PROJECTS_FILE,
-    Judgement,
+    KnownProject,
+    OriginCheck,
+    check_origin,
     give_identities,
     give_identity,
     gone,
-    judge,
     read_known,
     without_old_place,
     write_known,
@@ -64,7 +65,7 @@ def user_home() -> Path | None:
 
 
 def expanded(path: str | Path) -> Path:
-    """A path with `~` replaced, where that stands for somebody."""
+    """A path with `~` expanded, if that is possible."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -72,7 +73,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def passthrough(keys: Collection[str] = ()) -> dict[str, str]:
-    """What of our environment a member's process may see: of keys only those that are named."""
+    """The part of our environment that a member's process may see; of API keys, only `keys`."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -81,23 +82,23 @@ def passthrough(keys: Collection[str] = ()) -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """All of it, for a program of the user's own."""
+    """The whole environment, for a program of the user's own."""
     return dict(os.environ)
 
 
 _STORE = "COTERIE_STORE"
-"""The variable that names a store; no member sees it, for it may hold a password."""
+"""The variable that names a store; members never see it, as it may hold a password."""
 _given_store: ContextVar[str | None] = ContextVar("store", default=None)
 SETTINGS_FILE = "settings.json"
 
 
 def named_store() -> str | None:
-    """The store that was named for this very command, by an option or by the environment."""
+    """The store named for this command, by an option or the environment."""
     return _given_store.get() or os.environ.get(_STORE) or None
 
 
 def may_name_store(home: Path | None) -> bool:
-    """Whether a store could be named at all; most users have neither."""
+    """Whether a store could be named: for this command, or in the user's settings file."""
     return named_store() is not None or ((home or coterie_home()) / SETTINGS_FILE).exists()
 
 
@@ -123,15 +124,15 @@ _NETWORK = frozenset(
 
 @dataclass(frozen=True)
 class Project:
-    """The folder that is worked on."""
+    """The project folder being worked on."""
 
     root: Path
     home: Path | None = field(default=None, compare=False)
-    """Takes the place of the user's `~/.coterie`; what the list in either has is ours."""
+    """Replaces the user's `~/.coterie`; a project listed in either of them is ours."""
 
     @property
     def place(self) -> Path:
-        """Where `.coterie` is or will be, whoever made it: to be named, never to be opened."""
+        """Where `.coterie` is or will be, whoever made it: for naming it, never for opening it."""
         return self.root / FOLDER
 
     @property
@@ -141,18 +142,18 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        """Where everything of ours is kept, if it is there.
+        """Where everything of ours is stored, if it exists.
 
-        The gate to all of it: raises NotOurs unless Coterie made it here for this user.  What
-        was let in stays so for the life of the process, until somebody asks to judge anew.
+        Guards access to all of it: raises NotOurs unless Coterie made it here for this user.
+        Once accepted it stays so for the life of the process, unless its origin is checked again.
         """
         if (self.root, self.home) not in _BELIEVED:
-            require_ours(self, self.judge())
+            require_ours(self, self.check_origin())
         return self.place
 
     @property
     def teams(self) -> Path:
-        """Where the project's own teams are kept."""
+        """Where the project's own teams are stored."""
         return self.folder / "teams"
 
     @property
@@ -162,31 +163,31 @@ class Project:
 
     @property
     def exists(self) -> bool:
-        """Whether Coterie has been at work here."""
+        """Whether Coterie has worked here before."""
         return self.folder.is_dir()
 
-    def judge(self) -> Judgement:
-        """Where its `.coterie` is from, looked at anew."""
+    def check_origin(self) -> OriginCheck:
+        """Check again where its `.coterie` comes from."""
         try:
-            found = judge(self.root, self.projects)
+            found = check_origin(self.root, self.projects)
             if self.home is not None and found.origin in ("foreign", "moved"):
-                found = judge(self.root, coterie_home() / PROJECTS_FILE)
+                found = check_origin(self.root, coterie_home() / PROJECTS_FILE)
         except OSError as error:
             raise StorageError(str(self.place), f"It cannot be read: {error.strerror}") from None
         if found.origin == "foreign" and self.root in _UNLISTED:
-            found = Judgement("ours")
+            found = OriginCheck("ours")
         remember = _BELIEVED.add if found.origin == "ours" else _BELIEVED.discard
         remember((self.root, self.home))
         return found
 
 
 _BELIEVED: set[tuple[Path, Path | None]] = set()
-"""What was judged to be ours: a project's folder, and in which home."""
+"""Projects found to be ours, each as its root and home."""
 _UNLISTED: set[Path] = set()
-"""What this process has made and could not enter into the list."""
+"""Projects that this process made but could not add to the list."""
 
 
-def require_ours(project: Project, found: Judgement) -> None:
+def require_ours(project: Project, found: OriginCheck) -> None:
     """Raise NotOurs, with the command for each choice, unless a `.coterie` is ours or absent."""
     if not found.is_believed:
         raise refusal(project.root, found)
@@ -197,7 +198,7 @@ def find_project(chosen: str | Path | None = None, start: Path | None = None) ->
     if chosen is not None:
         root = expanded(chosen).resolve()
         if not root.is_dir():
-            raise UsageError(f"{chosen} is no folder.", None, str(root))
+            raise UsageError(f"{chosen} is not a folder.", None, str(root))
     else:
         root = _around((start or _here()).resolve())
     if root in _forbidden():
@@ -218,7 +219,7 @@ def _around(here: Path) -> Path:
     ours = coterie_home().resolve()
     parents = [folder for folder in (here, *here.parents) if folder not in forbidden]
     for folder in parents:
-        # The user's own ~/.coterie does not make a project of the folder around it.
+        # The user's own ~/.coterie does not turn the folder around it into a project.
         if (folder / FOLDER).is_dir() and (folder / FOLDER).resolve() != ours:
             return folder
     return next((folder for folder in parents if (folder / ".git").exists()), here)
@@ -234,17 +235,17 @@ class MadeProject:
     """A project whose `.coterie` is ready to be written."""
 
     is_new: bool
-    """Whether it was not there before."""
+    """Whether it did not exist before."""
     notice: files.Notice | None = None
 
 
 def make_project(project: Project, mounts: str | None = None) -> MadeProject:
-    """Make `.coterie` ready to be written, with its identity; raises NotOurs where it is not ours.
+    """Prepare `.coterie` for writing, with its identity; raises NotOurs if it is not ours.
 
-    That the user's list cannot be written is worth a word, not a failure.
-    `mounts` is the system's table of mounted file systems, for a test to put its own.
+    If the user's list cannot be written, that is a notice, not a failure.
+    `mounts` replaces the system's table of mounted file systems in tests.
     """
-    found = project.judge()
+    found = project.check_origin()
     require_ours(project, found)
     folder = project.place
     _refuse_network(folder, mounts)
@@ -260,9 +261,9 @@ def make_project(project: Project, mounts: str | None = None) -> MadeProject:
 
 
 def enter_project(project: Project) -> files.Notice | None:
-    """Give a `.coterie` an identity of its own, and enter it into the user's list of projects.
+    """Give a `.coterie` an identity of its own, and add it to the user's list of projects.
 
-    Whoever calls has judged it.  Where the list cannot be written, this process believes it.
+    The caller has checked it.  If the list cannot be written, only this process believes it.
     """
     path = project.projects
     try:
@@ -271,7 +272,7 @@ def enter_project(project: Project) -> files.Notice | None:
                 known, notice = read_known(path), None
             except ConfigError as error:
                 known, notice = {}, _put_aside(path, error)
-            if project.judge().origin == "ours":  # another process was as quick
+            if project.check_origin().origin == "ours":  # another process was faster
                 return notice
             if len(known) >= MANY_PROJECTS:
                 known = {root: one for root, one in known.items() if _is_project(root)}
@@ -279,14 +280,14 @@ def enter_project(project: Project) -> files.Notice | None:
             with files.storage_errors(project.root):
                 entry = give_identity(project.root, known)
             write_known(path, {**known, entry.path: entry})
-            project.judge()
+            project.check_origin()
     except StorageError as error:
         if error.where is not None and Path(error.where).is_relative_to(project.root):
             raise
         with files.storage_errors(project.root):
             give_identity(project.root, {})
         _UNLISTED.add(project.root)
-        project.judge()
+        project.check_origin()
         problem = f"This project is not in the list of known projects: {error}"
         return files.Notice(problem, error.hint)
     return notice
@@ -310,13 +311,13 @@ def _mounts() -> str:
 
 
 def network_type(path: Path, mounts: str) -> str | None:
-    """The type of the file system a path is on, if that is one of a network."""
+    """The type of the file system a path is on, if it is a network file system."""
     point, kind = Path("/"), ""
     for mounted, named in _mounted(mounts):
         if path.is_relative_to(mounted) and len(mounted.parts) >= len(point.parts):
             point, kind = mounted, named
     if kind == "9p" and point == Path("/"):
-        return None  # the only disk of some sandboxes: nobody else is on it
+        return None  # the only disk of some sandboxes, shared with nobody
     return kind if kind in _NETWORK else None
 
 
@@ -331,54 +332,56 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found.group(1), 8))
 
 
-# -- all that are known ------------------------------------------------------------------------
+# -- known projects ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class KnownProjects:
-    """Projects that still exist, and what was worth saying."""
+    """Projects that still exist, and notices about the list."""
 
     projects: tuple[Project, ...]
     notices: tuple[files.Notice, ...] = ()
 
 
 def known_projects(home: Path | None = None) -> KnownProjects:
-    """Every project that is still there and ours; a damaged list is set aside, not fatal."""
+    """Every project that still exists and is ours; a damaged list is set aside, not fatal."""
     path = (home or coterie_home()) / PROJECTS_FILE
     try:
-        entries = read_known(path)
-        notices = list(gone(entries))
+        entries, notices = read_known(path), list[files.Notice]()
     except ConfigError as error:
-        entries, notices = {}, [_recovered(path, error)]
+        entries, notices = _recovered(path, error)
+    notices += gone(entries)
     there: list[Project] = []
     for project in (Project(Path(root), home) for root in entries if _is_project(root)):
         try:
-            require_ours(project, project.judge())
+            require_ours(project, project.check_origin())
         except CoterieError as error:
-            notices.append(files.Notice(f"{error} It is left out.", look_at(project.root)))
+            notices.append(files.Notice(f"{error} It is skipped.", look_at(project.root)))
         else:
             there.append(project)
     return KnownProjects(tuple(there), tuple(notices))
 
 
-def _recovered(path: Path, error: ConfigError) -> files.Notice:
+def _recovered(
+    path: Path, error: ConfigError
+) -> tuple[dict[str, KnownProject], list[files.Notice]]:
+    """The list if another process has repaired it meanwhile; otherwise it is set aside."""
     try:
         with files.locked(path):
-            read_known(path)  # another process may have mended it meanwhile
-    except ConfigError:
-        with files.locked(path):
-            return _put_aside(path, error)
+            try:
+                return read_known(path), []
+            except ConfigError:
+                return {}, [_put_aside(path, error)]
     except CoterieError:
-        pass
-    return files.Notice(str(error))
+        return {}, [files.Notice(str(error))]
 
 
 def _put_aside(path: Path, error: ConfigError) -> files.Notice:
     try:
-        aside = files.set_aside(path)
+        aside = shown(files.set_aside(path))
     except CoterieError:
         return files.Notice(str(error))
-    return files.Notice(f"{error} It was set aside as {shown(aside)}; projects are listed anew.")
+    return files.Notice(f"{error} It was renamed to {aside}; a new project list was started.")
 
 
 def _is_project(root: str) -> bool:

@@ -1,6 +1,6 @@
 """The registry file: which agents this machine has, and the technical facts of each.
 
-One of version 1.1 is read too, in the form of 1.2.
+A file of version 1.1 is read too, converted to 1.2.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ FILE_KEYS = ("schemaVersion", "agents")
 
 @dataclass(frozen=True)
 class Registry:
-    """The agents of this machine, by name, and what was worth saying when they were read."""
+    """The agents of this machine by name, and the notices from reading them."""
 
     path: Path
     agents: Mapping[str, AgentDefinition] = field(default_factory=dict[str, AgentDefinition])
     notices: tuple[Notice, ...] = ()
     schema_version: str | None = None
-    """The version that stands in the file; None when there is no file yet."""
+    """The version stated in the file; None when there is no file yet."""
     known: KnownAgents = field(default=KnownAgents(), repr=False, compare=False)
     """What is known of agents by name, registered or not."""
 
     def with_agents(self, *more: AgentDefinition) -> Registry:
-        """The same with these added, or put in the place of those with their names."""
+        """Return a copy with these agents added, replacing those of the same name."""
         return replace(self, agents={**self.agents, **{agent.name: agent for agent in more}})
 
     def with_all_known(self) -> Registry:
-        """The same with every agent that is known by name, as if it were installed."""
+        """Return a copy with every agent that is known by name, as if it were installed."""
         known = (facts for name, facts in self.known.ours.items() if name not in self.agents)
         return self.with_agents(*(facts.definition(facts.name, None, "") for facts in known))
 
 
 def registry_path(home: Path | None = None) -> Path:
-    """Where the registry is kept."""
+    """Where the registry is stored."""
     return (home or coterie_home()) / "agents" / "config.json"
 
 
 def load_registry(known: KnownAgents, path: Path | None = None) -> Registry:
-    """Read and check the registry; one that does not exist yet has nobody but the built-in agent.
+    """Read and check the registry; one that does not exist yet holds only the built-in agent.
 
-    Where an agent has an adapter of its own, that chooses the way of calling: mode words in the
-    entry's `baseArgs` are dropped with a notice.
+    An adapter written for an agent decides how it is called, so mode words in the entry's
+    `baseArgs` are dropped with a notice.
     """
     return as_used(read_registry(known, path or registry_path()))
 
 
 def as_used(registry: Registry) -> Registry:
-    """A registry as it was written, without mode words, and with the agents that are a part of
-    Coterie and installed."""
+    """The registry as Coterie uses it: without mode words, and with the installed agents that are
+    part of Coterie."""
     registry = _with_own(registry)
     agents = registry.agents.items()
     used = {name: _without_mode_words(registry.known, agent) for name, agent in agents}
@@ -83,7 +83,7 @@ def as_used(registry: Registry) -> Registry:
 
 
 def _with_own(registry: Registry) -> Registry:
-    # They need no entry, but one that is there counts.
+    # They need no entry, but an existing entry takes precedence.
     own = [
         AgentDefinition(name=facts.name, display_name=facts.display_name, command=facts.name)
         for facts in registry.known.ours.values()
@@ -93,18 +93,18 @@ def _with_own(registry: Registry) -> Registry:
 
 
 def is_included(facts: AgentFacts) -> bool:
-    """Whether an agent is a part of Coterie whose Python packages were installed."""
+    """Whether an agent is part of Coterie and its Python packages are installed."""
     return facts.needs is not None and find_spec(facts.needs) is not None
 
 
 def read_registry(known: KnownAgents, path: Path) -> Registry:
-    """The registry as it was written, word for word."""
+    """The registry exactly as written."""
     return interpret(known, read_document(path)) if path.exists() else Registry(path, known=known)
 
 
 def interpret(known: KnownAgents, document: Document) -> Registry:
-    """The registry that a document holds, word for word, or a ConfigError with all that is wrong
-    with it."""
+    """The registry that a document holds, exactly as written; raises ConfigError with all its
+    mistakes."""
     entries = object_in(document)
     version = entries.get("schemaVersion")
     notices: tuple[Notice, ...] = ()
@@ -157,14 +157,16 @@ def _definitions(
 
 
 def definition_of(known: KnownAgents, name: str, entry: object) -> AgentDefinition | list[Mistake]:
-    """The agent that an entry gives, or all that is wrong with the entry."""
+    """The agent that an entry describes, or all mistakes in the entry."""
     at: Place = ("agents", name)
     if not isinstance(entry, dict):
         return [Mistake(at, f"is {described(entry)}; expected an object")]
     given = cast("dict[str, object]", entry)
     mistakes = nulls(given, at)
     if not safe_name(name):
-        mistakes.append(Mistake(at, "is no name for an agent; expected letters, digits, . _ or -"))
+        mistakes.append(
+            Mistake(at, "is not a valid agent name; expected letters, digits, . _ or -")
+        )
     try:
         definition = AgentDefinition.model_validate({"name": name, **given}, by_name=False)
     except ValidationError as error:
@@ -193,7 +195,7 @@ def _rules(known: KnownAgents, name: str, agent: AgentDefinition) -> Iterator[Mi
         yield Mistake(("command",), f"is {quoted(agent.command)}; expected {expected}")
     yield from _environment(known, agent)
     if "\0" in "".join((agent.command, *agent.base_args)):
-        yield Mistake(("baseArgs",), "has a null character, which no program can be given")
+        yield Mistake(("baseArgs",), "has a null character, which cannot be passed to a program")
     flags, named = known.flags(known.of(agent)), agent.capabilities.system_prompt_flag
     _, prompts = flags.without_prompts(name, agent.base_args, named)
     for prompt in prompts:
@@ -209,7 +211,7 @@ def _environment(known: KnownAgents, agent: AgentDefinition) -> Iterator[Mistake
         if breaks_isolation(variable, isolating):
             yield Mistake(("env", variable), "is set by Coterie for each member; leave it out")
         elif not re.fullmatch(VARIABLE, variable) or "\0" in value:
-            yield Mistake(("env", variable), "is no variable that a program can be given")
+            yield Mistake(("env", variable), "is not a valid environment variable")
 
 
 def _completion(told: Capabilities) -> Iterator[Mistake]:
@@ -227,7 +229,7 @@ def _completion(told: Capabilities) -> Iterator[Mistake]:
         try:
             re.compile(told.completion_pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            yield Mistake(("completionPattern",), f"is no regular expression: {error}")
+            yield Mistake(("completionPattern",), f"is not a valid regular expression: {error}")
 
 
 def _without_mode_words(known: KnownAgents, agent: AgentDefinition) -> AgentDefinition:
@@ -238,16 +240,16 @@ def _without_mode_words(known: KnownAgents, agent: AgentDefinition) -> AgentDefi
 def unused(
     known: KnownAgents, agent: AgentDefinition, who: str, key: str, words: Sequence[str]
 ) -> Iterator[Notice]:
-    """What is to be told of arguments that an agent's own adapter does not pass on."""
+    """Notices about arguments that an agent's own adapter does not pass on."""
     if dropped := known.unused_words(agent, words):
         yield Notice(
-            f"{who}: {shlex.join(dropped)} in {key} is not used; "
-            f"the {known.adapter_name(agent)} adapter chooses how it is called."
+            f"{who}: {shlex.join(dropped)} in {key} is ignored; "
+            f"the {known.adapter_name(agent)} adapter decides how the agent is started."
         )
 
 
 def _was_scanned(known: KnownAgents, agent: AgentDefinition) -> bool:
-    """Whether our own scan wrote the arguments, which is nobody's mistake."""
+    """Whether our own scan wrote the arguments, so that the user need not be told about them."""
     facts = known.of(agent)
     ours = facts is not None and facts.base_args == agent.base_args
     return ours and agent.installed_at is not None
@@ -262,7 +264,7 @@ def _notices(registry: Registry) -> Iterator[Notice]:
         told = agent.capabilities
         if told.supports_system_prompt and not told.system_prompt_flag and adapter == GENERIC:
             yield Notice(
-                f"{name}: it has no systemPromptFlag, so a role stands in front of the message."
+                f"{name}: it has no systemPromptFlag, so a role is put before the message."
             )
 
 
@@ -271,12 +273,12 @@ MIGRATE = "coterie agents migrate"
 
 _SAME = ("name", "displayName", "command", "usePty", "version", "adapter", "env")
 _REPLACED = ("args", "baseArgs", "capabilities", "installedAt", "completion", "endMarker")
-"""`endMarker` waited for a `[DONE]` that no agent prints: a turn's end is known otherwise now."""
+"""`endMarker` waited for a `[DONE]` that no agent prints; a turn's end is found otherwise now."""
 
 
 @dataclass(frozen=True)
 class ModernEntry:
-    """An entry in its new form, with what was left behind."""
+    """An entry in its new form, with what was left out of it."""
 
     entry: object
     yes: tuple[str, ...] = ()
@@ -288,9 +290,9 @@ class ModernEntry:
 def modernise(
     known: KnownAgents, entries: Mapping[str, object]
 ) -> tuple[dict[str, object], tuple[Notice, ...]]:
-    """A 1.1 file's content in the form of 1.2, and what a reader of it should be told."""
+    """Convert the content of a 1.1 file to 1.2; also return the notices for the user."""
     made = {"schemaVersion": VERSION} | {key: entries[key] for key in ("agents",) if key in entries}
-    notices = [Notice("The registry is of version 1.1; it is still read.", MIGRATE)]
+    notices = [Notice("The registry has the old format 1.1, which is still read.", MIGRATE)]
     if isinstance(agents := entries.get("agents"), dict):
         given = cast("dict[str, object]", agents).items()
         modern = {name: modern_entry(known, name, entry) for name, entry in given}
@@ -305,16 +307,15 @@ def modernise(
 
 
 def notices_of(name: str, modern: ModernEntry) -> list[Notice]:
-    """What a person should know of one entry besides the prompts that were taken out of it."""
+    """Notices about one converted entry, except for the prompts that were removed from it."""
     said: list[Notice] = []
     if modern.ignored:
         keys = ", ".join(quoted(key) for key in modern.ignored)
-        said.append(Notice(f"{name}: {keys} is not used any more."))
+        said.append(Notice(f"{name}: {keys} is no longer used."))
     said += [
         Notice(
-            f"{name}: {flag} answers yes to everything; "
-            "only members with permissions full may use it.",
-            f"Take {flag} out of the baseArgs of {name}.",
+            f"{name}: {flag} approves everything; only members with permissions full may use it.",
+            f"Remove {flag} from the baseArgs of {name}.",
         )
         for flag in modern.yes
     ]
@@ -322,7 +323,7 @@ def notices_of(name: str, modern: ModernEntry) -> list[Notice]:
 
 
 def modern_entry(known: KnownAgents, name: str, entry: object) -> ModernEntry:
-    """One old entry in its new form; what cannot be read is left for the check to refuse."""
+    """Convert one old entry; anything unreadable is left for validation to refuse."""
     if not isinstance(entry, dict):
         return ModernEntry(entry)
     given = {
@@ -343,11 +344,11 @@ def modern_entry(known: KnownAgents, name: str, entry: object) -> ModernEntry:
     made["capabilities"] = capabilities
     ignored = [key for key in given if key not in _SAME and key not in _REPLACED]
     ignored += _moment(given, made)
-    return ModernEntry(made, tuple(flags.yes_to_all(kept)), dropped, tuple(ignored))
+    return ModernEntry(made, tuple(flags.auto_approving(kept)), dropped, tuple(ignored))
 
 
 def texts(value: object) -> list[str] | None:
-    """A list of texts, or None where it is something else."""
+    """The value if it is a list of strings, else None."""
     if not isinstance(value, list):
         return None
     words = cast("list[object]", value)
@@ -356,7 +357,10 @@ def texts(value: object) -> list[str] | None:
 
 
 def _moment(given: Mapping[str, object], made: dict[str, object]) -> list[str]:
-    """Old times are often without an offset; a time nobody relies on is no reason to refuse."""
+    """Convert `installedAt`; returns it as an ignored key if it is invalid.
+
+    Old times often lack an offset, and a time nobody relies on is no reason to refuse the file.
+    """
     if "installedAt" not in given:
         return []
     try:

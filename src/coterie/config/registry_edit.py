@@ -1,4 +1,4 @@
-"""Changing the registry: what a scan finds, an agent by hand, an old file in its newest form."""
+"""Change the registry: add what a scan finds, add an agent by hand, migrate an old file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config import files
-from coterie.config.mistakes import doubled_keys, refusal, sentence
+from coterie.config.mistakes import duplicate_keys, refusal, sentence
 from coterie.config.project import expanded, passthrough, search_path, user_home
 from coterie.config.registry import (
     MIGRATE,
@@ -33,18 +33,9 @@ from coterie.model.agent import AgentDefinition, AgentFacts, KnownAgents
 from coterie.model.flags import DroppedPrompt
 
 VersionOf = Callable[[str], str | None]
-"""Runs a program with `--version` and returns what it printed; `config` starts no programs."""
+"""Runs a program with `--version` and returns its output; `config` itself starts no programs."""
 ExitsWith0 = Callable[[Sequence[str]], bool]
-"""Runs a command; whether it ended with 0."""
-
-
-@dataclass(frozen=True)
-class InstalledAgent:
-    """A known agent that is installed."""
-
-    facts: AgentFacts
-    command: str
-    version: str | None
+"""Runs a command and returns whether it exited with 0."""
 
 
 @dataclass(frozen=True)
@@ -52,51 +43,54 @@ class Scan:
     """What a scan found and what it changed."""
 
     registry: Registry
-    found: tuple[InstalledAgent, ...] = ()
-    added: tuple[str, ...] = ()
-    updated: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    found: tuple[AgentDefinition, ...]
+    """Entries for everything that is installed, as if newly added."""
+    added: tuple[str, ...]
+    updated: tuple[str, ...]
+    missing: tuple[str, ...]
     """Registered agents whose program is no longer there."""
 
 
 def find_agents(
-    known: KnownAgents, version_of: VersionOf, path: str | None = None
-) -> tuple[InstalledAgent, ...]:
-    """The known agents on PATH, each with the absolute path of its program; and those that are no
-    program but the code of another package, which is here."""
+    known: KnownAgents, version_of: VersionOf, now: str, path: str | None = None
+) -> tuple[AgentDefinition, ...]:
+    """The known agents on PATH, each with the absolute path of its program, and those that are
+    code in an installed package instead of a program."""
     found = [
-        InstalledAgent(facts, facts.name, None)
+        facts.definition(facts.name, None, now)
         for facts in known.others.values()
         if not facts.is_program
     ]
     for facts in known.all:
-        command = program(facts.name, path) if facts.is_program else None
+        command = find_program(facts.name, path) if facts.is_program else None
         if command is not None:
-            found.append(InstalledAgent(facts, command, _number(version_of(command))))
+            found.append(facts.definition(command, _number(version_of(command)), now))
     return tuple(found)
 
 
 def _number(said: str | None) -> str | None:
-    """The version in what a program says of itself: `some-cli 0.16.0` or `2.1.3 (Some Agent)`."""
+    """The version in a program's output, such as `some-cli 0.16.0` or `2.1.3 (Some Agent)`."""
     found = re.search(r"\d+\.\d+[0-9A-Za-z.+-]*", said or "")
     return found.group()[:40] if found else None
 
 
-def program(command: str, path: str | None = None) -> str | None:
-    """The absolute path of a program, or None where there is none that can be run."""
+def find_program(command: str, path: str | None = None) -> str | None:
+    """The absolute path of a program, or None if there is no such executable."""
     found = shutil.which(str(expanded(command)), path=path or search_path())
-    # Not resolved: a package manager moves the target of its link with every update.
+    # Symlinks are not resolved: a package manager changes their target with every update.
     return str(Path(found).absolute()) if found else None
 
 
-def place(known: KnownAgents, agent: AgentDefinition, path: str | None = None) -> str | None:
-    """Where a registered agent is, or None where it is not there any more."""
+def agent_location(
+    known: KnownAgents, agent: AgentDefinition, path: str | None = None
+) -> str | None:
+    """Where a registered agent is, or None if it is gone."""
     return "in Coterie" if known.is_part_of_coterie(agent) else program_of(agent, path)
 
 
 def program_of(agent: AgentDefinition, path: str | None = None) -> str | None:
-    """The program of an agent, where it would be started: its entry may have a PATH of its own."""
-    return program(agent.command, agent.env.get("PATH") or path)
+    """The path of the program that would be started for an agent; its entry may set a PATH."""
+    return find_program(agent.command, agent.env.get("PATH") or path)
 
 
 def scan(
@@ -106,12 +100,12 @@ def scan(
     path: Path | None = None,
     search: str | None = None,
 ) -> Scan:
-    """Enter what is found; an entry that is there keeps all that a person may have changed."""
+    """Add what is found; an existing entry keeps everything that a person may have changed."""
     path = path or registry_path()
-    found = find_agents(known, version_of, search)
+    found = find_agents(known, version_of, now, search)
     with files.locked(path):
-        registry = current(known, path)
-        changed = [_entry(registry.agents.get(one.facts.name), one, now, search) for one in found]
+        registry = registry_for_update(known, path)
+        changed = [_entry(registry.agents.get(one.name), one, search) for one in found]
         updates = [entry for entry in changed if entry is not None]
         added = tuple(entry.name for entry in updates if entry.name not in registry.agents)
         updated = tuple(entry.name for entry in updates if entry.name in registry.agents)
@@ -124,15 +118,17 @@ def scan(
 def missing_agents(registry: Registry, search: str | None = None) -> tuple[str, ...]:
     """The registered agents whose program cannot be found."""
     agents = registry.agents.values()
-    return tuple(agent.name for agent in agents if place(registry.known, agent, search) is None)
+    return tuple(
+        agent.name for agent in agents if agent_location(registry.known, agent, search) is None
+    )
 
 
 def _entry(
-    old: AgentDefinition | None, found: InstalledAgent, now: str, search: str | None
+    old: AgentDefinition | None, found: AgentDefinition, search: str | None
 ) -> AgentDefinition | None:
-    """The entry to be written, or None where it stands already."""
+    """The entry to write, or None if the existing one is up to date."""
     if old is None:
-        return found.facts.definition(found.command, found.version, now)
+        return found
     gone = program_of(old, search) is None
     command = found.command if gone else old.command
     version = found.version if command == found.command and found.version else old.version
@@ -155,21 +151,21 @@ def by_hand(
         raise UsageError("An agent needs a command.", f"coterie agents add {name} -- COMMAND ARGS")
     first, *args = command
     entry: dict[str, object] = {
-        "command": program(first) or first,
+        "command": find_program(first) or first,
         "baseArgs": args,
         "capabilities": dict(facts),
         "installedAt": now,
     }
-    return define(known, name, {**entry, "usePty": True} if use_pty else entry)
+    return define_agent(known, name, {**entry, "usePty": True} if use_pty else entry)
 
 
 def save_registry(registry: Registry) -> None:
-    """Write the registry as a whole, readable by its user alone."""
+    """Write the whole registry, readable only by its user."""
     files.write_atomically(registry.path, render(registry.agents))
 
 
 def render(agents: Mapping[str, AgentDefinition]) -> str:
-    """The registry file's text, schema 1.2."""
+    """The text of the registry file, schema 1.2."""
     data = {
         "schemaVersion": VERSION,
         "agents": {name: _dumped(agent) for name, agent in agents.items()},
@@ -184,20 +180,20 @@ def _dumped(agent: AgentDefinition) -> dict[str, object]:
 def add_agent(
     known: KnownAgents, agent: AgentDefinition, path: Path | None = None, *, replacing: bool = False
 ) -> Registry:
-    """Add one agent by hand; one of that name is only replaced when told to."""
+    """Add one agent by hand; an existing one of that name is replaced only if `replacing`."""
     path = path or registry_path()
-    agent = define(known, agent.name, _dumped(agent))
+    agent = define_agent(known, agent.name, _dumped(agent))
     with files.locked(path):
-        registry = current(known, path)
+        registry = registry_for_update(known, path)
         if agent.name in registry.agents and not replacing:
-            raise UsageError(f'There is an agent "{agent.name}" already.', "coterie agents list")
+            raise UsageError(f'Agent "{agent.name}" already exists.', "coterie agents list")
         registry = registry.with_agents(agent)
         save_registry(registry)
     return registry
 
 
-def define(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentDefinition:
-    """An agent from facts that were given on the command line, checked like the file's."""
+def define_agent(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentDefinition:
+    """An agent from facts given on the command line, checked like an entry in the file."""
     made = definition_of(known, name, dict(entry))
     if isinstance(made, AgentDefinition):
         return made
@@ -207,8 +203,8 @@ def define(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentD
     raise UsageError("\n".join(said), made[0].hint)
 
 
-def current(known: KnownAgents, path: Path) -> Registry:
-    """The registry to be written again; an old one must be migrated first, so nothing is lost."""
+def registry_for_update(known: KnownAgents, path: Path) -> Registry:
+    """Read the registry for rewriting; an old one must be migrated first, so nothing is lost."""
     registry = read_registry(known, path)
     if registry.schema_version == OLD_VERSION:
         raise UsageError(f"The registry is of version {OLD_VERSION}.", MIGRATE, str(path))
@@ -216,13 +212,13 @@ def current(known: KnownAgents, path: Path) -> Registry:
 
 
 def has_key(facts: AgentFacts) -> bool:
-    """Whether the user's environment holds something that opens its model."""
+    """Whether the user's environment holds an API key for the agent."""
     given = passthrough(facts.keys)
     return any(given.get(key) for key in facts.keys)
 
 
 def signed_in(facts: AgentFacts, command: str, check: ExitsWith0) -> bool | None:
-    """Whether an agent can reach its model; None where nothing tells."""
+    """Whether an agent can reach its model; None if there is no way to tell."""
     if has_key(facts):
         return True
     if not facts.is_program:
@@ -237,7 +233,7 @@ def signed_in(facts: AgentFacts, command: str, check: ExitsWith0) -> bool | None
 
 @dataclass(frozen=True)
 class Migration:
-    """What a migration did; nothing when the registry was as it should be."""
+    """What a migration did; nothing if the registry was up to date."""
 
     path: Path
     changed: bool
@@ -247,20 +243,20 @@ class Migration:
 
 
 def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
-    """Rewrite the registry to 1.2 without roles' prompts; done twice it changes nothing more."""
+    """Rewrite the registry as 1.2 without roles' prompts; idempotent."""
     path = path or registry_path()
     if not path.exists():
         raise NotFound("There is no registry yet.", "coterie agents scan", str(path))
     with files.locked(path):
         document = files.read_document(path)
-        if document.doubled:
-            raise refusal(document, doubled_keys(document))
+        if document.has_duplicates:
+            raise refusal(document, duplicate_keys(document))
         cleaned, dropped, notices = _cleaned(known, document.data)
         if cleaned is None:
-            interpret(known, document)  # refuses what is neither 1.1 nor 1.2
+            interpret(known, document)  # refuses anything but 1.1 and 1.2
             return Migration(path, changed=False)
         # Everything is checked before anything is written.
-        made = interpret(known, files.Document(path, document.text, cleaned, document.kind))
+        made = interpret(known, replace(document, data=cleaned))
         version = cast("Mapping[str, object]", document.data)["schemaVersion"]
         backup = files.keep_copy(path, f"{path.name}.{version}.bak")
         save_registry(made)
@@ -270,7 +266,7 @@ def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
 def _cleaned(
     known: KnownAgents, data: object
 ) -> tuple[dict[str, object] | None, tuple[DroppedPrompt, ...], tuple[files.Notice, ...]]:
-    """The content to be written, or None where there is nothing to do."""
+    """The content to write, or None if there is nothing to do; dropped prompts and notices."""
     entries = cast("dict[str, object]", data) if isinstance(data, dict) else {}
     agents = entries.get("agents")
     version = entries.get("schemaVersion")

@@ -1,7 +1,7 @@
-"""`roles.json`: a manager and workers in the words of the ticket design, read as a team's members.
+"""`roles.json`: a manager and workers in the terms of the ticket design, read as a team's members.
 
-A role's command is an agent of the registry, by its name or its command; one that the registry
-does not know becomes a generic agent, which `agents_of` gives.
+A role's command is an agent in the registry, by its name or its command; an unregistered command
+becomes a generic agent, which `agents_of` returns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coterie.config.mistakes import (
 from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry, as_object
-from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
+from coterie.config.team_members import COMMAND, FileContext, PlacedValue, agents_of, check_members
 from coterie.model.agent import AgentFacts
 from coterie.model.flags import split_words
 from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, safe_name
@@ -42,12 +42,12 @@ class _Entry(BaseModel):
 
 
 class RoleMetadata(_Entry):
-    """What else is to be said of a role; other keys are kept as they are."""
+    """Further settings of a role; unknown keys are kept as they are."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     rate_limit: RateLimitEntry | None = Field(
-        default=None, description="How often it may be asked; it waits where that is more."
+        default=None, description="How often it may be asked; it waits when the limit is reached."
     )
     permissions: Annotated[
         PermissionsEntry | None,
@@ -67,23 +67,25 @@ class RoleEntry(_Entry):
 
     role_id: str = Field(pattern=NAME_PATTERN, description="Its short name, which plans use.")
     display_name: str | None = Field(
-        default=None, pattern=LINE, description="What is shown. Left out: its id, capitalised."
+        default=None,
+        pattern=LINE,
+        description="The name that is shown. Default: its id, capitalised.",
     )
     type: Literal["manager", "worker"] = Field(
-        description="manager: plans and reviews; there is one. worker: carries tickets out."
+        description="manager: plans and reviews; there is exactly one. worker: carries out tickets."
     )
     cli_command: Annotated[object, WithJsonSchema(_COMMAND)] = Field(
         description="An agent by its name or command in `coterie agents`, else a program to run; "
         "words after it are its arguments. A line, or a list of words.",
     )
     capabilities: tuple[Annotated[str, Field(pattern=LABEL, min_length=1)], ...] = Field(
-        default=(), description="What it can do: tickets are given out by this."
+        default=(), description="What it can do; tickets are assigned by these."
     )
     supports_multiple_instances: StrictBool = Field(
         default=False, description="Whether several of it may work at once."
     )
     metadata: RoleMetadata = Field(
-        default=RoleMetadata(), description="Rate limit, permissions, and whatever you need."
+        default=RoleMetadata(), description="Rate limit, permissions, and any other data you need."
     )
 
 
@@ -94,27 +96,27 @@ class RolesFile(_Entry):
 
 
 def roles_path(project: Project) -> Path | None:
-    """The project's own roles file; None where there is none."""
+    """The project's own roles file, or None if there is none."""
     path = project.folder / FILE_NAME
     return path if path.is_file() else None
 
 
 def read_roles(
-    document: Document, around: Surroundings
+    document: Document, context: FileContext
 ) -> tuple[tuple[Member, ...], tuple[Notice, ...]]:
-    """The members that a roles file gives, and which words of it are left out; a ConfigError names
-    every mistake in it."""
+    """The members that a roles file describes, and notices about words that are left out; raises
+    ConfigError with every mistake in it."""
     roles = validated(document, RolesFile.model_validate, _keys_at).roles
     programs: dict[str, tuple[str, ...]] = {}
-    made = [_member(role, place, around, programs) for place, role in enumerate(roles)]
+    made = [_member(role, place, context, programs) for place, role in enumerate(roles)]
     found = [one for one in made if not isinstance(one, Mistake)]
     members = tuple(member for member, _ in found)
-    mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
+    mistakes = [one for one in made if isinstance(one, Mistake)] + list(_role_counts(roles))
     if not mistakes:
-        registry = around.registry.with_agents(*agents_of(members).values())
+        registry = context.registry.with_agents(*agents_of(members).values())
         placed = [(member, _places(place)) for place, member in enumerate(members)]
-        checked = check_members(placed, Surroundings(around.folder, registry, around.user_home))
-        # They are told as of members, which these are; in this file they stand as roles.
+        checked = check_members(placed, replace(context, registry=registry))
+        # The checks call them members; in this file they are roles.
         mistakes = [
             replace(one, problem=one.problem.replace("members[", "roles[")) for one in checked
         ]
@@ -124,12 +126,12 @@ def read_roles(
 
 
 def _left_out(member: Member, words: Sequence[str]) -> Notice:
-    """What a command says about how its agent is called, which its adapter decides."""
+    """Notice about command words that say how to call the agent: its adapter decides that."""
     said = " ".join(words)
-    return Notice(f"{member.id}: {quoted(said)} in its {COMMAND} is left out: {_CHOSEN}.")
+    return Notice(f"{member.id}: {quoted(said)} in its {COMMAND} is ignored: {_CHOSEN}.")
 
 
-_CHOSEN = "Coterie chooses how the CLI is called"
+_CHOSEN = "Coterie decides how the CLI is started"
 
 
 def _keys_at(place: Place) -> Sequence[str]:
@@ -144,26 +146,26 @@ def _keys_at(place: Place) -> Sequence[str]:
             return tuple(RoleEntry.model_fields)
 
 
-def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
-    """Whether everybody is there who is needed."""
+def _role_counts(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
+    """Check that there is exactly one manager and at least one worker."""
     managers = [place for place, role in enumerate(roles) if role.type == MANAGER]
     if not managers:
         yield Mistake(("roles",), "has no manager; one of them needs type manager")
     for place in managers[1:]:
-        other = f"roles[{managers[0]}] is the manager already"
+        other = f"roles[{managers[0]}] is already the manager"
         yield Mistake(("roles", place, "type"), f'is "manager", but {other}')
     if len(managers) == len(roles):
-        yield Mistake(("roles",), "has no worker; nobody would carry tickets out")
+        yield Mistake(("roles",), "has no worker to carry out tickets")
 
 
 def _words(given: object) -> tuple[str, ...] | str:
-    """The words of a command; a text is what is wrong with it."""
+    """Split a command into words; a string result is the problem with it."""
     stands = described(given)
     if isinstance(given, str):
         try:
             words = tuple(shlex.split(given))
         except ValueError as error:
-            return f"is {quoted(given)}, which is no command: {str(error).lower()}"
+            return f"is {quoted(given)}, which is not a valid command: {str(error).lower()}"
     elif isinstance(given, list) and all(
         isinstance(one, str) for one in cast("list[object]", given)
     ):
@@ -178,9 +180,9 @@ def _words(given: object) -> tuple[str, ...] | str:
 def _arguments(
     words: Sequence[str], facts: AgentFacts | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The arguments after a command that are passed on, and what is left out.
+    """The arguments after a command that are passed on, and those that are left out.
 
-    Words before the first flag would be taken for a subcommand or a prompt.
+    Words before the first flag would be taken as a subcommand or a prompt.
     """
     if facts is None:
         return tuple(words), ()
@@ -190,22 +192,22 @@ def _arguments(
 
 
 def _member(
-    role: RoleEntry, place: int, around: Surroundings, programs: dict[str, tuple[str, ...]]
+    role: RoleEntry, place: int, context: FileContext, programs: dict[str, tuple[str, ...]]
 ) -> tuple[Member, tuple[str, ...]] | Mistake:
-    """The member that a role is, and the words of its command that are left out.
+    """The member for a role, and the words of its command that are left out.
 
-    `programs` are those that only this file knows, by the names they were given so far.
+    `programs` are the commands that only this file knows, by the agent names given to them so far.
     """
     words = _words(role.cli_command)
     if isinstance(words, str):
         return Mistake(("roles", place, COMMAND), words)
     metadata = role.metadata.model_dump(mode="json", exclude_none=True)
     permissions = Permissions.model_validate(metadata.pop("permissions", {}))
-    name, args, dropped = _agent(words, around.registry)
+    name, args, dropped = _agent(words, context.registry)
     if name is None:
         given = role.cli_command
         metadata[COMMAND] = given if isinstance(given, str) else shlex.join(words)
-        name = _name_for(role.role_id, words, around.registry.agents, programs)
+        name = _name_for(role.role_id, words, context.registry.agents, programs)
         programs[name] = words
     shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
     made = Member(
@@ -227,19 +229,19 @@ def _member(
 def _agent(
     words: Sequence[str], registry: Registry
 ) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
-    """The agent that a command means, None for a program that nobody knows; the arguments that are
-    passed on, and the words that are left out."""
+    """The agent that a command means, or None for an unknown program; the arguments that are
+    passed on; and the words that are left out."""
     known, word = registry.known, words[0]
     if word in registry.agents:
         return word, *_arguments(words[1:], known.of(registry.agents[word]))
     for agent in registry.agents.values():
         if word in (agent.command, PurePath(agent.command).name):
             facts = known.of(agent)
-            # An interpreter says nothing of what it runs: that is in the words after it.
+            # An interpreter does not identify the agent: the words after it must match too.
             own = () if facts else agent.base_args
             if tuple(words[1 : 1 + len(own)]) == own:
                 return agent.name, *_arguments(words[1 + len(own) :], facts)
-    # Known by name and not registered: refused as such, never run without its adapter.
+    # Known by name but not registered: refused as that, never run without its adapter.
     facts = known.ours.get(PurePath(word).name)
     return (facts.name, *_arguments(words[1:], facts)) if facts else (None, (), ())
 
@@ -250,23 +252,23 @@ def _name_for(
     agents: Collection[str],
     programs: Mapping[str, tuple[str, ...]],
 ) -> str:
-    """The name of an agent that only this file knows: its program's, unless that is another's."""
+    """The name for an agent that only this file knows: its program's, unless that is taken."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePath(words[0]).name).strip("-._")
     name = name if safe_name(name) else "agent"
     is_others = name in agents or programs.get(name, words) != words
     return f"{name}-{role}" if is_others else name
 
 
-def _places(place: int) -> dict[str, Given]:
-    """Where in the file the things stand that may be wrong with a member."""
+def _places(place: int) -> dict[str, PlacedValue]:
+    """The place in the file of each key that a member's mistakes may refer to."""
     role: Place = ("roles", place)
     return {
-        "id": Given(None, (*role, "role_id")),
-        "name": Given(None, (*role, "role_id")),
-        "displayName": Given(None, (*role, "display_name")),
-        "agentConfigId": Given(None, (*role, COMMAND)),
-        "additionalArgs": Given(None, (*role, COMMAND)),
-        "type": Given(None, (*role, "type")),
-        "metadata": Given(None, (*role, "metadata")),
-        "permissions": Given(None, (*role, "metadata", "permissions")),
+        "id": PlacedValue(None, (*role, "role_id")),
+        "name": PlacedValue(None, (*role, "role_id")),
+        "displayName": PlacedValue(None, (*role, "display_name")),
+        "agentConfigId": PlacedValue(None, (*role, COMMAND)),
+        "additionalArgs": PlacedValue(None, (*role, COMMAND)),
+        "type": PlacedValue(None, (*role, "type")),
+        "metadata": PlacedValue(None, (*role, "metadata")),
+        "permissions": PlacedValue(None, (*role, "metadata", "permissions")),
     }

@@ -1,4 +1,4 @@
-"""JSON Schemas for editors and other programs, made from the models that check the files.
+"""JSON Schemas for editors and other programs, generated from the models that check the files.
 
 They are shipped in `schemas/`; `coterie.app.schemas` writes and compares them.
 """
@@ -34,7 +34,7 @@ _INSTANT: Schema = {"type": "string", "format": "date-time", "pattern": _UTC}
 
 
 def _rule(needs: Needs) -> Schema:
-    """Where a field has a value, one of the others has something in it: a list, or a text."""
+    """If a field has a certain value, one of the others must be non-empty: a list or a string."""
     key, value, one_of = needs
     some: Schema = {"minItems": 1, "minLength": 1}
     filled = [{"required": [name], "properties": {name: some}} for name in one_of]
@@ -43,7 +43,7 @@ def _rule(needs: Needs) -> Schema:
 
 
 def envelope_schema() -> Schema:
-    """What every envelope that is kept fits, its payload by its type."""
+    """The schema of a stored envelope, its payload selected by its type."""
     defs: Schema = {}
     for model in PAYLOADS.values():
         defs |= _defs(model)
@@ -81,7 +81,7 @@ def _defs(model: type[Payload]) -> Schema:
 
 
 def _state_instants(schema: Schema) -> None:
-    """Say of times what no type can: that they are in UTC."""
+    """Require timestamps to be in UTC, which their type cannot express."""
     properties = cast("dict[str, Schema]", schema["properties"])
     if "timestamp" in properties:
         properties["timestamp"].update(_INSTANT)
@@ -94,7 +94,7 @@ _FOR_EDITORS: Schema = {"type": "string", "description": "This schema, for edito
 
 
 def team_schema(isolating: Collection[str]) -> Schema:
-    """The team file, with what its shape alone cannot say."""
+    """The schema of the team file, with constraints that its shape alone cannot express."""
     schema = cast("Schema", team_adapter().json_schema())
     for name in ("DefaultsEntry", "MemberEntry"):
         entry = _object(schema, "$defs", name)
@@ -110,13 +110,13 @@ def _refuse_isolating(env: Schema, isolating: Collection[str]) -> None:
 
 
 def _clashing() -> Iterator[tuple[str, str]]:
-    """Two names of one thing, where at least one of them is a short one."""
+    """Yield pairs of names for the same thing of which at least one is a short name."""
     yield from [("agent", "agentConfigId"), ("agent", "agentName")]
     yield from combinations(("prompt", "promptFile", "systemInstruction"), 2)
 
 
 def registry_schema(isolating: Collection[str]) -> Schema:
-    """The registry file."""
+    """The schema of the registry file."""
     agent = cast("Schema", AgentDefinition.model_json_schema())
     defs = _object(agent, "$defs")
     del agent["$defs"]
@@ -156,7 +156,7 @@ def _when(detection: str, then: Schema) -> Schema:
 
 
 def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
-    """Every schema by its name; `isolating` are the variables that nobody may set."""
+    """Every schema by name; `isolating` are the variables that nobody may set."""
     envelope = envelope_schema()
     _tidy(envelope)
     return {
@@ -166,7 +166,7 @@ def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
         "roles": _of_model(RolesFile, "Coterie roles"),
         "scheduler": _of_model(SchedulerConfig, "Coterie scheduler"),
         "pipeline": _of_model(PhaseGraph, "Coterie pipeline"),
-        # Its files are for programs, and name no schema themselves.
+        # Envelope files are for programs, and do not name a schema themselves.
         "envelope": {"$schema": DIALECT, "title": "Coterie envelope", **envelope},
         "notification": _of_program(Notification, "Coterie notification"),
         **dict(_artifact_schemas()),
@@ -174,7 +174,7 @@ def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
 
 
 def _artifact_schemas() -> Iterator[tuple[str, Schema]]:
-    """What each artifact of a pipeline fits; of one with many lines, what each line fits."""
+    """The schema of each pipeline artifact; for one with many lines, that of each line."""
     for declared in ARTIFACTS.values():
         if declared.model is not None:
             schema = cast("Schema", declared.model.model_json_schema(mode="validation"))
@@ -188,7 +188,7 @@ def _artifact_schemas() -> Iterator[tuple[str, Schema]]:
 
 
 def _of_program(model: type[BaseModel], title: str) -> Schema:
-    """For what programs are given, which names no schema itself."""
+    """The schema of data passed to programs, which does not name a schema itself."""
     schema = cast("Schema", model.model_json_schema())
     _tidy(schema)
     return {"$schema": DIALECT, "title": title, **schema}
@@ -205,9 +205,10 @@ def _finished(schema: Schema, title: str) -> Schema:
 
 
 def _tidy(schema: object) -> None:
-    """Take out what pydantic says for itself and an editor would only repeat.
+    """Remove what pydantic adds and an editor would only repeat.
 
-    Titles that are the key again; and null, which means "left out" in Python but not in a file.
+    That is titles that repeat the key, and null, which means "left out" in Python but not in a
+    file.
     """
     if isinstance(schema, dict):
         parts = cast("Schema", schema)

@@ -44,7 +44,7 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 class Settings(BaseModel):
-    """Settings of the user and of the project; the project's count for more."""
+    """Settings of the user and of the project; the project's take precedence."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
@@ -53,58 +53,59 @@ class Settings(BaseModel):
     keeper: Literal["auto", "bubblewrap", "subreaper"] = Field(
         default="auto",
         description="What ends an agent's whole process tree: bubblewrap, or our own program "
-        "(subreaper). auto is our own, and an agent sees no processes but its own where the "
-        "system allows that.",
+        "(subreaper). auto is our own; where the system allows it, an agent then sees only its own "
+        "processes.",
     )
     context_message_count: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
         default=CONTEXT_MESSAGES,
-        description="How many messages an agent without a memory of its own is told again.",
+        description="How many past messages to repeat to an agent without a memory of its own.",
     )
     context_characters: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = Field(
         default=CONTEXT_CHARACTERS, description="How many characters of them, at most."
     )
     quiet_after: Annotated[str, Field(pattern=DURATION)] = Field(
-        default="2m", description="After this long without a sign a member is shown as quiet."
+        default="2m", description="A member without activity for this long is shown as quiet."
     )
     default_team: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
-        default=None, description="The team that is meant when none is named."
+        default=None, description="The team used when none is named."
     )
     notify: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None,
-        description="What is told when a question waits or a task ends: a command, which gets "
-        "JSON on stdin, or an address (http, https) that JSON is posted to. Yours alone (--user).",
+        description="What to notify when a question waits or a task ends: a command that gets "
+        "JSON on stdin, or a URL (http, https) that JSON is posted to. User setting only (--user).",
     )
     notify_after: Annotated[str, Field(pattern=DURATION)] = Field(
         default="1m",
-        description="On a terminal it is told only when nothing was typed there for so long. "
-        "Yours alone (--user).",
+        description="On a terminal, notify only if nothing was typed there for this long. "
+        "User setting only (--user).",
     )
     store: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None,
         description="The database that your machines share: postgresql://user@host/database, "
-        "without a password. COTERIE_STORE counts for more. Yours alone (--user).",
+        "without a password. COTERIE_STORE takes precedence. User setting only (--user).",
     )
     machine: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
         default=None,
-        description="What this machine is called in a store; by default its host name. "
-        "Yours alone (--user).",
+        description="The name of this machine in a store; by default its host name. "
+        "User setting only (--user).",
     )
     takeover: Literal["auto", "ask"] = Field(
         default="auto",
-        description="Whether the tasks of a machine that is silent for too long are taken over: "
-        "by themselves, or only when you said that it is dead, which the inbox asks you then. "
-        "Yours alone (--user).",
+        description="How the tasks of a machine that has been silent for too long are taken over: "
+        "automatically, or only after you have confirmed in the inbox that it is dead. "
+        "User setting only (--user).",
     )
     fence: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None,
         description="A command that makes sure that a silent machine is dead before its tasks are "
-        "taken over, with {machine} for its name; it must end with 0. Yours alone (--user).",
+        "taken over; {machine} in it becomes the machine's name. It must exit with 0. "
+        "User setting only (--user).",
     )
     travel: Annotated[str, Field(max_length=4096)] = Field(
         default=BUNDLE,
-        description="How branches go from machine to machine: bundle, in the store; or by a "
-        "repository, for large ones: git:origin, a remote of the clone, or git: and an address. "
-        "Yours alone (--user).",
+        description="How branches get from machine to machine: bundle, in the store; or, for large "
+        "ones, through a repository: git:origin, a remote of the clone, or git:URL. "
+        "User setting only (--user).",
     )
 
     @field_validator("travel")
@@ -119,9 +120,9 @@ class Settings(BaseModel):
         if store is None:
             return None
         if not re.match("postgres(ql)?://", store):
-            raise ValueError("it is no URL: postgresql://user@host/database")
+            raise ValueError("it is not a URL: postgresql://user@host/database")
         if re.search("(?i)://[^/@]*:[^@]*@|password=", unquote(store)):
-            raise ValueError("it holds a password, which belongs into ~/.pgpass")
+            raise ValueError("it contains a password, which belongs in ~/.pgpass")
         return store
 
     @field_validator("notify")
@@ -129,14 +130,14 @@ class Settings(BaseModel):
     def _can_be_told(cls, notify: str | None) -> str | None:
         if notify is not None and is_address(notify):
             if not _hostname(notify):
-                raise ValueError("it is no address: http(s)://HOST/…, without spaces")
+                raise ValueError("it is not a valid URL: http(s)://HOST/…, without spaces")
         elif notify is not None and not _words(notify):
-            raise ValueError("it is neither a command, its quotes closed, nor an http(s) address")
+            raise ValueError("it is neither a command nor an http(s) URL (is a quote left open?)")
         return notify
 
     @property
     def notify_command(self) -> Sequence[str]:
-        """The words of the command that is told; none where that is an address, or nobody."""
+        """The words of the command to notify; empty if it is an address, or not set."""
         return () if self.notify is None or is_address(self.notify) else _words(self.notify)
 
     @property
@@ -146,11 +147,12 @@ class Settings(BaseModel):
 
 
 USERS_OWN = frozenset({"notify", "notifyAfter", "store", "machine", "takeover", "fence", "travel"})
-"""Keys of the user's own file: what comes with a project must neither run nor send anything."""
+"""Keys allowed only in the user's own file: a project's files must neither run nor send
+anything."""
 
 
 def is_address(notify: str) -> bool:
-    """Whether the setting `notify` is an address to post to, and no command."""
+    """Whether the setting `notify` is an address to post to rather than a command."""
     return re.match(r"(?i)https?://", notify) is not None
 
 
@@ -159,12 +161,12 @@ def _hostname(address: str) -> str | None:
         parts = urlsplit(address)
         is_plain = re.fullmatch(r"[!-~]+", address) is not None
         return parts.hostname if is_plain and parts.port != 0 else None
-    except ValueError:  # a port that is none, a bracket too many
+    except ValueError:  # an invalid port, an unmatched bracket
         return None
 
 
 def _words(command: str) -> Sequence[str]:
-    """The words of a command line as a shell would part them; none where a quote is not closed."""
+    """Split a command line like a shell; empty for a URL or where a quote is not closed."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", command) or "\0" in command:
         return ()
     try:
@@ -175,10 +177,10 @@ def _words(command: str) -> Sequence[str]:
 
 
 def milliseconds(duration: str) -> int:
-    """A time such as `90s`, `5m` or `1h`."""
+    """Convert a time such as `90s`, `5m` or `1h` to milliseconds."""
     found = re.fullmatch(r"([0-9]+)(ms|s|m|h)", duration)
     if found is None:
-        raise UsageError(f"{quoted(duration)} is no time.", "Write it like 90s, 5m or 1h.")
+        raise UsageError(f"{quoted(duration)} is not a valid time.", "Write it like 90s, 5m or 1h.")
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 
@@ -188,7 +190,7 @@ def _names() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as it stands."""
+    """One setting with its current value and where that comes from."""
 
     key: str
     value: object
@@ -198,7 +200,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class AllSettings:
-    """What holds here, and who said so."""
+    """The settings in effect, and where each comes from."""
 
     values: Settings
     origins: Mapping[str, Origin]
@@ -210,17 +212,17 @@ class AllSettings:
         return Setting(key, getattr(self.values, name), self.origins.get(key, "default"), told)
 
     def list(self) -> tuple[Setting, ...]:
-        """Every setting there is."""
+        """Return every setting."""
         return tuple(self.get(key) for key in _names())
 
 
 def user_settings_path(home: Path | None = None) -> Path:
-    """Where the user's own settings are kept."""
+    """Where the user's own settings are stored."""
     return (home or coterie_home()) / FILE_NAME
 
 
 def load_settings(project: Path | None, home: Path | None = None) -> AllSettings:
-    """The settings that hold in a project (its `.coterie` folder), or for the user alone."""
+    """The settings in effect in a project (its `.coterie` folder), or for the user alone."""
     values: dict[str, object] = {}
     origins: dict[str, Origin] = {}
     places: list[tuple[Origin, Path]] = [("user", user_settings_path(home))]
@@ -234,12 +236,12 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
 
 
 def store_url(given: str | None, home: Path | None = None) -> str | None:
-    """The store that is meant: as it was given, by COTERIE_STORE, or in the user's settings."""
+    """The store to use: the given one, that of COTERIE_STORE, or that of the user's settings."""
     return given or named_store() or load_settings(None, home).values.store
 
 
 def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> object:
-    """Set one value from what was typed; returns it as it will be read."""
+    """Set one value from typed text; returns it as it will be read."""
     name = _name_of(key)
     if origin == "project" and key in USERS_OWN:
         raise UsageError(f"{key} {_OWN}.", _own_way(key, text))
@@ -256,7 +258,7 @@ def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> ob
 
 
 def unset_value(path: Path, key: str, origin: Origin = "project") -> bool:
-    """Go back to what holds without this file; False where it said nothing about it."""
+    """Remove a setting from this file; returns False if it was not set there."""
     _name_of(key)
     with files.locked(path):
         found = _read(path, origin)
@@ -274,7 +276,7 @@ def _name_of(key: str) -> str:
     return name
 
 
-_OWN = "is a setting of your own, never a project's"
+_OWN = "is a user setting; a project cannot set it"
 
 
 def _own_way(key: str, value: object) -> str:
@@ -288,7 +290,7 @@ def _read(path: Path, origin: Origin) -> dict[str, object]:
     document = files.read_document(path)
 
     def checked(given: dict[str, object]) -> dict[str, object]:
-        # Before its value is looked at: that it stands there at all is what is wrong.
+        # Checked before the value: the mistake is that the key is there at all.
         if origin == "project" and (own := [key for key in given if key in USERS_OWN]):
             way = _own_way(own[0], "…")
             raise refusal(document, [files.Mistake((key,), _OWN, way) for key in own])
@@ -314,13 +316,13 @@ _PARTS: dict[files.Place, type[BaseModel]] = {
 
 
 def load_scheduler(project: Project) -> SchedulerConfig:
-    """The limits that hold in a project; a ConfigError names every mistake."""
+    """The limits in effect in a project; raises ConfigError with every mistake."""
     path = project.folder / SCHEDULER_FILE
     if not path.exists():
         return SchedulerConfig()
 
     def strictly(given: dict[str, object]) -> SchedulerConfig:
-        # As JSON: "3" is no number, and true is not 1.
+        # As JSON, strictly: "3" is not a number, and true is not 1.
         return SchedulerConfig.model_validate_json(json.dumps(given), strict=True)
 
     return validated(files.read_document(path), strictly, _limit_keys)

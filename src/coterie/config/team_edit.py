@@ -1,4 +1,4 @@
-"""Writing team files: a new team, another member, every field spelled out, and starter teams."""
+"""Write team files: a new team, another member, every field spelled out, and starter teams."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import set_value
-from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path
+from coterie.config.team_file import FILE_NAMES, LoadedTeam, ReadContext, interpret, team_path
 from coterie.config.team_members import long_name
-from coterie.config.teams import Seat, reading_for
+from coterie.config.teams import Seat
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import Team, safe_name
 from coterie.model.workspace import shown
@@ -55,33 +55,28 @@ def new_team(
     registry: Registry,
     workflow: str | None = None,
 ) -> LoadedTeam:
-    """Write a new team into the project; nothing is written that would not be read again."""
+    """Write a new team into the project; nothing is written that could not be read back."""
     if not safe_name(name):
-        raise UsageError(f"{quoted(name)} is no name for a team.", "Use letters, digits, . _ -")
+        raise UsageError(f"{quoted(name)} is not a valid team name.", "Use letters, digits, . _ -")
     folder = project.teams / name
     if any((folder / file).exists() for file in FILE_NAMES):
-        raise UsageError(f"There is a team {quoted(name)} already.", f"coterie team show {name}")
+        raise UsageError(f"Team {quoted(name)} already exists.", f"coterie team show {name}")
     data: dict[str, object] = {"members": [dict(entry) for entry in entries]}
     if workflow is not None:
         data = {"workflow": workflow, **data}
     path = folder / FILE_NAMES[0]
     text = render(data)
-    loaded = interpret(parse_json(path, text), Reading(registry, folder_is_name=True))
+    loaded = interpret(parse_json(path, text), ReadContext(registry, folder_is_name=True))
     write_atomically(path, text)
     return loaded
 
 
 def add_member(
-    path: Path,
-    entry: Entry,
-    registry: Registry,
-    project: Project | None = None,
-    like: str | None = None,
+    path: Path, entry: Entry, reading: ReadContext, like: str | None = None
 ) -> LoadedTeam:
-    """Add a member to a team file, which keeps all else it says; `like` copies another's entry."""
+    """Add a member to a team file, keeping the rest; `like` copies another member's entry."""
     document = read_document(team_path(path))
-    reading = reading_for(path, project, registry)
-    interpret(document, reading)  # what is wrong already is not blamed on the new member
+    interpret(document, reading)  # so that existing mistakes are not blamed on the new member
     if like is not None:
         entry = _like(document, like, entry)
     changed = _with_member(document, entry)
@@ -91,12 +86,9 @@ def add_member(
     return loaded
 
 
-def rename_member(
-    path: Path, member: str, name: str, registry: Registry, project: Project
-) -> LoadedTeam:
-    """Give a member another id in its team file: a new member, with a folder of its own."""
+def rename_member(path: Path, member: str, name: str, reading: ReadContext) -> LoadedTeam:
+    """Change a member's id in its team file: it becomes a new member, with its own folder."""
     document = read_document(team_path(path))
-    reading = reading_for(path, project, registry)
     interpret(document, reading).team.member(member)
     if document.kind != "json":
         raise UsageError(
@@ -142,7 +134,7 @@ def _with_member(document: Document, entry: Entry) -> Document:
         data = cast("dict[str, object]", document.data)
         text = render({**data, "members": [*_members(document), dict(entry)]})
         return parse_json(document.path, text)
-    # TOML is added to as text: people chose it for their comments.
+    # TOML is appended to as text: people choose it for its comments.
     text = f"{document.text.rstrip()}\n\n{toml_member(entry)}"
     try:
         return parse_toml(document.path, text)
@@ -167,7 +159,7 @@ def _toml(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(one) for one in cast("Sequence[object]", value)) + "]"
     if isinstance(value, str):
-        # A JSON string is a TOML string, but for the one control character JSON leaves alone.
+        # A JSON string is a TOML string, except for the one control character JSON does not escape.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 
@@ -177,7 +169,7 @@ def _toml_key(key: str) -> str:
 
 
 def mark_default(project: Project, name: str) -> None:
-    """Make a team the one that is meant when none is named."""
+    """Make a team the default, used when none is named."""
     set_value(project.folder / SETTINGS, "defaultTeam", name)
 
 
@@ -223,8 +215,8 @@ PRESETS: Mapping[str, Sequence[Mapping[str, object]]] = {
 }
 
 
-def seated(preset: str, agents: Sequence[str]) -> list[Entry]:
-    """The members of a preset on the agents at hand, one after the other."""
+def preset_members(preset: str, agents: Sequence[str]) -> list[Entry]:
+    """The members of a preset, assigned to the given agents in turn."""
     entries: list[Entry] = []
     for place, member in enumerate(PRESETS[preset]):
         entry = {"id": member["id"], "agent": agents[place % len(agents)], **member}

@@ -1,6 +1,6 @@
-"""The team file as people write it: every key there is, with the words that editors show.
+"""The team file as people write it: every key, with the descriptions that editors show.
 
-Objects stay the plain dictionaries they are read as; `team_file` gives them their meaning.
+Objects stay the plain dictionaries they are read as; `team_file` interprets them.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from coterie.model.team import (
 )
 
 WORKFLOW_GROUP = "coterie.workflows"
-"""An entry point of this group is a `Workflow`, or a class that makes one without arguments."""
+"""An entry point of this group is a `Workflow`, or a class that creates one without arguments."""
 
 
 def workflow_names() -> tuple[str, ...]:
-    """Every name that a team may state as its workflow.  Reads every package's metadata."""
+    """Every name that a team may use as its workflow.  Reads the metadata of every package."""
     from importlib.metadata import entry_points
 
     return (*OUR_WORKFLOWS, *sorted(entry_points(group=WORKFLOW_GROUP).names - {*OUR_WORKFLOWS}))
 
 
 def unknown_workflow(name: str) -> UsageError:
-    """The error for a workflow that there is not, with those there are."""
+    """The error for an unknown workflow, listing the known ones."""
     known = workflow_names()
     guess = did_you_mean(name, known)
     return UsageError(
@@ -102,7 +102,7 @@ def _doc(text: str) -> Any:
 
 
 class PermissionsEntry(TypedDict, total=False):
-    """What a member may do unasked."""
+    """What a member may do without asking."""
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
@@ -113,8 +113,8 @@ class PermissionsEntry(TypedDict, total=False):
             "accept-edits: edits unasked. full: never asks."
         ),
     ]
-    allow: Annotated[_Rules, _doc("What needs no question, such as `npm test`.")]
-    deny: Annotated[_Rules, _doc("What is never done; stronger than allow.")]
+    allow: Annotated[_Rules, _doc("What it may do without asking, such as `npm test`.")]
+    deny: Annotated[_Rules, _doc("What it may never do; takes precedence over allow.")]
 
 
 def _as_number(value: object) -> object:
@@ -148,7 +148,7 @@ class AllowanceEntry(TypedDict, total=False):
 
 
 class BudgetEntry(AllowanceEntry, total=False):
-    """How much may be used before you are asked: in one task, and in a day of all tasks."""
+    """How much may be used before you are asked: in one task, and per day over all tasks."""
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
@@ -174,17 +174,17 @@ class RateLimitEntry(TypedDict):
 
 
 class MetadataEntry(TypedDict, total=False):
-    """What else is to be said of a member; other keys are kept as they are."""
+    """Further settings of a member; unknown keys are kept as they are."""
 
     __pydantic_config__ = _OPEN  # pyright: ignore[reportGeneralTypeIssues]
 
     rate_limit: Annotated[
-        RateLimitEntry, _doc("How often it may be asked; it waits where that is more.")
+        RateLimitEntry, _doc("How often it may be asked; it waits when the limit is reached.")
     ]
 
 
 def as_object(value: object) -> object:
-    """Permissions as an object, where only their mode was named."""
+    """Permissions as an object, even if only their mode was given."""
     return {"mode": value} if isinstance(value, str) else value
 
 
@@ -194,12 +194,12 @@ _Permissions = Annotated[
 
 
 class DefaultsEntry(TypedDict, total=False):
-    """What every member has that does not say otherwise."""
+    """Values for every member that does not set its own."""
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
     role: Annotated[_Label, _doc("What it is for, in a few words.")]
-    type: Annotated[MemberType, _doc("ai or human. Left out: human when it has no agent.")]
+    type: Annotated[MemberType, _doc("ai or human. Default: human if it has no agent, else ai.")]
     agent: Annotated[str, _doc("The agent it runs on, by its name in `coterie agents`.")]
     agentConfigId: Annotated[str, _doc("The long name of `agent`.")]
     agentName: Annotated[str, _doc("Another name of `agentConfigId`.")]
@@ -210,7 +210,7 @@ class DefaultsEntry(TypedDict, total=False):
     ]
     model: Annotated[_Model, _doc("The model, by the name its agent knows it by.")]
     workDir: Annotated[
-        _Folder, _doc("Where it works, relative to this file. Left out: the project.")
+        _Folder, _doc("Where it works, relative to this file. Default: the project.")
     ]
     executionDir: Annotated[_Folder, _doc("The long name of `workDir`.")]
     work: Annotated[
@@ -220,12 +220,12 @@ class DefaultsEntry(TypedDict, total=False):
             "worktree of its own, on the branch coterie/<team>/<id>."
         ),
     ]
-    workingDir: Annotated[_Folder, _doc("Its own folder. Left out: .coterie/teams/<team>/<id>.")]
-    homeDir: Annotated[_Folder, _doc("The HOME of its agent. Left out: `home` in its own folder.")]
+    workingDir: Annotated[_Folder, _doc("Its own folder. Default: .coterie/teams/<team>/<id>.")]
+    homeDir: Annotated[_Folder, _doc("The HOME of its agent. Default: `home` in its own folder.")]
     additionalArgs: Annotated[list[_Text], _doc("More arguments for its agent.")]
     env: Annotated[
         dict[Annotated[str, Field(pattern=VARIABLE)], _Text],
-        _doc("Environment variables for its agent, and for no other member's."),
+        _doc("Environment variables for its agent only."),
     ]
     permissions: Annotated[
         _Permissions, _doc("What it may do unasked: read, ask (default), accept-edits or full.")
@@ -233,33 +233,33 @@ class DefaultsEntry(TypedDict, total=False):
     budget: Annotated[BudgetEntry, _doc("What it may use before you are asked, in one task.")]
     capabilities: Annotated[
         list[Annotated[str, Field(pattern=LABEL, min_length=1)]],
-        _doc("What it can do: tickets are given out by this."),
+        _doc("What it can do; tickets are assigned by these."),
     ]
     supportsMultipleInstances: Annotated[
         StrictBool, _doc("Whether several of it may work at once, each in a folder of its own.")
     ]
-    metadata: Annotated[MetadataEntry, _doc("A rate limit, and whatever you need besides.")]
+    metadata: Annotated[MetadataEntry, _doc("A rate limit, and any other data you need.")]
     idleTimeoutMs: Annotated[
-        _Milliseconds, _doc("How long a silence ends its reply, where silence is how it ends.")
+        _Milliseconds, _doc("How long a silence ends its reply, if its replies end with silence.")
     ]
-    timeoutMs: Annotated[_Milliseconds, _doc("The limit of one of its turns.")]
+    timeoutMs: Annotated[_Milliseconds, _doc("The time limit for one of its turns.")]
     quietAfterMs: Annotated[
-        _Milliseconds, _doc("After this long without a sign it is shown as quiet.")
+        _Milliseconds, _doc("Without activity for this long, it is shown as quiet.")
     ]
 
 
 class _Identity(TypedDict):
-    id: Annotated[_Name, _doc("Its short name; its folder is called so.")]
+    id: Annotated[_Name, _doc("Its short name, also the name of its folder.")]
 
 
 class MemberEntry(DefaultsEntry, _Identity, total=False):
-    """One of the team: an agent plus who it is, or a human."""
+    """A member of the team: an agent plus who it is, or a human."""
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
-    name: Annotated[_Line, _doc("What others call it. Left out: its id.")]
-    displayName: Annotated[_Line, _doc("What is shown. Left out: its name, capitalised.")]
-    order: Annotated[StrictInt, _doc("When it speaks. Left out: its place in the list.")]
+    name: Annotated[_Line, _doc("What others call it. Default: its id.")]
+    displayName: Annotated[_Line, _doc("The name that is shown. Default: its name, capitalised.")]
+    order: Annotated[StrictInt, _doc("When it speaks. Default: its place in the list.")]
 
 
 class _Members(TypedDict):
@@ -268,44 +268,44 @@ class _Members(TypedDict):
     ]
 
 
-TeamEntry = TypedDict(  # the functional form, for the key that is no Python name
+TeamEntry = TypedDict(  # functional form, as `$schema` is not a Python identifier
     "TeamEntry",
     {
         "$schema": Annotated[str, _doc("This schema, for editors.")],
-        "name": Annotated[_Name, _doc("The team's name. Left out: its folder's.")],
+        "name": Annotated[_Name, _doc("The team's name. Default: the name of its folder.")],
         "workflow": Annotated[
             str,
             Field(
                 pattern=NAME_PATTERN,
                 examples=list(OUR_WORKFLOWS),
                 description="How its tasks are carried out: chat, tickets, solo, or a name in the "
-                "entry point group coterie.workflows. Left out: chat.",
+                "entry point group coterie.workflows. Default: chat.",
             ),
             AfterValidator(_is_workflow),
         ],
         "routing": Annotated[
             Routing,
             _doc(
-                "Who speaks next in a chat, unless [NEXT: name] says: round_robin, in order; "
-                "mention, whoever is mentioned as @name; handoff, nobody. Left out: round_robin."
+                "Who speaks next in a chat, unless [NEXT: name] decides it: round_robin, in order; "
+                "mention, whoever is mentioned as @name; handoff, nobody. Default: round_robin."
             ),
         ],
         "teamInstruction": Annotated[
             _Text,
             _doc(
-                "What every member is told. Left out: team_instruction.md beside "
+                "What every member is told. Default: team_instruction.md next to "
                 "this file, if there is one."
             ),
         ],
         "permissions": Annotated[
-            _Permissions, _doc("Rules for every member; the mode is that of members who name none.")
+            _Permissions, _doc("Rules for every member; the mode applies to members without one.")
         ],
         "budget": Annotated[
             TeamBudgetEntry, _doc("What all members together may use before you are asked.")
         ],
         "contextMessageCount": Annotated[
             StrictInt,
-            Field(ge=0, le=10_000, description="How many messages an agent is told again."),
+            Field(ge=0, le=10_000, description="How many past messages to repeat to an agent."),
         ],
         "contextCharacters": Annotated[
             StrictInt,
@@ -315,7 +315,7 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
             dict[str, str],
             _doc(
                 "Which member fills a role of `coterie build`, by id: codegen, review, "
-                "second_opinion and so on. Left out: chosen by rule; the reviewer is not the coder."
+                "second_opinion and so on. Default: chosen by rule; the reviewer is not the coder."
             ),
         ],
         "defaults": DefaultsEntry,
@@ -332,7 +332,7 @@ class TeamFile(TeamEntry, _Members):
 
 @cache
 def team_adapter() -> TypeAdapter[TeamFile]:
-    """What checks a team file's shape; built when first needed."""
+    """The validator for the shape of a team file, built when first needed."""
     return TypeAdapter(TeamFile)
 
 

@@ -1,4 +1,4 @@
-"""The team file: from what a person wrote to a team that is fully resolved, or all its mistakes."""
+"""The team file: turn what a person wrote into a fully resolved team, or report all mistakes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from coterie.config import team_entry, team_members
 from coterie.config.files import Document, Mistake, Notice, Place, read_document, read_text
-from coterie.config.mistakes import doubled_keys, found_by, quoted, refusal
-from coterie.config.project import user_home
+from coterie.config.mistakes import duplicate_keys, found_by, quoted, refusal
 from coterie.config.registry import Registry, unused
 from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
@@ -28,13 +27,13 @@ FILE_NAMES = ("team.json", "team.toml")
 
 @dataclass(frozen=True)
 class LoadedTeam:
-    """A team as its file gives it."""
+    """A team as its file describes it."""
 
     team: Team
     path: Path | None
     """None for a team that was made without a file."""
     digest: str = ""
-    """Of the file's text."""
+    """Digest of the file's text."""
     stated_workflow: str | None = None
     """The workflow that the file names; a team without one is only `chat` by default."""
     outside_prompts: tuple[str, ...] = ()
@@ -43,33 +42,33 @@ class LoadedTeam:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a team file is read against."""
+class ReadContext:
+    """The context in which a team file is read."""
 
     registry: Registry
     settings: Settings = Settings()
     folder_is_name: bool = False
-    """Whether the folder is the team's, so that a `name` may only repeat it."""
+    """Whether the folder is the team's own, so that `name` may only repeat the folder's name."""
 
 
-def load_team(path: Path, reading: Reading) -> LoadedTeam:
-    """Read and check a team file; a ConfigError names every mistake, the first one leading.
+def load_team(path: Path, reading: ReadContext) -> LoadedTeam:
+    """Read and check a team file; raises ConfigError with every mistake, in order.
 
-    A file that lists roles and not members is a team too, that works on tickets.
+    A file that lists roles instead of members is a team too, one that works on tickets.
     """
     document = read_document(team_path(path))
     return _of_roles(document, reading) if _is_roles(document) else interpret(document, reading)
 
 
 def _is_roles(document: Document) -> bool:
-    """Whether a document lists roles and not members."""
+    """Whether a document lists roles instead of members."""
     data = document.data
     return isinstance(data, dict) and "roles" in data and "members" not in data
 
 
-def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
-    around = team_members.Surroundings(document.path.parent, reading.registry, user_home())
-    members, notices = read_roles(document, around)
+def _of_roles(document: Document, reading: ReadContext) -> LoadedTeam:
+    context = team_members.FileContext(document.path.parent, reading.registry)
+    members, notices = read_roles(document, context)
     team = Team(
         name=name_for(document.path),
         workflow="tickets",
@@ -82,7 +81,7 @@ def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
 
 
 def team_path(path: Path) -> Path:
-    """The file that is meant by a file or by the folder it stands in."""
+    """The team file, given itself or its folder."""
     path = Path(os.path.normpath(path.absolute()))
     if not path.is_dir():
         if not path.exists():
@@ -96,9 +95,9 @@ def team_path(path: Path) -> Path:
     return found[0]
 
 
-def interpret(document: Document, reading: Reading) -> LoadedTeam:
+def interpret(document: Document, reading: ReadContext) -> LoadedTeam:
     """The team that a document holds."""
-    mistakes = doubled_keys(document)
+    mistakes = duplicate_keys(document)
     shape = _shape_mistakes(document.data)
     mistakes += shape
     data = _without(document.data, shape)
@@ -107,8 +106,8 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
     folder = document.path.parent
     # A project's own team is `.coterie/teams/<team>`.
     project = folder.parents[2] if reading.folder_is_name else None
-    around = team_members.Surroundings(folder, reading.registry, user_home(), project)
-    members = _members(data, around)
+    context = team_members.FileContext(folder, reading.registry, project)
+    members = _members(data, context)
     mistakes += members.mistakes
     name, wrong = _name(data, document.path, reading)
     mistakes += wrong
@@ -140,7 +139,7 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
 
 
 def _notices(team: Team, registry: Registry) -> Iterator[Notice]:
-    """What is worth knowing of members' arguments."""
+    """Notices about members' arguments."""
     for member in team.members:
         agent = registry.agents.get(member.agent or "")
         if agent is not None:
@@ -156,7 +155,7 @@ _PLAIN = ("workflow", "routing", "budget", "contextMessageCount", "contextCharac
 
 
 def _role_mistakes(data: Mapping[str, object], members: tuple[Member, ...]) -> Iterator[Mistake]:
-    """Roles of a pipeline that nobody has, and members who cannot fill them."""
+    """Unknown pipeline roles, and members that cannot fill theirs."""
     roles = data.get("roles")
     if isinstance(roles, dict) and roles:
         from coterie.model.pipeline_roles import role_mistakes
@@ -190,7 +189,7 @@ def _keys_at(place: Place) -> tuple[str, ...]:
 
 
 def _without(data: object, mistakes: list[Mistake]) -> dict[str, object] | None:
-    """What is left to check when what is known to be wrong is taken away."""
+    """The rest of the data to check, without what is known to be wrong."""
     if not isinstance(data, dict):
         return None
     spoiled = {mistake.place for mistake in mistakes}
@@ -214,11 +213,11 @@ def _pruned(entry: object, at: Place, spoiled: set[Place]) -> object:
     depth = len(at)
     wrong = {place[depth] for place in spoiled if len(place) > depth and place[:depth] == at}
     if wrong & _AGENT_KEYS:
-        wrong.add("type")  # what it should be cannot be told without the agent
+        wrong.add("type")  # cannot be checked without the agent
     given = cast("dict[str, object]", entry)
     kept = {key: value for key, value in given.items() if key not in wrong}
     if "permissions" in wrong:
-        kept["permissions"] = "full"  # so that nobody is told to write what they may have meant
+        kept["permissions"] = "full"  # no complaint that "full" is needed: it may be what is meant
     if "env" in wrong and (*at, "env") not in spoiled:
         kept["env"] = _pruned(given["env"], (*at, "env"), spoiled)
     return kept
@@ -231,48 +230,51 @@ _AGENT_KEYS: set[str | int] = {"agent", "agentConfigId", "agentName"}
 class _Members:
     made: tuple[Member, ...]
     permissions: object
-    """Those of the team, as an object."""
+    """The team's own permissions, as an object."""
     mistakes: list[Mistake]
     outside_prompts: tuple[str, ...]
 
 
-def _members(data: Mapping[str, object], around: team_members.Surroundings) -> _Members:
+def _members(data: Mapping[str, object], context: team_members.FileContext) -> _Members:
     entries = cast("list[dict[str, object]]", data.get("members") or [])
     shared = cast("dict[str, object]", data.get("defaults") or {})
     stated = {"permissions": data["permissions"]} if "permissions" in data else {}
-    team = team_members.written_member(stated, (), around)
-    defaults = team_members.written_member(shared, ("defaults",), around)
+    team = team_members.resolve_entry(stated, (), context)
+    defaults = team_members.resolve_entry(shared, ("defaults",), context)
     own = [
-        team_members.written_member(entry, ("members", place), around)
+        team_members.resolve_entry(entry, ("members", place), context)
         for place, entry in enumerate(entries)
     ]
-    givens = [team_members.merged(defaults.givens, one.givens, team.givens) for one in own]
-    made = [(_member(given, place), given) for place, given in enumerate(givens)]
+    placed_values = [
+        team_members.merged(defaults.placed_values, one.placed_values, team.placed_values)
+        for one in own
+    ]
+    made = [(_member(given, place), given) for place, given in enumerate(placed_values)]
     parts = (defaults, *own)
     return _Members(
         tuple(member for member, _ in made),
-        team.givens["permissions"].value if stated else None,
+        team.placed_values["permissions"].value if stated else None,
         [mistake for part in parts for mistake in part.mistakes]
-        + list(team_members.check_members(made, around))
+        + list(team_members.check_members(made, context))
         + [mistake for _, given in made for mistake in _reserved(given)],
         tuple(path for part in parts for path in part.outside_prompts),
     )
 
 
-def _reserved(givens: team_members.Givens) -> Iterator[Mistake]:
-    """Metadata that only a roles file may have, where it means something."""
-    given = givens.get("metadata")
+def _reserved(placed_values: team_members.PlacedValues) -> Iterator[Mistake]:
+    """Mistakes for metadata that has a meaning only in a roles file."""
+    given = placed_values.get("metadata")
     if given is None:
         return
     metadata = cast("dict[str, object]", given.value)
     beside = {"permissions": "permissions", team_members.COMMAND: "agent"}
     for key in beside.keys() & metadata.keys():
-        yield Mistake((*given.place, key), f"is for roles files; say it as {beside[key]} here")
+        yield Mistake((*given.place, key), f"is only for roles files; use {beside[key]} here")
 
 
-def _member(givens: team_members.Givens, place: int) -> Member:
-    values = {key: given.value for key, given in givens.items()}
-    # A missing id is a mistake already; the position keeps such members apart.
+def _member(placed_values: team_members.PlacedValues, place: int) -> Member:
+    values = {key: given.value for key, given in placed_values.items()}
+    # A missing id has been reported already; the position keeps such members apart.
     known = str(values.setdefault("id", f"#{place}"))
     name = str(values.setdefault("name", known))
     values.setdefault("displayName", name[:1].upper() + name[1:])
@@ -281,7 +283,9 @@ def _member(givens: team_members.Givens, place: int) -> Member:
     return Member.model_validate(values)
 
 
-def _name(data: Mapping[str, object], path: Path, reading: Reading) -> tuple[str, list[Mistake]]:
+def _name(
+    data: Mapping[str, object], path: Path, reading: ReadContext
+) -> tuple[str, list[Mistake]]:
     stated = data.get("name")
     folder = path.parent.name
     if not isinstance(stated, str):
@@ -293,7 +297,7 @@ def _name(data: Mapping[str, object], path: Path, reading: Reading) -> tuple[str
 
 
 def name_for(path: Path) -> str:
-    """The name of a team that does not say it: its folder's, without what no name may have."""
+    """The name of a team that does not state one, from its folder or file, made valid."""
     wanted = path.resolve().parent.name if path.name in FILE_NAMES else path.stem
     if safe_name(wanted):
         return wanted
@@ -312,7 +316,7 @@ def _instruction(data: Mapping[str, object], folder: Path) -> tuple[str | None, 
     first, _, rest = text.partition("\n")
     if first.strip() == UNWRITTEN:
         text = rest.strip()
-    if not text or first.strip() == OURS:  # nobody's, or written from what is stated
+    if not text or first.strip() == OURS:  # not written yet, or generated from what is stated
         return (stated if isinstance(stated, str) else None), []
     if isinstance(stated, str) and stated.strip() != text.strip():
         problem = f"differs from {TEAM_INSTRUCTION} beside this file; keep one of them"

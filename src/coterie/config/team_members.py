@@ -1,4 +1,4 @@
-"""The members of a team file: one name for each thing, defaults, and what must hold of them."""
+"""The members of a team file: resolve key names and defaults, and check every member."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import cast
 
 from coterie.config.files import Mistake, Place, read_text
 from coterie.config.mistakes import did_you_mean, listing, quoted
+from coterie.config.project import user_home
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
 from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
@@ -20,33 +21,33 @@ from coterie.model.team import RATE_LIMIT, Member, Team, breaks_isolation
 from coterie.model.workspace import SHARED_ASSETS, TEAM_INSTRUCTION, shown
 
 LONGEST_PROMPT = 100_000
-"""Bytes.  It may go by flag, and the system refuses an argument over 128 KiB."""
+"""Bytes.  It may be passed by flag, and the system refuses an argument over 128 KiB."""
 
 LONGEST_PATH = 4096
 
 _TAKEN = frozenset({"team.json", "team.toml", TEAM_INSTRUCTION, SHARED_ASSETS})
-"""Files beside the members' folders."""
+"""Names of files beside the members' folders."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a team file stands among."""
+class FileContext:
+    """What the paths and agents in a team file are resolved against."""
 
     folder: Path
     registry: Registry
-    user_home: Path | None = None
     project: Path | None = None
-    """The project whose own team it is; None for a file from elsewhere, used in any project."""
+    """The project that the team belongs to; None for a file from elsewhere, used in any project."""
 
     def absolute(self, path: str) -> Path:
-        """A path in the file: relative to the file, `~` is the user's home."""
-        if self.user_home and (path == "~" or path.startswith("~/")):
-            path = str(self.user_home) + path[1:]
-        # Links are left as they are: `work` in a member's folder is one, and may change.
+        """Resolve a path in the file: relative to its folder, `~` being the user's home."""
+        home = user_home()
+        if home and (path == "~" or path.startswith("~/")):
+            path = str(home) + path[1:]
+        # Symlinks are not resolved: `work` in a member's folder is one, and may change.
         return Path(os.path.normpath(self.folder / path))
 
     def isolating(self, member: Member) -> frozenset[str]:
-        """The variables that may not be set for this member."""
+        """The environment variables that may not be set for this member."""
         agent = self.registry.agents.get(member.agent or "")
         known = self.registry.known
         return known.isolating(known.of(agent) if agent else None)
@@ -57,31 +58,31 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A value under its long name, and where it stands."""
+class PlacedValue:
+    """A value under its long name, and its place in the file."""
 
     value: object
     place: Place
 
 
-Givens = Mapping[str, Given]
-Placed = tuple[Member, Givens]
+PlacedValues = Mapping[str, PlacedValue]
+Placed = tuple[Member, PlacedValues]
 
 
-def check_members(members: Sequence[Placed], around: Surroundings) -> Iterator[Mistake]:
-    """All that is wrong with members whose entries have the right shape."""
-    for index, (member, givens) in enumerate(members):
+def check_members(members: Sequence[Placed], context: FileContext) -> Iterator[Mistake]:
+    """Yield all mistakes in members whose entries have the right shape."""
+    for index, (member, placed_values) in enumerate(members):
         at: Place = ("members", index)
-        for key, problem, hint in _about(member, around):
-            place = givens[key].place if key in givens else at
+        for key, problem, hint in _complaints(member, context):
+            place = placed_values[key].place if key in placed_values else at
             yield Mistake(place, problem, hint)
-        isolating = around.isolating(member)
+        isolating = context.isolating(member)
         for variable in member.env:
             if breaks_isolation(variable, isolating):
-                place = (*givens["env"].place, variable)
+                place = (*placed_values["env"].place, variable)
                 yield Mistake(place, "is set by Coterie for each member; leave it out")
         for key, problem, hint in _metadata(member):
-            yield Mistake((*givens["metadata"].place, key), problem, hint)
+            yield Mistake((*placed_values["metadata"].place, key), problem, hint)
     yield from _shared_names(members)
     yield from _shared_folders(members)
 
@@ -90,10 +91,10 @@ _Complaint = tuple[str, str, str | None]
 """Key, problem, hint."""
 
 
-def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
+def _complaints(member: Member, context: FileContext) -> Iterator[_Complaint]:
     if member.id.casefold() in _TAKEN:
         yield "id", f"is {quoted(member.id)}, which is the name of a file beside it", None
-    yield from _of_others(member)
+    yield from _reserved_names(member)
     size = len(member.system_instruction.encode())
     if size > LONGEST_PROMPT:
         yield (
@@ -101,27 +102,27 @@ def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
             f"is {size:,} bytes long; expected at most {LONGEST_PROMPT:,}",
             None,
         )
-    yield from _agent(member, around.registry)
-    yield from _folders(member, around)
-    yield from _worktree(member, around.project)
+    yield from _agent(member, context.registry)
+    yield from _folders(member, context)
+    yield from _worktree(member, context.project)
 
 
 _REFUSED: Mapping[str, tuple[str, str]] = {
     "network": (
-        "Coterie cannot keep an agent from the network",
-        'Leave it out, and deny what reaches it: "permissions": {"deny": ["fetch(*)"]}',
+        "Coterie cannot block an agent's network access",
+        'Remove it, and deny access through tools: "permissions": {"deny": ["fetch(*)"]}',
     ),
     "auth_profile": (
-        "Coterie has no profiles of logins: every member has the login of its CLI",
-        "Leave it out; a key of its own is given in a team file, in the member's env.",
+        "Coterie has no login profiles: every member uses its CLI's login",
+        "Remove it; to give a member its own key, set it in the member's env in a team file.",
     ),
 }
-"""Metadata of the ticket design that would be believed to hold, with why it does not."""
+"""Metadata of the ticket design that users would believe to be enforced, and why it is not."""
 _KNOWN_METADATA = (RATE_LIMIT, "permissions", *_REFUSED)
 
 
 def _metadata(member: Member) -> Iterator[_Complaint]:
-    """What is said of a member that cannot be held; what means nothing to Coterie is kept."""
+    """Complain about metadata that cannot be enforced or looks misspelt; allow any other key."""
     for key, value in member.metadata.items():
         if key in _REFUSED:
             why, hint = _REFUSED[key]
@@ -133,11 +134,11 @@ def _metadata(member: Member) -> Iterator[_Complaint]:
             yield key, f"is not a known key.{guess}", None
 
 
-def _of_others(member: Member) -> Iterator[_Complaint]:
-    """Names by which the record and the screen know somebody else."""
+def _reserved_names(member: Member) -> Iterator[_Complaint]:
+    """Complain about names that already denote somebody else in records and on screen."""
     for key, name in zip(("id", "name", "displayName"), member.names, strict=True):
         if name.casefold() == NOBODY:
-            yield key, f"is {quoted(name)}, which is Coterie itself; take another", None
+            yield key, f"is {quoted(name)}, which is reserved for Coterie; choose another", None
         elif name.casefold() == YOU and member.type != "human":
             who = "the person at the terminal"
             yield key, f"is {quoted(name)}, which is {who}; an agent needs another", None
@@ -154,7 +155,7 @@ def _worktree(member: Member, project: Path | None) -> Iterator[_Complaint]:
         yield "work", f"{problem}; keep one", None
     up = (project, *project.parents) if project else ()
     if project and not any((folder / ".git").exists() for folder in up):
-        yield "work", f'is "worktree", but {project} is in no git repository', "git init"
+        yield "work", f'is "worktree", but {project} is not in a git repository', "git init"
 
 
 def _agent(member: Member, registry: Registry) -> Iterator[_Complaint]:
@@ -172,20 +173,20 @@ def _agent(member: Member, registry: Registry) -> Iterator[_Complaint]:
         hint = None if guess else "coterie agents scan"
         yield "agentConfigId", f"is {quoted(member.agent)}; known: {listing(agents)}.{guess}", hint
         return
-    yield from _on_its_agent(registry.known, definition, member)
+    yield from _agent_conflicts(registry.known, definition, member)
 
 
-def _on_its_agent(
+def _agent_conflicts(
     known: KnownAgents, definition: AgentDefinition, member: Member
 ) -> Iterator[_Complaint]:
-    """Everything that speaks against this member on this agent."""
+    """Yield everything that rules out this member on this agent."""
     facts = known.of(definition)
     flags, told = known.flags(facts), definition.capabilities
     _, prompts = flags.without_prompts(
         definition.name, member.additional_args, told.system_prompt_flag
     )
     for prompt in prompts:
-        yield "additionalArgs", f"has {prompt.flag}; the prompt is given as prompt", None
+        yield "additionalArgs", f'has {prompt.flag}; the prompt belongs in "prompt"', None
     has_own_adapter = definition.adapter != GENERIC and bool(definition.adapter or facts)
     if member.model is not None and told.model_flag is None and not has_own_adapter:
         problem = f'is "{member.model}"; {definition.name} has no modelFlag to pass it by'
@@ -193,17 +194,18 @@ def _on_its_agent(
         yield "model", problem, hint
     if member.permissions.mode == "full":
         return
-    for flag in flags.yes_to_all(member.additional_args):
-        problem = f'has {flag}, which answers yes to everything; that needs permissions "full"'
+    for flag in flags.auto_approving(member.additional_args):
+        problem = f'has {flag}, which approves everything; that needs permissions "full"'
         yield "additionalArgs", problem, None
-    for flag in flags.yes_to_all(definition.base_args):
+    for flag in flags.auto_approving(definition.base_args):
         registered = f"{definition.name} is registered with {flag}"
-        problem = f'needs permissions "full": {registered}, which answers yes to everything'
-        yield "permissions", problem, f"Take {flag} out of the baseArgs of {definition.name}."
+        problem = f'needs permissions "full": {registered}, which approves everything'
+        yield "permissions", problem, f"Remove {flag} from the baseArgs of {definition.name}."
 
 
-def _folders(member: Member, around: Surroundings) -> Iterator[_Complaint]:
-    theirs = {Path("/"), *([around.user_home.resolve()] if around.user_home else [])}
+def _folders(member: Member, context: FileContext) -> Iterator[_Complaint]:
+    home = user_home()
+    theirs = {Path("/"), *([home.resolve()] if home else [])}
     for key, path in (("homeDir", member.home_dir), ("workingDir", member.working_dir)):
         if path is not None and Path(path).resolve() in theirs:
             yield (
@@ -214,21 +216,21 @@ def _folders(member: Member, around: Surroundings) -> Iterator[_Complaint]:
     work = member.execution_dir
     if work is None or Path(work).is_dir():
         return
-    made_later = Path(member.working_dir or around.folder / member.id)
+    made_later = Path(member.working_dir or context.folder / member.id)
     if not Path(work).is_relative_to(made_later):
         yield "executionDir", f"is {quoted(work, LONGEST_PATH)}; there is no such folder", None
 
 
 def _shared_names(members: Sequence[Placed]) -> Iterator[Mistake]:
-    """A name that meant two members would send `[NEXT: name]` to the wrong one."""
+    """Refuse ambiguous names: they would send `[NEXT: name]` to the wrong member."""
     owners: dict[str, tuple[int, str]] = {}
-    for index, (member, givens) in enumerate(members):
+    for index, (member, placed_values) in enumerate(members):
         mine: set[str] = set()
         for key, name in zip(("id", "name", "displayName"), member.names, strict=True):
             folded = name.casefold()
             owner = owners.get(folded)
             if owner is not None and owner[0] != index and folded not in mine:
-                place = givens[key].place if key in givens else ("members", index)
+                place = placed_values[key].place if key in placed_values else ("members", index)
                 other = f"the {owner[1]} of members[{owner[0]}]"
                 yield Mistake(place, f"is {quoted(name)}, which is also {other}")
             mine.add(folded)
@@ -237,7 +239,7 @@ def _shared_names(members: Sequence[Placed]) -> Iterator[Mistake]:
 
 def _shared_folders(members: Sequence[Placed]) -> Iterator[Mistake]:
     owners: dict[str, tuple[int, str]] = {}
-    for index, (member, givens) in enumerate(members):
+    for index, (member, placed_values) in enumerate(members):
         for key, path in (("workingDir", member.working_dir), ("homeDir", member.home_dir)):
             if path is None:
                 continue
@@ -245,37 +247,35 @@ def _shared_folders(members: Sequence[Placed]) -> Iterator[Mistake]:
             if owner[0] != index:
                 other = f"the {owner[1]} of members[{owner[0]}]"
                 yield Mistake(
-                    givens[key].place, f"is {quoted(path, LONGEST_PATH)}, which is also {other}"
+                    placed_values[key].place,
+                    f"is {quoted(path, LONGEST_PATH)}, which is also {other}",
                 )
 
 
 @dataclass(frozen=True)
-class Written:
-    """An entry under its long names, with what is wrong about the names."""
+class ResolvedEntry:
+    """An entry under its long names, with the mistakes found in resolving them."""
 
-    givens: dict[str, Given]
+    placed_values: dict[str, PlacedValue]
     mistakes: list[Mistake]
     outside_prompts: list[str]
     """Prompt files that lie outside the team file's folder."""
 
 
-_NAMES: Mapping[str, tuple[str, str]] = {
-    # key: (the long name it stands for, which way of writing it is)
-    "agent": ("agentConfigId", "short"),
-    "agentConfigId": ("agentConfigId", "long"),
-    "agentName": ("agentConfigId", "long"),
-    "prompt": ("systemInstruction", "short"),
-    "promptFile": ("systemInstruction", "short"),
-    "systemInstruction": ("systemInstruction", "long"),
-    "workDir": ("executionDir", "long"),
-    "executionDir": ("executionDir", "long"),
+_LONG_NAMES: Mapping[str, str] = {
+    "agent": "agentConfigId",
+    "agentName": "agentConfigId",
+    "prompt": "systemInstruction",
+    "promptFile": "systemInstruction",
+    "workDir": "executionDir",
 }
-"""A short name beside another of the same thing is an error; two long ones may say the same."""
+_SHORT = frozenset({"agent", "prompt", "promptFile"})
+"""A short name beside another name for the same thing is an error; two long names may agree."""
 
 
 def long_name(key: str) -> str:
-    """The one name of what a key means."""
-    return _NAMES.get(key, (key, "long"))[0]
+    """The long name of a key that may be a short one."""
+    return _LONG_NAMES.get(key, key)
 
 
 _FOLDERS = frozenset({"executionDir", "homeDir", "workingDir"})
@@ -296,41 +296,39 @@ _OF_AN_AGENT = frozenset(
 )
 
 
-def written_member(entry: Mapping[str, object], at: Place, around: Surroundings) -> Written:
-    """An entry (of `members`, or `defaults`) under its long names."""
-    givens: dict[str, Given] = {}
+def resolve_entry(entry: Mapping[str, object], at: Place, context: FileContext) -> ResolvedEntry:
+    """Resolve an entry (of `members`, or `defaults`) to its long names."""
+    placed_values: dict[str, PlacedValue] = {}
     mistakes: list[Mistake] = []
     outside: list[str] = []
     for key, value in entry.items():
-        long, way = _NAMES.get(key, (key, "long"))
-        place = (*at, key)
+        long, place = long_name(key), (*at, key)
         try:
-            meant = Given(_meant(key, long, value, around), place)
+            meant = PlacedValue(_meant(key, long, value, context), place)
         except ConfigError as error:
             mistakes.append(Mistake(place, f"cannot be used: {error}"))
             continue
-        if key == "promptFile" and not around.holds(str(value)):
-            outside.append(str(around.absolute(str(value))))
-        first = givens.setdefault(long, meant)
+        if key == "promptFile" and not context.holds(str(value)):
+            outside.append(str(context.absolute(str(value))))
+        first = placed_values.setdefault(long, meant)
         if first is not meant:
-            mistakes += _clash(first, meant, way)
-    return Written(givens, mistakes, outside)
+            mistakes += _clash(first, meant)
+    return ResolvedEntry(placed_values, mistakes, outside)
 
 
-def _clash(first: Given, second: Given, way: str) -> Iterator[Mistake]:
+def _clash(first: PlacedValue, second: PlacedValue) -> Iterator[Mistake]:
     one = first.place[-1]
-    short = way == "short" or _NAMES[str(one)][1] == "short"
-    if short:
-        yield Mistake(second.place, f'means the same as "{one}", which stands there too; keep one')
+    if not _SHORT.isdisjoint((one, second.place[-1])):
+        yield Mistake(second.place, f'means the same as "{one}", which is also given; keep one')
     elif first.value != second.value:
-        yield Mistake(second.place, f'differs from "{one}", which means the same; keep one')
+        yield Mistake(second.place, f'conflicts with "{one}", which means the same; keep one')
 
 
-def _meant(key: str, long: str, value: object, around: Surroundings) -> object:
+def _meant(key: str, long: str, value: object, context: FileContext) -> object:
     if long in _FOLDERS:
-        return str(around.absolute(str(value)))
+        return str(context.absolute(str(value)))
     if key == "promptFile":
-        return _prompt(around.absolute(str(value)))
+        return _prompt(context.absolute(str(value)))
     if key == "permissions" and isinstance(value, str):
         return {"mode": value}
     return value
@@ -343,43 +341,43 @@ def _prompt(path: Path) -> str:
     return text
 
 
-def merged(defaults: Givens, own: Givens, team: Givens) -> Givens:
-    """What a member has of its own, over what all have; variables are merged one by one.
+def merged(defaults: PlacedValues, own: PlacedValues, team: PlacedValues) -> PlacedValues:
+    """A member's own values over the defaults; environment variables are merged one by one.
 
-    A mode that is not named is that of the defaults, else that of the team.
+    A mode that is not stated comes from the defaults, else from the team.
     """
     human = own["type"].value == "human" if "type" in own else False
     under = {key: given for key, given in defaults.items() if not (human and key in _OF_AN_AGENT)}
     made = {**under, **own}
     if "env" in under and "env" in own:
         both = {**_variables(under["env"]), **_variables(own["env"])}
-        made["env"] = Given(both, own["env"].place)
+        made["env"] = PlacedValue(both, own["env"].place)
     if "agentConfigId" in made:
         layers = (layer.get("permissions") for layer in (own, under, team))
         made |= _with_mode([layer for layer in layers if layer])
     return made
 
 
-def _with_mode(layers: Sequence[Given]) -> Givens:
+def _with_mode(layers: Sequence[PlacedValue]) -> PlacedValues:
     for layer in layers:
         mode = _variables(layer).get("mode")
         if mode is not None:
-            # Rules of the team hold for everybody, and stay with the team.
+            # Team rules apply to everybody, and stay with the team.
             rules = {} if layers[0].place == ("permissions",) else _variables(layers[0])
-            return {"permissions": Given({**rules, "mode": mode}, layers[0].place)}
+            return {"permissions": PlacedValue({**rules, "mode": mode}, layers[0].place)}
     return {}
 
 
-def _variables(given: Given) -> dict[str, object]:
+def _variables(given: PlacedValue) -> dict[str, object]:
     return cast("dict[str, object]", given.value)
 
 
 COMMAND = "cli_command"
-"""In the metadata of a member whose agent is no registry's: what it runs."""
+"""The metadata key for the command of a member whose agent is not in the registry."""
 
 
 def agents_of(team: Team | Sequence[Member]) -> dict[str, AgentDefinition]:
-    """The generic agents that a roles file's commands stand for, by name."""
+    """The generic agents for the commands of a roles file, by name."""
     members = team.members if isinstance(team, Team) else team
     found: dict[str, AgentDefinition] = {}
     for member in members:

@@ -1,9 +1,9 @@
-"""The teams of a project: which one is meant (`-t`, the only one, the default, `--agents`), and
-what the user has allowed them.
+"""The teams of a project: which one to use (`-t`, the only one, the default, `--agents`), and what
+the user has allowed them.
 
-A team file is trusted by its content and its place: one that changed is looked at again, and so is
-the same one elsewhere.  Rules that the user made by answering are kept beside the team and not in
-its file: that may be somebody else's, or have comments that an edit would lose.
+A team file is trusted by its content and its path: if it changes or moves, it must be reviewed
+again.  Rules that the user made by answering questions are stored beside the team file, not in it:
+the file may be somebody else's, or have comments that an edit would lose.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, senten
 from coterie.config.project import Project, expanded
 from coterie.config.registry import Registry
 from coterie.config.settings import Settings
-from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
-from coterie.config.team_members import COMMAND, Given, Surroundings, check_members
+from coterie.config.team_file import FILE_NAMES, LoadedTeam, ReadContext, load_team, team_path
+from coterie.config.team_members import COMMAND, FileContext, PlacedValue, check_members
 from coterie.config.trust_record import is_trusted, record_trust, trust_entry
 from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
 from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team, safe_name
 from coterie.model.workspace import shown
-from coterie.workspace.beneath import opened_folder, read_file, replace_file
+from coterie.workspace.beneath import open_folder, read_file, replace_file
 
 ADHOC = "adhoc"
-"""The name of a team that was made on the command line."""
+"""The name of a team given on the command line."""
 
 
 def teams_of(project: Project) -> dict[str, Path]:
@@ -60,7 +60,7 @@ def choose_team(
     settings: Settings | None = None,
     home: Path | None = None,
 ) -> LoadedTeam:
-    """The team that is meant, read, checked and allowed to be used."""
+    """Find the requested team, read and check it, and require that the user trusts it."""
     settings = settings or Settings()
     here = teams_of(project)
     path = _default(here, settings) if word is None else _named(word, here)
@@ -71,11 +71,11 @@ def choose_team(
 
 def reading_for(
     path: Path, project: Project | None, registry: Registry, settings: Settings | None = None
-) -> Reading:
-    """How a team file is read: one of the project's own is called as its folder is."""
+) -> ReadContext:
+    """The context for reading a team file: the project's own teams are named by their folders."""
     folder = team_path(path).parent
     own = project is not None and folder.parent.resolve() == project.teams.resolve()
-    return Reading(registry, settings or Settings(), folder_is_name=own)
+    return ReadContext(registry, settings or Settings(), folder_is_name=own)
 
 
 def _named(word: str, here: Mapping[str, Path]) -> Path:
@@ -110,7 +110,7 @@ class Seat:
 
 
 def seats(spec: str) -> tuple[Seat, ...]:
-    """What `--agents claude,sec=codex:gpt-5.5` asks for; agents that come twice are numbered."""
+    """Parse `--agents claude,sec=codex:gpt-5.5`; agents that are repeated get numbered ids."""
     found: list[Seat] = []
     taken: set[str] = set()
     for part in (one.strip() for one in spec.split(",")):
@@ -139,9 +139,9 @@ def _free(wanted: str, taken: set[str]) -> str:
 def team_of_agents(spec: str, registry: Registry, settings: Settings | None = None) -> LoadedTeam:
     """A team without a file, for `--agents`."""
     settings = settings or Settings()
-    members = tuple(_sitting(seat, place) for place, seat in enumerate(seats(spec), 1))
+    members = tuple(_member_of(seat, place) for place, seat in enumerate(seats(spec), 1))
     placed = [(member, _places(member)) for member in members]
-    wrong = list(check_members(placed, Surroundings(Path.cwd(), registry)))
+    wrong = list(check_members(placed, FileContext(Path.cwd(), registry)))
     if wrong:
         said = [sentence("--agents:", mistake) for mistake in wrong]
         raise UsageError("\n".join(said), wrong[0].hint)
@@ -154,12 +154,12 @@ def team_of_agents(spec: str, registry: Registry, settings: Settings | None = No
     return LoadedTeam(team, None)
 
 
-def _places(member: Member) -> dict[str, Given]:
+def _places(member: Member) -> dict[str, PlacedValue]:
     names = {"id": "id", "agentConfigId": "agent", "model": "model"}
-    return {key: Given(None, (member.id, name)) for key, name in names.items()}
+    return {key: PlacedValue(None, (member.id, name)) for key, name in names.items()}
 
 
-def _sitting(seat: Seat, order: int) -> Member:
+def _member_of(seat: Seat, order: int) -> Member:
     return Member(
         id=seat.id,
         name=seat.id,
@@ -176,17 +176,17 @@ class Power:
 
     member: str
     kind: str
-    """Which key asks for it."""
+    """The key that asks for it."""
     what: str
-    """All of it, for a person who wants to look; of variables only their names."""
+    """The details for a person to review; of variables only the names."""
 
 
-_LOOSER = {"full": "never asks", "accept-edits": "edits files unasked"}
-"""What modes do unasked that nobody chose who did not write them."""
+_UNASKED_MODES = {"full": "never asks", "accept-edits": "edits files unasked"}
+"""What modes allow unasked, beyond what a user who did not write the file would expect."""
 
 
 def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, ...]:
-    """All that a team file asks for."""
+    """Everything a team file asks for that could do harm."""
     found = [
         Power(member.id, kind, what)
         for member in loaded.team.members
@@ -194,7 +194,7 @@ def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, .
     ]
     shared = loaded.team.permissions
     if shared and shared.allow:
-        what = f"asks nobody about {_words(shared.allow)}"
+        what = f"does not ask about {_words(shared.allow)}"
         found.append(Power(loaded.team.name, "allow", what))
     found += [
         Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")
@@ -204,10 +204,10 @@ def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, .
 
 
 def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
-    if member.permissions.mode in _LOOSER:
-        yield member.permissions.mode, _LOOSER[member.permissions.mode]
+    if member.permissions.mode in _UNASKED_MODES:
+        yield member.permissions.mode, _UNASKED_MODES[member.permissions.mode]
     if member.permissions.allow:
-        yield "allow", f"is not asked about {_words(member.permissions.allow)}"
+        yield "allow", f"does not ask about {_words(member.permissions.allow)}"
     if COMMAND in member.metadata:
         yield COMMAND, f"runs {quoted(str(member.metadata[COMMAND]), 200)}"
     if member.env:
@@ -218,23 +218,27 @@ def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]
 
 
 def _folders(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
-    if project and member.execution_dir and (where := _odd_place(member.execution_dir, project)):
+    if (
+        project
+        and member.execution_dir
+        and (where := _folder_warning(member.execution_dir, project))
+    ):
         yield "workDir", f"works in {member.execution_dir}, {where}"
-    # Even inside: what lies there is taken for the member's own, and programs start with it.
+    # Even inside the project: files there become the member's own, and programs load them.
     if member.working_dir:
         yield "workingDir", f"keeps its files in {member.working_dir}"
     if member.home_dir:
         yield "homeDir", f"has its home in {member.home_dir}"
 
 
-def _odd_place(folder: str, project: Project) -> str:
-    """Why a work folder is more than a part of the project; empty where it is not."""
+def _folder_warning(folder: str, project: Project) -> str:
+    """Why a work folder is not just an ordinary part of the project; empty if it is."""
     place = Path(folder).resolve()
     if not place.is_relative_to(project.root):
         return "outside the project"
-    # What is guarded by its name, such as `.git`, is not told from other files inside of it.
+    # Paths guarded by name, such as `.git`, cannot be recognised from inside them.
     hidden = any(name.startswith(".") for name in place.relative_to(project.root).parts)
-    return "among what programs are set up by" if hidden else ""
+    return "among the configuration of programs" if hidden else ""
 
 
 def _words(words: Sequence[str]) -> str:
@@ -242,7 +246,7 @@ def _words(words: Sequence[str]) -> str:
 
 
 def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None) -> None:
-    """Refuse a team that asks for powers nobody has looked at."""
+    """Refuse a team that asks for powers the user has not reviewed."""
     path = loaded.path
     wanted = powers(loaded, project)
     if path is None or not wanted:
@@ -254,27 +258,27 @@ def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None
         kinds.setdefault(power.member, []).append(power.kind)
     said = "; ".join(f"{member}: {', '.join(asked)}" for member, asked in kinds.items())
     raise NotTrusted(
-        f"{shown(path)} asks for powers that you have not looked at ({said}).",
+        f"{shown(path)} asks for powers that you have not reviewed ({said}).",
         f"coterie team trust {shlex.quote(shown(path))}",
         str(path),
     )
 
 
 def _is_the_users(path: Path, project: Project) -> bool:
-    """Under `.coterie` only the user writes, unless somebody put that folder under git."""
+    """Whether only the user writes the file: it is under `.coterie`, and git tracks none of it."""
     inside = path.resolve().is_relative_to(project.folder.resolve())
     return inside and tracked_below(project.folder) is None
 
 
 def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
-    """Record that the user has looked at this content."""
+    """Record that the user has reviewed this content."""
     record_trust(_key(loaded), str(loaded.path), now, home)
 
 
 def _key(loaded: LoadedTeam) -> str:
-    """What trust in a team is trust in: its file, in this place, with the prompts that it takes.
+    """The key for trust in a team: its file's content and path, and the prompts that it uses.
 
-    The same words let other things be done where other files are.
+    The path counts because the same text can allow other things where other files are.
     """
     place = str(loaded.path.resolve()) if loaded.path else ""
     prompts = [member.system_instruction for member in loaded.team.members]
@@ -283,13 +287,13 @@ def _key(loaded: LoadedTeam) -> str:
 
 
 def _is_trusted(loaded: LoadedTeam, path: Path, home: Path | None) -> bool:
-    # Of an earlier version the place stands beside the digest alone.
+    # An earlier version recorded the path under the file's digest alone.
     before = trust_entry(loaded.digest, home)
     return is_trusted(_key(loaded), home) or before.get("path") == str(path)
 
 
 def instruction_files(known: KnownAgents, root: Path) -> tuple[str, ...]:
-    """The instruction files that a folder brings for agents."""
+    """The instruction files for agents that a folder contains."""
     names = (name for facts in known.all for name in facts.instructions)
     return tuple(name for name in dict.fromkeys(names) if (root / name).is_file())
 
@@ -298,12 +302,12 @@ _RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])
 
 
 def rules_path(project: Project, team: str) -> Path:
-    """Where a team's rules are."""
+    """Where a team's learned rules are stored."""
     return project.teams / team / "rules.json"
 
 
 def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
-    """By member: what it may do unasked since the user said so."""
+    """By member: the rules for what it may do unasked, from the user's answers."""
     path = rules_path(project, team)
     try:
         return _RULES.validate_json(read_file(project.folder, "teams", team, path.name))
@@ -318,10 +322,10 @@ def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
 
 
 def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
-    """Keep one more rule; returns the file that holds it now."""
+    """Store one more rule; returns the file that holds it."""
     path = rules_path(project, team)
-    with storage_errors(path.parent), opened_folder(project.folder, "teams", team, make=True) as at:
-        fcntl.flock(at, fcntl.LOCK_EX)  # somebody may answer in another terminal just now
+    with storage_errors(path.parent), open_folder(project.folder, "teams", team, make=True) as at:
+        fcntl.flock(at, fcntl.LOCK_EX)  # the user may be answering in another terminal too
         rules = {name: list(known) for name, known in learned_rules(project, team).items()}
         mine = rules.setdefault(member, [])
         if rule not in mine:
@@ -332,7 +336,7 @@ def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
 
 
 def with_learned(team: Team, rules: Mapping[str, list[str]]) -> Team:
-    """The team with these rules added to what its members may do."""
+    """The team with these rules added to its members' permissions."""
     if not rules:
         return team
     members = tuple(

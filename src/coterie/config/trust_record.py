@@ -1,4 +1,4 @@
-"""What the user has looked at and said yes or no to: a file in the user's own folder."""
+"""What the user has reviewed and then trusted or declined: a file in the user's own folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Decision = Literal["trusted", "declined"]
 def record_trust(
     key: str, path_shown: str, now: str, home: Path | None, *, kind: Decision = "trusted"
 ) -> None:
-    """Record what the user has said of what the key stands for, after a look at it."""
+    """Record the user's decision about what the key stands for."""
     path = (home or coterie_home()) / TRUSTED_FILE
     with locked(path):
         try:
@@ -33,12 +33,12 @@ def record_trust(
 
 
 def is_trusted(key: str, home: Path | None = None, *, kind: Decision = "trusted") -> bool:
-    """Whether this was looked at; a damaged record means that nothing was."""
+    """Whether this decision was recorded; a damaged record counts as empty."""
     return bool(trust_entry(key, home, kind=kind))
 
 
 def trust_entry(key: str, home: Path | None, *, kind: Decision = "trusted") -> dict[str, object]:
-    """What was recorded of it; empty where nothing was, or the record is damaged."""
+    """What was recorded about it; empty if nothing was, or the record is damaged."""
     try:
         found = _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {}).get(key)
     except ConfigError:
@@ -52,7 +52,7 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
     data = read_document(path).data
     found = cast("dict[str, object]", data) if isinstance(data, dict) else {}
     if not isinstance(found.get("trusted", {}), dict) or not found:
-        raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
+        raise ConfigError(f"{shown(path)} is not a valid trust record.", None, str(path))
     return {
         kind: cast("dict[str, object]", entries)
         for kind, entries in found.items()
@@ -61,23 +61,23 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
 
 
 def trust_material(root: Path, now: str, home: Path | None = None) -> None:
-    """Record that a folder's own instruction files may reach the models, as text."""
+    """Record that a folder's own instruction files may be passed to models as text."""
     record_trust(_material(root), str(root), now, home)
 
 
 def decline_material(root: Path, now: str, home: Path | None = None) -> None:
-    """Record that they may not, so that nobody is asked again."""
+    """Record that they may not, so that the user is not asked again."""
     record_trust(_material(root), str(root), now, home, kind="declined")
 
 
 def is_material_decided(root: Path, home: Path | None = None) -> bool:
-    """Whether the user has said yes or no of this folder."""
+    """Whether the user has decided about this folder's instruction files."""
     key = _material(root)
     return is_trusted(key, home) or is_trusted(key, home, kind="declined")
 
 
 def is_material_trusted(root: Path, home: Path | None = None) -> bool:
-    """Whether the user has said so of this folder."""
+    """Whether the user has trusted this folder's instruction files."""
     return is_trusted(_material(root), home)
 
 

@@ -1,1 +1,1 @@
-"""What runs workflows durably: journal, leases, turns and questions."""
+"""The engine that runs workflows durably: journal, leases, turns and questions."""

@@ -28,7 +28,7 @@ from coterie.model.record import ErrorRecord, ToolCallRecord
 from coterie.model.team import Member
 from coterie.model.tool_call import DENIED, AuditEntry, not_run
 from coterie.model.update import (
-    REHEARSED,
+    REHEARSAL_USAGE,
     PendingCall,
     Remembered,
     ToolCallFinished,
@@ -40,16 +40,16 @@ from coterie.model.update import (
 )
 
 TOO_LATE = "the turn ended before anybody allowed it"
-"""Why a call was not run that somebody was asked about."""
+"""Why a call that somebody was asked about was not run."""
 _EARLY = 0.001
-"""Timers may fire this much too soon, in seconds."""
+"""How early timers may fire, in seconds."""
 
 
 class TurnClock:
-    """Watches the attempts of one member, one after the other.
+    """Times the attempts of one member, one after the other.
 
-    Its timeouts are put off with every update of the agent, and start anew with every attempt, so
-    that costs next to nothing: a timer that fires looks which of them is due, if any, and is set
+    Its timeouts are postponed with every update from the agent and restart with every attempt, so
+    both must be cheap: the timer is left to fire, checks which timeout is due, if any, and is set
     again for the next.
     """
 
@@ -58,38 +58,38 @@ class TurnClock:
         self._timer: asyncio.TimerHandle | None = None
         self._counts = False
         self.is_quiet: bool = False
-        """Whether quiet was told and nothing has come since."""
+        """Whether quiet was reported and no update has arrived since."""
 
     def start(
         self, limits: Limits, on_quiet: Callable[[], None], on_total: Callable[[], None]
     ) -> None:
-        """An attempt begins."""
+        """Start timing an attempt."""
         self._limits = limits
         self._on_quiet, self._on_total = on_quiet, on_total
         self._left = limits.total
         self.resume()
 
     def touch(self) -> None:
-        """The agent gave a sign of life: whatever was told of its quiet is over."""
+        """Note a sign of life from the agent, which ends any quiet that was reported."""
         self._touched = self._loop.time()
         if self.is_quiet:
-            self.is_quiet = False  # told once per incident
+            self.is_quiet = False  # reported once per incident
             self._set_timer()
 
     def pause(self) -> None:
-        """A person is asked: time does not count."""
+        """Stop counting time, while a person is asked."""
         self._left -= self._loop.time() - self._started
         self._counts = False
 
     def resume(self) -> None:
-        """Time counts again."""
+        """Count time again."""
         self._started = self._touched = self._loop.time()
         self.is_quiet = False
         self._counts = True
         self._set_timer()
 
     def stop(self) -> None:
-        """The attempt is over.  The timer is left for the next one: it finds nothing to do."""
+        """End the attempt.  The timer is left for the next one; until then it does nothing."""
         self._counts = False
         self._on_quiet = self._on_total = _nothing
 
@@ -99,7 +99,7 @@ class TurnClock:
         due = min(end, quiet)
         if self._timer is not None:
             if self._timer.when() <= due:
-                return  # it looks, and is set again
+                return  # it fires earlier, and is then set again
             self._timer.cancel()
         self._timer = self._loop.call_at(due, self._look) if due != inf else None
 
@@ -122,7 +122,7 @@ def _nothing() -> None: ...
 
 @dataclass
 class Attempt:
-    """An attempt of a member at a turn."""
+    """One attempt of a member at a turn."""
 
     step: Step
     is_new: bool
@@ -136,24 +136,24 @@ class Attempt:
     """The fencing token of the run."""
     earlier: EarlierAttempts = field(default_factory=EarlierAttempts)
     brief: Brief | None = None
-    """The prompt, where it is not the conversation."""
+    """The prompt, if it is not the conversation."""
     is_rehearsal: bool = False
-    """Whether a stand-in answers: then nothing is used, whatever its agent reports."""
+    """Whether a stand-in answers: then no usage counts, whatever its agent reports."""
     part: str = ""
-    """The ticket that it is a turn of; empty: of the task itself."""
+    """The ticket that the turn belongs to; empty for the task itself."""
     thread: str | None = None
     """The agent's own id of the conversation."""
     machine: str | None = None
-    """Where it is taken, in a store of several machines."""
+    """The machine that makes it, in a store shared by several."""
     opened_at: str = ""
     acted: bool = False
-    """Whether the agent has used a tool: then a retry must be told of it."""
+    """Whether the agent has used a tool: then a retry must be told about it."""
     spent: Usage | None = None
-    """What it cost: the sum of its model calls so far, where the agent reports each."""
-    keeps_files: bool = False
-    """Whether a snapshot of the files was taken, since the agent may change some."""
+    """What it cost: the sum of its model calls so far, if the agent reports each."""
+    has_snapshot: bool = False
+    """Whether a snapshot of the files was taken, because the agent may change some."""
     waiting: Waiting | None = None
-    """What the agent last reported to wait for."""
+    """What the agent last reported that it is waiting for."""
     started: float = field(default_factory=monotonic)
     _asked: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
     _allowed: set[str] = field(default_factory=set[str])
@@ -176,7 +176,7 @@ class Attempt:
 
     @property
     def is_calling(self) -> bool:
-        """Whether a tool call of it has begun and not ended."""
+        """Whether one of its tool calls has begun and not ended."""
         return bool(self._calls)
 
     @property
@@ -185,28 +185,25 @@ class Attempt:
         return round((monotonic() - self.started) * 1000)
 
     @property
+    def _key(self) -> tuple[str, str, int]:
+        """The key of its row."""
+        return self.task_id, self.name, self.number
+
+    @property
     def row(self) -> Turn:
         """The attempt as it is recorded when it opens."""
-        return Turn(
-            self.task_id,
-            self.name,
-            self.number,
-            self.member.id,
-            self.token,
-            self.opened_at,
-            self.thread,
-        )
+        return Turn(*self._key, self.member.id, self.token, self.opened_at, self.thread)
 
     def open(self, past: Sequence[Turn]) -> list[Write]:
-        """Record it before anything is sent; what a crash left open of `past` is closed."""
+        """Record it before anything is sent, and close what a crash left open of `past`."""
         self.opened_at = instant.now()
         writes: list[Write] = [OpenStep(self.step)] if self.is_new else []
         for turn in past:
             if turn.outcome is None:
                 row = (turn.task_id, turn.step, turn.attempt, self.opened_at)
                 writes.append(CloseTurn(*row, "unknown", None, turn.thread))
-        row = (self.task_id, self.name, self.number, self.member.id)
-        return [*writes, OpenTurn(*row, self.token, self.opened_at, self.thread, self.machine)]
+        row = (*self._key, self.member.id, self.token, self.opened_at, self.thread, self.machine)
+        return [*writes, OpenTurn(*row)]
 
     def close(
         self,
@@ -218,9 +215,7 @@ class Attempt:
         """Record how it ended."""
         self.spent = cost = usage or self.spent
         return CloseTurn(
-            self.task_id,
-            self.name,
-            self.number,
+            *self._key,
             at or instant.now(),
             outcome,
             detail,
@@ -229,24 +224,24 @@ class Attempt:
         )
 
     def used(self, told: Usage | None) -> Usage | None:
-        """What counts of the usage that its agent reports."""
-        return REHEARSED if self.is_rehearsal else told
+        """The part of its agent's reported usage that counts."""
+        return REHEARSAL_USAGE if self.is_rehearsal else told
 
     def spend(self, usage: Usage) -> SpendTurn:
-        """Count one model call; the write keeps it, should the attempt be cut."""
+        """Count one model call; the write stores the sum in case the attempt is cut off."""
         self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
-        return SpendTurn(self.task_id, self.name, self.number, json.dumps(vars(self.spent)))
+        return SpendTurn(*self._key, json.dumps(vars(self.spent)))
 
     def ask(self, call: PendingCall) -> None:
-        """A person or a rule is asked about a call: until it is allowed, it is not run."""
+        """Note that a person or a rule is asked about a call: it does not run until allowed."""
         self._asked.setdefault(_call(call.call_id), call)
 
     def allow(self, call_id: str) -> None:
-        """A call was allowed: from here on it may have been run."""
+        """Note that a call was allowed: from here on it may have run."""
         self._allowed.add(_call(call_id))
 
     def failed(self, failure: TurnFailed, session: str, folder: str) -> ErrorRecord:
-        """Its failure, for surfaces."""
+        """The record of its failure, for surfaces."""
         tail = failure.stderr_tail.strip()
         return ErrorRecord(
             code=f"turn_{failure.kind}",
@@ -260,11 +255,11 @@ class Attempt:
         )
 
     def deny(self, call_id: str, why: str) -> None:
-        """A call was denied: however its agent reports its end, it was not run."""
+        """Note that a call was denied: it did not run, however its agent reports its end."""
         self._denied[_call(call_id)] = why
 
     def calls_not_run(self) -> list[Write]:
-        """How calls end that were never run and of which their agent said no more."""
+        """End the calls that never ran and whose end the agent did not report."""
         rows: list[AuditEntry] = []
         for call_id, call in self._asked.items():
             if call_id in self._allowed | self._ended:
@@ -274,8 +269,8 @@ class Attempt:
                 rows.append(self.tool_call(started)[0])
             ended = ToolCallFinished(call_id, is_error=True, output=not_run(TOO_LATE))
             rows.append(self.tool_call(ended)[0])
-        # Once: a further try after this one has the same past.
-        cut, self.earlier.left_open = self.earlier.left_open, ()
+        # Only once: a further attempt after this one has the same past.
+        cut, self.earlier.unfinished = self.earlier.unfinished, ()
         left = [never_ran(one, TOO_LATE) for one in cut if one.tool_call_id not in self._ended]
         return [AppendAudit(row) for row in (*rows, *left)]
 
@@ -295,12 +290,12 @@ class Attempt:
         if why:
             update = replace(update, is_error=True, output={**update.output, DENIED: why})
         elif update.call_id in self._asked and update.call_id not in self._allowed:
-            # Its turn was broken off, or ended by itself, while somebody was asked about it.
+            # Its turn was interrupted, or ended by itself, while somebody was asked about it.
             update = replace(update, is_error=True, output={**update.output, **not_run(TOO_LATE)})
         return self._audited(begun, update, round((monotonic() - since) * 1000))
 
     def remember(self, told: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:
-        """What is added to a thread that we keep, with the tool calls that it is about."""
+        """The writes and tool call records for entries added to a thread that we store."""
         writes: list[Write] = []
         for place, entry in enumerate(told.entries, told.place):
             kept = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
@@ -331,5 +326,5 @@ class Attempt:
 
 
 def _call(key: str) -> str:
-    """The call that a question is about, which may be a further one about it."""
+    """The id of the call that a question is about; repeated questions about a call add a suffix."""
     return key.partition("#")[0]

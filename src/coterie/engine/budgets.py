@@ -1,4 +1,4 @@
-"""Budgets: what may be used, reserved before work begins, and asked about at a limit, once."""
+"""Budgets: what may be used is reserved before work begins; at a limit, the user is asked once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
-from coterie.model.task import Stop, Stopped, run_with, ticket_above, ticket_in
+from coterie.model.task import Stop, Stopped, running_task, ticket_id_of, ticket_task_of
 from coterie.model.team import (
     MORE,
     Allowance,
@@ -26,32 +26,32 @@ from coterie.model.team import (
     Reservation,
     Tally,
     base_of,
-    more,
-    shown,
-    tells,
+    format_amounts,
+    parse_increase,
+    reports_measure,
 )
-from coterie.model.update import REHEARSED, End
+from coterie.model.update import REHEARSAL_USAGE, End
 from coterie.ports import Parked
 
-_CAREFUL = 2.0
-"""A turn is taken to cost up to so many times what the dearest of its member did."""
+_COST_MARGIN = 2.0
+"""A turn is assumed to cost up to this many times its member's most expensive turn."""
 _REMEMBERED = 7 * 86_400.0
-"""What turns of a member cost is remembered for so long, in seconds."""
+"""For how long the cost of a member's turns is taken into account, in seconds."""
 _OF_A_DAY = ("day", "member's day")
-_LOOK = 0.5
-"""Whoever waits for what others have reserved looks again after so many seconds."""
-_CENT_OF_A_CENT = 6
-"""Sums of money are rounded to so many places: ten times 0.1 is 1."""
+_POLL_SECONDS = 0.5
+"""Seconds between checks while waiting for what other turns have reserved."""
+_MONEY_DECIMALS = 6
+"""Decimal places to which sums of money are rounded, so that ten times 0.1 is 1."""
 
 
 class Limit(NamedTuple):
-    """One limit that holds for a turn."""
+    """One limit that applies to a turn."""
 
     scope: BudgetScope
     measure: Measure
     amount: float
     whose: str
-    """The task, the ticket or the member; empty: everybody, today."""
+    """The task, the ticket or the member; empty for everybody, today."""
 
     @property
     def is_of_day(self) -> bool:
@@ -62,13 +62,13 @@ class Limit(NamedTuple):
         return self.scope in ("member", "member's day")
 
     def counts(self, turn: Reservation, session: str) -> bool:
-        """Whether a turn under way, seen from a session, uses what is limited."""
+        """Whether a turn under way counts towards this limit, as seen from a session."""
         if self.is_of_member and base_of(turn.member) != self.whose:
             return False
         if self.is_of_day:
             return turn.at >= _midnight()
         if self.scope == "ticket":
-            return ticket_above(turn.task_id) == self.whose
+            return ticket_task_of(turn.task_id) == self.whose
         return _session(turn.task_id) == session
 
 
@@ -77,14 +77,14 @@ class _Blocked(NamedTuple):
 
     limit: Limit
     by: Sequence[Reservation]
-    """The turns that what is left is reserved for; none: the limit is reached."""
+    """The turns for which the rest is reserved; empty if the limit is reached."""
 
 
 class Budgets:
-    """Refuses the next call of a model where a budget is used up.
+    """Refuses the next model call when a budget is used up.
 
-    What was used, what turns under way may still use and what was asked are in the store, for
-    other processes use the same budgets: nothing is decided by what this one remembers.
+    What was used, what turns under way may still use and what was asked is all in the store, as
+    other processes share the same budgets: no decision is based on this process's memory.
     """
 
     def __init__(self, run: TaskRun, questions: Questions) -> None:
@@ -94,13 +94,13 @@ class Budgets:
         self._asked = defaultdict[str, int](int)
         """By limit and amount: how often it was asked in this run."""
         self._parked: dict[Limit, Stop] = {}
-        self._untold: set[tuple[str, Measure]] = set()
-        """Of which members, and of what, it was said that it is not told."""
+        self._warned: set[tuple[str, Measure]] = set()
+        """The members and measures for which a warning about unreported usage was shown."""
         self._is_new = True
 
     async def reserved(self, attempt: Attempt, make: Callable[[], Awaitable[End]]) -> End:
-        """Make an attempt only when what it may use is left; asks at a limit.  Raises Parked."""
-        if attempt.member.type == "human":  # who uses nothing, and takes their time
+        """Make an attempt once what it may use is available; asks at a limit.  Raises Parked."""
+        if attempt.member.type == "human":  # people use no budget, and take their time
             return await make()
         if self._is_new:
             self._is_new = False
@@ -112,7 +112,7 @@ class Budgets:
             self._run.storage.reservations.drop(attempt.task_id, attempt.name)
 
     async def check(self, attempt: Attempt) -> None:
-        """Ask, before anything more is used, where a limit is reached.  Raises Parked."""
+        """Ask, before anything more is used, if a limit is reached.  Raises Parked."""
         manages = not step_name.parse(attempt.name).topic
         for limit in self._limits(attempt.member, attempt.task_id):
             if limit.scope == "ticket" and manages:
@@ -120,7 +120,7 @@ class Budgets:
             await self._ask_while_reached(limit, attempt.member)
 
     async def check_ticket(self, member: Member, task_id: str) -> None:
-        """Ask where the limit of a ticket is reached, before its next turn.  Raises Parked."""
+        """Ask, before a ticket's next turn, if the ticket's limit is reached.  Raises Parked."""
         for limit in self._limits(member, task_id):
             if limit.scope == "ticket":
                 await self._ask_while_reached(limit, member)
@@ -134,22 +134,22 @@ class Budgets:
             if not waits:
                 waits = True
                 tasks = ", ".join(dict.fromkeys(one.task_id for one in blocked.by))
-                reason = f"what is left is reserved for turns under way: {tasks}"
+                reason = f"the rest is reserved for running turns: {tasks}"
                 self._run.keep_state(attempt.member, "waiting", "budget", reason)
-            with anyio.move_on_after(_LOOK):  # a process that dies writes nothing
+            with anyio.move_on_after(_POLL_SECONDS):  # a process that dies does not notify us
                 seen = await self._run.storage.changed(seen)
         if waits:
             self._run.keep_state(attempt.member, "working")
 
     async def _blocked(self, attempt: Attempt) -> _Blocked | None:
-        """Why a turn may not begin; None: it may, and what it may use is reserved."""
+        """Why a turn may not begin; None if it may, and then what it may use is reserved."""
         run, member = self._run, attempt.member
         fence, store = run.fence, run.storage.reservations
         mine = Reservation(
             attempt.task_id, attempt.name, member.id, instant.now(), fence.task_id, fence.token
         )
         while True:
-            # Before what was used is read: a turn that ends meanwhile counts twice, not never.
+            # Read before what was used: a turn that ends meanwhile counts twice instead of never.
             made, reserved = await store.all()
             others = await self._under_way(reserved, mine)
             for limit in self._limits(member, attempt.task_id):
@@ -165,8 +165,8 @@ class Budgets:
     async def _under_way(
         self, reserved: Sequence[Reservation], mine: Reservation
     ) -> list[Reservation]:
-        """Reservations of turns that a living process takes, but for the turn that this one is
-        and the one that it is a part of, which waits for it."""
+        """Reservations of turns in living processes, except for this turn's own and those of the
+        parent task, which waits for this one."""
         own = (mine.task_id, mine.step), self._run.task.parent_id
         others = [one for one in reserved if one[:2] != own[0] and one.task_id != own[1]]
         if not others:
@@ -185,22 +185,22 @@ class Budgets:
         return found
 
     async def _needed(self, limit: Limit, turns: Sequence[Reservation]) -> float:
-        """What turns may use of a limit: nobody knows before a member has taken its first."""
+        """How much of a limit turns may use; infinite for a member that has not taken one yet."""
         if limit.measure == "turns":
             return float(len(turns))
         dearest: dict[str, float] = {}
         for turn in await self._run.storage.journal.spending(instant.after(-_REMEMBERED)):
             used, member = turn.used, base_of(turn.member)
-            if used == REHEARSED or not (used or turn.outcome == "completed"):
+            if used == REHEARSAL_USAGE or not (used or turn.outcome == "completed"):
                 continue
             amount = Tally().plus(used).of(limit.measure)
             dearest[member] = max(amount, dearest.get(member, 0.0))
-        return sum(_CAREFUL * dearest.get(base_of(one.member), inf) for one in turns)
+        return sum(_COST_MARGIN * dearest.get(base_of(one.member), inf) for one in turns)
 
     def _limits(self, member: Member, task_id: str) -> Iterator[Limit]:
         task = self._run.task
         team, mine, name = task.team.budget, member.budget, base_of(member.id)
-        tickets = {ticket_above(one) for one in (task_id, task.parent_id or "")} - {""}
+        tickets = {ticket_task_of(one) for one in (task_id, task.parent_id or "")} - {""}
         scopes: tuple[tuple[BudgetScope, Allowance, str], ...] = (
             ("task", team, task.session_id),
             ("day", team.per_day, ""),
@@ -213,27 +213,27 @@ class Budgets:
                 yield Limit(scope, measure, amount, whose)
 
     async def _state(self, limit: Limit) -> tuple[float, float]:
-        """How much was used, and how much may be."""
+        """How much was used, and how much may be used."""
         total = Tally()
         for turn in await self._turns(limit):
             total = total.plus(turn.used, turn.outcome in ("completed", "interrupted"))
-            if turn.outcome == "completed" and not tells(turn.used, limit.measure):
+            if turn.outcome == "completed" and not reports_measure(turn.used, limit.measure):
                 self._warn_of(limit, base_of(turn.member))
-        used = round(total.of(limit.measure), _CENT_OF_A_CENT)
-        return used, round(limit.amount + await self._granted(limit), _CENT_OF_A_CENT)
+        used = round(total.of(limit.measure), _MONEY_DECIMALS)
+        return used, round(limit.amount + await self._granted(limit), _MONEY_DECIMALS)
 
     def _warn_of(self, limit: Limit, member: str) -> None:
-        """Say, once, that a limit does not hold a member whose agent does not tell what it uses."""
+        """Warn, once, that a limit has no effect on a member whose agent reports no usage."""
         key = member, limit.measure
-        if key in self._untold or self._run.task.team.seated(member) is None:
+        if key in self._warned or self._run.task.team.seated(member) is None:
             return
-        self._untold.add(key)
-        told = "what its turns cost" if limit.measure == "usd" else "how many tokens it uses"
+        self._warned.add(key)
+        what = "what its turns cost" if limit.measure == "usd" else "how many tokens it uses"
         self._run.observer.saw(
             ErrorRecord(
                 code="budget_untold",
-                message=f"{member}'s agent does not tell {told}: a limit of "
-                f"{shown(limit.measure, limit.amount)} does not hold it.",
+                message=f"{member}'s agent does not report {what}: the limit of "
+                f"{format_amounts(limit.measure, limit.amount)} does not apply to it.",
                 hint="Limit its turns instead, which are always counted.",
                 member=member,
                 task=self._run.task.task_id,
@@ -241,7 +241,7 @@ class Budgets:
         )
 
     async def _turns(self, limit: Limit) -> Sequence[Turn]:
-        """The turns that count for a limit: those of a task with all that are below it."""
+        """The turns that count towards a limit: for a task, also those of all tasks below it."""
         journal = self._run.storage.journal
         if limit.is_of_day:
             turns = await journal.spending(_midnight())
@@ -250,11 +250,13 @@ class Budgets:
             turns = await journal.spending(task_id=task)
         one = limit.whose if limit.is_of_member else None
         return [
-            turn for turn in turns if one in (None, base_of(turn.member)) and turn.used != REHEARSED
+            turn
+            for turn in turns
+            if one in (None, base_of(turn.member)) and turn.used != REHEARSAL_USAGE
         ]
 
     async def _granted(self, limit: Limit) -> float:
-        """How much more was given: for a day that is over, nothing."""
+        """How much more the user has granted; grants for a past day no longer count."""
         since = _midnight()
         amounts: list[float] = []
         for question in await self._run.storage.inbox.questions(only_open=False):
@@ -262,17 +264,17 @@ class Budgets:
             if given is None or not self._is_about(limit, question):
                 continue
             if not limit.is_of_day or (question.answered_at or "") >= since:
-                amounts.append(more(given.input_value or "stop") or 0.0)
+                amounts.append(parse_increase(given.input_value or "stop") or 0.0)
         return sum(amounts, 0.0)
 
     def _is_about(self, limit: Limit, question: Question) -> bool:
-        """Whether a question asks about a limit, of whatever day."""
+        """Whether a question asks about a limit, on any day."""
         about, task_id = question.interaction.about, question.interaction.task_id
         if not isinstance(about, BudgetReached):
             return False
         if (about.scope, about.measure) != (limit.scope, limit.measure):
             return False
-        # Earlier releases named the task that asked, which may be a part of the session.
+        # Earlier releases recorded the task that asked, which may be a part of the session.
         whose = about.member == limit.whose or (limit.scope == "task" and about.member == task_id)
         return whose and (limit.is_of_day or _session(task_id) == self._run.task.session_id)
 
@@ -284,16 +286,16 @@ class Budgets:
             await self._ask(limit, member)
 
     async def _ask(self, limit: Limit, member: Member) -> None:
-        """Ask about a limit that is reached; whoever else meets it waits for the same answer."""
+        """Ask about a limit that is reached; other turns that reach it wait for the same answer."""
         async with self._asking[limit]:
             if limit in self._parked:
                 raise Parked(self._parked[limit])
             used, allowed = await self._state(limit)
             if used < allowed:
                 return
-            # A day ends, whether anybody has answered by then or not.
+            # A daily limit ends with the day, whether or not it was answered by then.
             until = instant.end_of_day() if limit.is_of_day else None
-            reason = shown(limit.measure, used, allowed)
+            reason = format_amounts(limit.measure, used, allowed)
             self._run.keep_state(member, "waiting", "budget", reason, until)
             try:
                 with anyio.move_on_after(instant.seconds_until(until) if until else None) as scope:
@@ -306,22 +308,23 @@ class Budgets:
             self._run.keep_state(member, "working")
 
     async def _answered(self, limit: Limit, used: float, allowed: float) -> None:
-        """Wait for the answer to the one question about a limit; asks it, if nobody has.
+        """Wait for the answer to the one question about a limit; asks it unless it is open.
 
-        Raises Parked where it is to stop.  It may have been answered before, or been closed: what
-        may be used then is for the caller to see.
+        Raises Parked if the answer is to stop.  The question may already have been answered or
+        closed: the caller checks what may be used after that.
         """
         while True:
-            is_asked = await self._open_question(limit)
-            if is_asked is not None:
-                answer = await self._questions.follow(is_asked)
+            open_question = await self._open_question(limit)
+            if open_question is not None:
+                answer = await self._questions.follow(open_question)
             else:
                 try:
                     answer = await self._put(limit, used, allowed)
                 except IllegalWrite:  # another process was first
                     continue
             given = answer.response
-            if more(given.input_value or "stop") is not None or given.author_actor_id == NOBODY:
+            increase = parse_increase(given.input_value or "stop")
+            if increase is not None or given.author_actor_id == NOBODY:
                 return
             if answer.fresh:  # a later run finds the answer and asks again
                 raise Parked(Stopped("budget"))
@@ -344,7 +347,7 @@ class Budgets:
                 used=used,
                 limit=allowed,
                 member=limit.whose,
-                ticket=ticket_in(limit.whose) or None,
+                ticket=ticket_id_of(limit.whose) or None,
             ),
             validation=Validation(
                 regex=MORE,
@@ -361,11 +364,11 @@ class Budgets:
         return await self._questions.ask(name, question)
 
     async def _withdraw_old(self) -> None:
-        """Close what this task asked about a day that is over."""
+        """Close this task's questions about a day that is over."""
         inbox, since = self._run.storage.inbox, _midnight()
         for question in await inbox.questions():
             asked = question.interaction
-            mine = run_with(asked.task_id) == self._run.task.task_id
+            mine = running_task(asked.task_id) == self._run.task.task_id
             if not mine or question.asked_at >= since:
                 continue
             if isinstance(asked.about, BudgetReached) and asked.about.scope in _OF_A_DAY:
@@ -374,7 +377,7 @@ class Budgets:
 
 def _session(task_id: str) -> str:
     """The session that a task, a ticket or a subtask is part of."""
-    return run_with(task_id).partition(".")[0]
+    return running_task(task_id).partition(".")[0]
 
 
 def _midnight() -> str:

@@ -1,4 +1,4 @@
-"""The agents of tasks: recorded before they start, one channel per member, opened when needed."""
+"""The agents of tasks: recorded before they start, one channel per member, opened on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coterie.workspace.stderr_file import StderrFile
 
 _TO_END = 2.0
-"""How many seconds more an adapter may have that ends a turn at the member's limit by itself."""
+"""Extra seconds for an adapter that ends a turn at the member's limit by itself."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class TaskChildren:
     fence: Fence
     machine: Machine
     stderr_files: StderrFiles | None = None
-    """What keeps the stderr of members' processes; None: nobody does."""
+    """Stores the stderr of members' processes; None discards it."""
     deadline: Deadline | None = None
-    """When its processes end unless the owner's lease is renewed."""
+    """When its processes are ended unless the owner's lease is renewed."""
 
     def stderr(self, member: str) -> Callable[[bytes], None]:
-        """What keeps it."""
+        """Return a callback that stores what a member's process writes to stderr."""
         return self.stderr_files.of(member) if self.stderr_files else _drop
 
     async def starting(self, member: str, agent: str) -> str:
-        """Record that a process will be started; its mark is how it is found again."""
+        """Record that a process will be started; returns the mark by which it is found again."""
         mark = f"{self.fence.task_id}.{self.fence.token}.{secrets.token_hex(4)}"
         child = ChildLease(
             task_id=self.fence.task_id,
@@ -66,13 +66,13 @@ class TaskChildren:
         self.leases.set_child_pid(mark, pid)
 
     def ended(self, mark: str) -> None:
-        """Record that it is proven gone."""
+        """Record that the process is proven gone."""
         self.leases.drop_child(mark)
 
 
 @dataclass(frozen=True)
 class StderrFiles:
-    """Keeps what the processes of a team's members write to stderr in a session."""
+    """Stores what the processes of a team's members write to stderr in a session."""
 
     session: str
     root: Path
@@ -80,7 +80,7 @@ class StderrFiles:
     redactor: Callable[[], Redactor]
 
     def of(self, seat: str) -> Callable[[bytes], None]:
-        """What keeps the stderr of one process; most write nothing there."""
+        """Return a callback that stores the stderr of one process; most write nothing to it."""
         member = self.team.seated(seat)
         kept: list[StderrFile] = []
 
@@ -98,14 +98,14 @@ class StderrFiles:
 
 
 def _drop(_chunk: bytes) -> None:
-    """Nothing is kept."""
+    """Discard the data."""
 
 
 class SurvivorReaper:
-    """`ports.Reaper` by the marks in the environments of processes."""
+    """`ports.Reaper` that finds processes by the marks in their environments."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
-        """Kill what carries a mark, and all below it; the pids not proven dead."""
+        """Kill marked processes and everything below them; returns the pids not proven dead."""
         left = await end_marked_in_thread([child.mark for child in children])
         return [process.pid for process in left]
 
@@ -122,24 +122,24 @@ class SessionChannels:
     folder_of: Callable[[Member], str]
     _work_folders: dict[str, str] = field(default_factory=dict[str, str])
     _places: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """By member: where its process was told to work."""
+    """By member: the work folder that its process was started for."""
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns; its own limit holds whatever its adapter says."""
+        """The limits for this member's turns; its own timeout applies whatever its adapter says."""
         found = self.adapter_of(member, self.children).limits(member)
         own = math.inf if member.timeout_ms is None else member.timeout_ms / 1000
         return found if found.total <= own + _TO_END else Limits(own, found.quiet_after)
 
     def folder(self, member: Member) -> str:
-        """The member's folder, for messages."""
+        """The member's folder, to be shown in messages."""
         return self.folder_of(member)
 
     def work_folder(self, member: Member) -> str:
-        """Where the member's process works, known since it was first opened."""
+        """Where the member's process works; empty until its channel was first opened."""
         return self._work_folders.get(member.id, "")
 
     async def channel(self, member: Member, thread: str | None) -> Channel:
-        """The member's channel; one that is dead, or works elsewhere, is replaced."""
+        """Return the member's channel; one that is dead, or works elsewhere, is replaced."""
         if self._places.get(member.id, member.execution_dir) != member.execution_dir:
             await self.close(member)
         self._places[member.id] = member.execution_dir
@@ -168,7 +168,7 @@ Opener = Callable[[], Awaitable[Channel]]
 
 
 class ChannelKey(NamedTuple):
-    """Whose channel it is.  Compared as a tuple; the label is for people and is never parsed."""
+    """Identifies a channel.  Compared as a tuple; the label is for people and is never parsed."""
 
     session: str
     agent: str
@@ -176,7 +176,7 @@ class ChannelKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How it is shown."""
+        """The key as shown to people."""
         return f"{self.agent}-{self.member}"
 
 
@@ -189,23 +189,23 @@ class _Slot:
         self.closing = 0
 
     async def empty(self) -> None:
-        """Close what is there; a channel whose end was not proven stays."""
+        """Close the channel, if any; it stays if its end could not be proven."""
         if self.channel is not None:
             await self.channel.close()
             self.channel = None
 
 
 class ChannelPool:
-    """Gives out channels, and sees to it that there are never two at once for one key."""
+    """Hands out channels, and ensures that there are never two at once for one key."""
 
     def __init__(self) -> None:
         self._slots: dict[ChannelKey, _Slot] = {}
 
     async def get(self, key: ChannelKey, opener: Opener) -> Channel:
-        """The open channel of a key, or a new one if there is none or its agent has died.
+        """Return the open channel of a key, or a new one if there is none or its agent has died.
 
-        Raises what the opener raises, and ClosedResourceError when the channel was closed by
-        someone else while it was being opened.
+        Raises what the opener raises, and ClosedResourceError if the channel was closed by another
+        caller while it was being opened.
         """
         slot = self._slots.setdefault(key, _Slot())
         async with slot.lock:
@@ -219,7 +219,7 @@ class ChannelPool:
             return slot.channel
 
     async def close(self, key: ChannelKey) -> None:
-        """Close one; returns when its agent is proven gone."""
+        """Close one channel; returns when its agent is proven gone."""
         slot = self._slots.get(key)
         if slot is None:
             return
@@ -232,10 +232,10 @@ class ChannelPool:
                 slot.closing -= 1
 
     async def close_all(self, session: str | None = None) -> None:
-        """Close all of a session, or all there are, side by side.
+        """Close all channels of a session, or all there are, concurrently.
 
-        Takes as long as the slowest of them, which is bounded.  One that cannot be closed does
-        not keep the others from being; its error is raised when all have been tried.
+        Takes as long as the slowest of them, which is bounded.  All are tried even if some cannot
+        be closed; then the first error is raised.
         """
         keys = [key for key in self._slots if session in (None, key.session)]
         failed: list[CoterieError] = []

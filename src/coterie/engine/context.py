@@ -47,7 +47,7 @@ class TaskContext:
         self._turns = turns
         self._newest = 1 if self.opening else 0
         self.turns = max(run.answered_turns, default=0)
-        """How many turns were taken, replayed ones included."""
+        """How many turns were taken, including replayed ones."""
 
     @property
     def opening(self) -> Message | None:
@@ -57,7 +57,7 @@ class TaskContext:
     async def turn(
         self, name: str, member: Member, number: int, brief: Brief | None = None
     ) -> Message | TurnFailed:
-        """One turn of a member, on the conversation so far or on a brief."""
+        """Take one turn of a member, on the conversation so far or on a brief."""
         self.turns: int = max(self.turns, number)
         intent = [member.id, brief.intent if brief else self._newest]
         step, is_new = self._run.journal.begin(name, "turn", intent)
@@ -82,7 +82,7 @@ class TaskContext:
     async def step(
         self, name: str, intent: object, work: Callable[[], Awaitable[object]]
     ) -> object:
-        """Do something once; its result is recorded."""
+        """Do something once and record its result."""
         step, is_new = self._run.journal.begin(name, "step", intent)
         if step.result is not None:
             recorded: object = json.loads(step.result)
@@ -96,7 +96,7 @@ class TaskContext:
     async def record(
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
     ) -> str:
-        """Write something once, in one transaction with its step."""
+        """Write something once, in the same transaction as its step."""
         step, _ = self._run.journal.begin(name, "step", intent)
         if step.result is not None:
             return str(json.loads(step.result))
@@ -110,7 +110,7 @@ class TaskContext:
 
     @property
     def sharing(self) -> Sharing | None:
-        """What the task sends to other machines."""
+        """What the task exchanges with other machines; None if there are none."""
         run, services = self._run, self._run.services
         if services.blobs is None:
             return None
@@ -125,7 +125,7 @@ class TaskContext:
         return turns[-1].machine if turns else None
 
     async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
-        """Have a part done as a task of its own, once."""
+        """Run a part as a task of its own, once."""
         from coterie.engine.handing_out import hand_out
 
         return await hand_out(self._run, self._run_child, name, part)
@@ -133,32 +133,32 @@ class TaskContext:
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether something may be done on a member's behalf."""
         checks = self._run.services.checks
-        loose = await checks.loose() if checks else ""
-        if loose:
-            call = replace(call, must_ask=True, note=loose)
+        warning = await checks.unconfined_warning() if checks else ""
+        if warning:
+            call = replace(call, must_ask=True, note=warning)
         return await self._turns.permissions.permits(name, member, call)
 
     async def check(self, name: str, command: str, folder: Path) -> CheckOutcome:
-        """Run a command ourselves, once."""
+        """Run a command in Coterie itself, once."""
 
         async def run() -> object:
             checks = self._run.services.checks
             if checks is None:
-                return asdict(CheckOutcome(command, None, "Nothing here can run commands.", 0))
+                return asdict(CheckOutcome(command, None, "Commands cannot be run here.", 0))
             return asdict(await checks.run(command, folder, self._run.channels.children))
 
         done = cast("dict[str, Any]", await self.step(name, [command], run))
         return CheckOutcome(**done)
 
     async def words(self) -> None:
-        """Wait until somebody has said something that was not heard yet."""
-        while not self._run.words:
-            self._run.has_words = anyio.Event()
-            await self._run.has_words.wait()
+        """Wait until somebody has said something that the workflow has not heard yet."""
+        while not self._run.unheard:
+            self._run.has_unheard = anyio.Event()
+            await self._run.has_unheard.wait()
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
-        if not self._run.journal.replaying and not self._run.words:
+        if not self._run.journal.replaying and not self._run.unheard:
             return ()
         step, is_new = self._run.journal.begin(name, "heard", name)
         if step.result is not None:
@@ -171,7 +171,7 @@ class TaskContext:
 
     async def _take_words(self, step: Step) -> Sequence[Message]:
         run = self._run
-        requests, run.words[:] = list(run.words), []
+        requests, run.unheard[:] = list(run.unheard), []
         writes: list[Write] = []
         messages: list[Message] = []
         for request in requests:
@@ -190,17 +190,17 @@ class TaskContext:
 
     @property
     def conversation(self) -> Sequence[Message]:
-        """All that was said so far."""
+        """Everything that was said so far."""
         return self._run.conversation
 
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
-        """The session's tickets as they stand, and all that was said about them."""
+        """The current tickets of the session, and all messages about them."""
         session, store = self._run.task.session_id, self._run.storage.tickets
         said = [envelope for _, envelope in await store.envelopes(session)]
         return await store.tickets(session), said
 
     async def spent(self) -> Mapping[str, Usage]:
-        """What the task used so far, by member."""
+        """What the task has used so far, by member."""
         costs: dict[str, list[Usage]] = {}
         for turn in await self._run.storage.journal.spending(task_id=self._run.task.task_id):
             usage = turn.used
@@ -209,28 +209,28 @@ class TaskContext:
         return {member: cost for member, used in costs.items() if (cost := sum_of(used))}
 
     def has_child(self, task_id: str) -> bool:
-        """Whether there is a ticket of that id below the task."""
+        """Whether the task has a ticket with that task id."""
         return task_id in self._run.children
 
     def caught_up(self) -> None:
-        """Go by what is kept from here on."""
+        """End the replay: the workflow no longer has to ask for every recorded step."""
         self._run.journal.caught_up()
 
     def tell(self, record: Record) -> None:
-        """Let surfaces know something that is not kept."""
+        """Show surfaces something that is not stored."""
         if not self._run.journal.replaying:
             self._run.observer.saw(record)
 
     def park(self, stop: Stop) -> NoReturn:
-        """Stop here, resumable."""
+        """Park the task here, so that it can be resumed."""
         raise Parked(stop)
 
 
 def _recorded_turn(result: str, run: TaskRun) -> Message | TurnFailed:
-    """What a recorded turn came to: its message, or its failure."""
+    """The outcome of a recorded turn: its message, or its failure."""
     kept = json.loads(result)
     if "failed" in kept:
         return TurnFailed(**kept["failed"])
-    # Without a task it is of the task itself, as all were before tickets were tasks.
+    # No task recorded: it belongs to the task itself, as all did before tickets became tasks.
     said = run.conversation_of(kept.get("task") or run.task.task_id)
     return said[int(kept["message"]) - 1]

@@ -1,4 +1,4 @@
-"""Parts of a task that are tasks of their own, run by whichever machine can."""
+"""Hand out parts of a task as tasks of their own, run by whichever machine can."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class TaskSharing:
 
     @property
     def token(self) -> int:
-        """Of the lease."""
+        """The token of the lease."""
         return self.fence.token
 
     async def remote(self) -> GitRemote | None:
-        """As the user's settings have it now."""
+        """The repository that branches travel by, according to the user's current settings."""
         return await anyio.to_thread.run_sync(self.find_remote)
 
     async def put(self, data: bytes) -> str:
-        """Kept for the session."""
+        """Store data for the session; returns its digest."""
         return await self.blobs.put(self.session, data)
 
     async def get(self, digest: str) -> bytes | None:
-        """Whoever sent it."""
+        """Return the data with this digest, whoever sent it."""
         return await self.blobs.get(digest)
 
     async def set_ref(self, ref: SentRef) -> None:
-        """Refused where the lease is another's."""
+        """Record a branch that was sent; refused if the lease is not ours any more."""
         await self.blobs.set_ref(self.fence, self.session, ref)
 
     async def refs(self) -> list[SentRef]:
@@ -53,7 +53,7 @@ class TaskSharing:
         return await self.blobs.refs(self.session)
 
     async def set_file(self, path: str, digest: str) -> None:
-        """Refused where the lease is another's."""
+        """Record a file that was sent; refused if the lease is not ours any more."""
         await self.blobs.set_file(self.fence, self.session, path, digest)
 
     async def files(self) -> Mapping[str, str]:
@@ -62,13 +62,13 @@ class TaskSharing:
 
 
 async def earlier_turns(storage: Storage, part: TaskCreated) -> list[Turn]:
-    """The turns on a ticket before the one that a part is: their threads are gone on with."""
+    """The earlier turns on the ticket of a handed-out turn, which continues their threads."""
     turns = await storage.journal.spending(task_id=part.parent_id)
     return [turn for turn in turns if turn.task_id != part.task_id]
 
 
 async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreated) -> HandedOut:
-    """Have the part done, and record how it ended; parks where it waits for an answer."""
+    """Have the part run, and record how it ended; raises Parked if it waits for an answer."""
     step, is_new = run.journal.begin(name, "step", [part.task_id])
     if step.result is not None:
         return HandedOut(**json.loads(step.result))

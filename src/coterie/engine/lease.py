@@ -1,6 +1,6 @@
-"""Leases: whether an owner lives, and how a task is taken over once it is proven dead.
+"""Leases: whether an owner is alive, and how its tasks are taken over once it is proven dead.
 
-Whether a Coterie process lives is asked of a lock it holds for life, never of a pid or a clock.
+A Coterie process is alive as long as it holds its lock; that is never judged by a pid or a clock.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from coterie.model.journal import ChildLease, Fence, Lease
 from coterie.model.machine import OwnerFacts
 from coterie.ports import Deadline, LeaseStore, Owners, Reaper
 from coterie.process.processes import Machine
-from coterie.workspace.beneath import open_file, opened_folder, read_file
+from coterie.workspace.beneath import open_file, open_folder, read_file
 
 
 class Owner:
-    """This process, as the owner of tasks: a lock that it holds for life."""
+    """This process, as the owner of tasks: it holds a lock for as long as it lives."""
 
     def __init__(self, folder: Path, host: str) -> None:
-        """Take a lock file of our own under `folder`."""
+        """Create and lock our own lock file under `folder`."""
         self.folder = folder
         self.id: str = secrets.token_hex(6)
         self._host = host
         self._held: set[str] = set()
-        # Locked under a name nobody looks at, then renamed: a file that can be seen is locked,
-        # unless its owner is dead.
+        # Locked under a hidden name, then renamed: a visible file is locked unless its owner is
+        # dead.
         hidden = f".{self.id}"
-        with opened_folder(folder.parent, folder.name, make=True) as at:
+        with open_folder(folder.parent, folder.name, make=True) as at:
             self._fd = open_file(at, folder / hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(self._fd, json.dumps({"pid": os.getpid(), "host": host}).encode())
@@ -51,9 +51,9 @@ class Owner:
 
     @contextmanager
     def holding(self, task_id: str) -> Generator[None]:
-        """Do one thing at a time with a task: its lease is the whole process's.
+        """Do one thing at a time with a task: its lease belongs to the whole process.
 
-        Raises TaskBusy where this process is at it already.
+        Raises TaskBusy if this process already works on it.
         """
         if task_id in self._held:
             raise TaskBusy(task_id, os.getpid(), self._host)
@@ -64,7 +64,7 @@ class Owner:
             self._held.remove(task_id)
 
     def release(self) -> None:
-        """Say that this process runs nothing any more."""
+        """Remove and release the lock: this process runs nothing any more."""
         forget(self.folder, self.id)
         os.close(self._fd)
 
@@ -76,7 +76,7 @@ def forget(folder: Path, owner: str) -> None:
 
 
 def _opened(folder: Path) -> AbstractContextManager[int]:
-    return opened_folder(folder.parent, folder.name)
+    return open_folder(folder.parent, folder.name)
 
 
 @contextmanager
@@ -85,8 +85,8 @@ def proven_dead(
 ) -> Generator[bool]:
     """Whether an owner is dead; while the block runs, nobody else can come to that conclusion.
 
-    `unknown` is what is said of one that has no file here.  Those that need not be `alone` may
-    come to it at the same time.
+    `unknown` is the result for an owner that has no file here.  Callers that pass `alone=False`
+    may come to the conclusion at the same time.
     """
     try:
         with _opened(folder) as at:
@@ -106,7 +106,7 @@ def proven_dead(
 
 
 def living(folder: Path, owner: str) -> OwnerFacts | None:
-    """What is known of an owner that lives; None of a dead one."""
+    """What is known of a living owner; None for a dead one."""
     with proven_dead(folder, owner, alone=False) as dead:
         return None if dead else facts(folder, owner)
 
@@ -133,17 +133,17 @@ def sweep(folder: Path, needed: frozenset[str]) -> None:
 
 @dataclass
 class FlockOwners:
-    """`ports.Owners` of one machine: a process lives as long as it holds its lock."""
+    """`ports.Owners` on one machine: a process is alive as long as it holds its lock."""
 
     folder: Path
     host: str
     leases: LeaseStore | None = None
-    """They tell which of the dead are still named; without them nothing is swept up."""
+    """The leases that may still name dead owners; without them no lock file is removed."""
     deadline: Deadline | None = field(default=None, init=False)
     death_ends_children: bool = field(default=False, init=False)
     _owner: Owner | None = None
     _beginning: anyio.Lock = field(default_factory=anyio.Lock)
-    """Two that begin at once are one owner."""
+    """Makes concurrent calls of `begin` create only one owner."""
 
     @property
     def _mine(self) -> Owner:
@@ -156,7 +156,7 @@ class FlockOwners:
         return self._mine.id
 
     async def begin(self) -> str:
-        """Take our lock when something is first run, and sweep up after those who lost theirs."""
+        """Take our lock before anything is run, and remove the lock files of dead owners."""
         async with self._beginning:
             if self._owner is None:
                 self._owner = await anyio.to_thread.run_sync(Owner, self.folder, self.host)
@@ -166,35 +166,35 @@ class FlockOwners:
             return self._owner.id
 
     def holding(self, task_id: str) -> AbstractContextManager[None]:
-        """One thing at a time with a task."""
+        """Do one thing at a time with a task."""
         return self._mine.holding(task_id)
 
     @asynccontextmanager
     async def proof(self, owner: str) -> AsyncGenerator[bool]:
-        """Whether its lock is free; it is ours while the block runs."""
+        """Whether an owner's lock is free; if so, we hold it while the block runs."""
         with ExitStack() as held:
             proof = proven_dead(self.folder, owner)
             yield await anyio.to_thread.run_sync(held.enter_context, proof)
 
     async def living(self, owner: str) -> OwnerFacts | None:
-        """What is known of an owner that lives."""
+        """What is known of an owner if it is alive."""
         return await anyio.to_thread.run_sync(living, self.folder, owner)
 
     async def facts(self, owner: str) -> OwnerFacts:
-        """What it wrote into its lock file."""
+        """What an owner wrote into its lock file."""
         return await anyio.to_thread.run_sync(facts, self.folder, owner)
 
     async def end(self, *, clean: bool = True) -> None:
-        """Let go of our lock; what is left is found by its mark."""
+        """Release our lock; surviving processes are found by their marks."""
         if self._owner is not None:
             await anyio.to_thread.run_sync(self._owner.release)
             self._owner = None
 
 
 def check_reachable(child: ChildLease, here: Machine) -> None:
-    """Raise SurvivorsElsewhere of a process that cannot be seen from here.
+    """Raise SurvivorsElsewhere for a process that cannot be seen from here.
 
-    One of an earlier boot is dead, and its mark is found nowhere.
+    One from an earlier boot is dead, and its mark will not be found.
     """
     if child.host != here.host:
         raise SurvivorsElsewhere(child.task_id, child.host)
@@ -204,7 +204,7 @@ def check_reachable(child: ChildLease, here: Machine) -> None:
 
 @dataclass(frozen=True)
 class Claimant:
-    """Who wants a task, and by what means it may get it."""
+    """Claims tasks for this process, ending what earlier owners left running."""
 
     owners: Owners
     leases: LeaseStore
@@ -215,23 +215,23 @@ class Claimant:
         """Own the task, with every child of an earlier owner proven dead.
 
         `lease` is the task's lease if the caller has read it.
-        Raises TaskBusy where a living process runs it, or took it first.
+        Raises TaskBusy if a living process runs it, or took it first.
         """
         lease = lease or await self.leases.get(task_id)
         if lease is None:
             raise NotFound(f'No task "{task_id}".', "coterie tasks")
         if lease == self.running_lease(Fence(task_id, lease.token)):
             return Fence(task_id, lease.token)
-        # The proof is held until the task is ours: where it is a lock, of two processes that find
-        # its owner dead only one gets this far.  Else, and of a parked task, which has no runner,
-        # the token decides.
+        # Hold the proof until the task is ours: if it is a lock, only one of two processes that
+        # find the owner dead gets this far.  Otherwise, and for a parked task, which has no
+        # runner, the token decides.
         async with self.owners.proof(lease.owner) as dead:
             if not dead and lease.state != "parked":
                 raise await self._busy(lease)
             return await self._claim(lease, dead=dead)
 
     async def take_parked(self, task_id: str) -> Fence:
-        """The same for a task that is not to be run: one that this process runs is busy, too."""
+        """Take a task without running it: also raises TaskBusy if this process runs it."""
         lease = await self.leases.get(task_id)
         if lease is not None and lease == self.running_lease(Fence(task_id, lease.token)):
             raise await self._busy(lease)
@@ -249,7 +249,7 @@ class Claimant:
                     await self.park(fence)
 
     async def park(self, fence: Fence) -> bool:
-        """Let go of a task; not so where our lease is over: who proves us dead goes on with it."""
+        """Park a task, unless our lease has expired: then whoever proves us dead takes it over."""
         deadline = self.owners.deadline
         if deadline is not None and deadline.passed():
             return False
@@ -263,7 +263,8 @@ class Claimant:
     async def _claim(self, lease: Lease, *, dead: bool) -> Fence:
         elsewhere = dead and self.owners.death_ends_children
         for child in () if elsewhere else await self.leases.children(lease.task_id):
-            check_reachable(child, self.machine)  # before: with our token they could be anybody's
+            # Before claiming: under our token, nobody could tell whose they are.
+            check_reachable(child, self.machine)
         token = await self.leases.claim(lease.task_id, self.owners.me, lease.token)
         if token is None:
             raise await self._busy(await self.leases.get(lease.task_id) or lease)
@@ -274,7 +275,7 @@ class Claimant:
         return fence
 
     async def _end_children(self, task_id: str, *, elsewhere: bool) -> None:
-        """End what is left of earlier runs; `elsewhere`: that is known to be done but for here."""
+        """End what is left of earlier runs; `elsewhere`: on other machines nothing is left."""
         children = await self.leases.children(task_id)
         for child in children:
             if not elsewhere:

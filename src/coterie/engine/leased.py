@@ -29,19 +29,19 @@ class TakeoverAtOnce:
     """`ports.Takeover` where the lease alone decides."""
 
     async def allows(self, row: OwnerRow, silent: float) -> bool:
-        """It may."""
+        """Allow it."""
         return True
 
-    async def looked(self, living: Sequence[OwnerRow]) -> None:
-        """Nothing follows."""
+    async def after_scan(self, living: Sequence[OwnerRow]) -> None:
+        """Do nothing."""
 
 
 async def _nobody_waits(owner: str) -> None: ...
 
 
 @dataclass(frozen=True)
-class _Looking:
-    """The looks at the others, which can be ended before the lease is."""
+class _WatchLoop:
+    """The loop that checks the other owners, which can be stopped before the lease ends."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     over: anyio.Event = field(default_factory=anyio.Event)
@@ -51,7 +51,7 @@ class _Looking:
 class LeasedOwners:
     """`ports.Owners` of several machines that share a store.
 
-    The clocks of two machines are never compared, nor is the time of day of any.
+    Neither the clocks of two machines nor times of day are ever compared.
     """
 
     rows: OwnerRows
@@ -59,7 +59,7 @@ class LeasedOwners:
     reaper: Reaper
     machine: Machine
     folder: Path
-    """Where the lock files of the owners of this machine are, whatever project they run."""
+    """Where the lock files of this machine's owners are, for all projects."""
     name: str
     """What this machine is called in the store."""
     times: LeaseTimes = LeaseTimes()
@@ -69,13 +69,13 @@ class LeasedOwners:
     """Called when this process has declared an owner dead; may be cut short by our own end."""
     death_ends_children: bool = field(default=True, init=False)
     others: int = field(default=0, init=False)
-    """How many other owners lived when they were last looked at."""
+    """How many other owners were alive at the last check."""
     _owner: Owner | None = None
     _page: DeadlinePage | None = None
     _silent: SilentOwners = field(init=False)
     _beginning: anyio.Lock = field(default_factory=anyio.Lock)
     _begun: anyio.Event = field(default_factory=anyio.Event)
-    _looking: _Looking | None = None
+    _watch_loop: _WatchLoop | None = None
     _lost: HistoryLost | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class LeasedOwners:
         return self._page
 
     async def begin(self) -> str:
-        """Be an owner from now on; predecessors on this machine are dead then, if they are."""
+        """Become an owner in the store; from then on `kept` renews the lease and checks others."""
         async with self._beginning:
             if self._owner is None:
                 owner = await anyio.to_thread.run_sync(Owner, self.folder, self.machine.host)
@@ -117,20 +117,20 @@ class LeasedOwners:
 
     @asynccontextmanager
     async def kept(self) -> AsyncGenerator[None]:
-        """Stay an owner, once we are one, while the block runs, and look after the others.
+        """Once we are an owner, stay one while the block runs, and check the other owners.
 
-        When the lease is over the block is cancelled, and LeaseExpired raised once it has ended;
-        HistoryLost where that is why.
+        When the lease expires the block is cancelled, and LeaseExpired is raised once it has
+        ended, or HistoryLost if that is the cause.
         """
         expired = finished = False
 
         async def keep(scope: anyio.CancelScope) -> None:
             nonlocal expired
             await self._begun.wait()
-            group.start_soon(self._look)
+            group.start_soon(self._watch)
             page = self._page
             await self._renew()
-            if self._page is page:  # else we have ended it ourselves
+            if self._page is page:  # otherwise `end` has ended it
                 expired = True
                 scope.cancel()
 
@@ -144,20 +144,20 @@ class LeasedOwners:
             raise self._lost or LeaseExpired
 
     def holding(self, task_id: str) -> AbstractContextManager[None]:
-        """One thing at a time with a task."""
+        """Do one thing at a time with a task."""
         return self._mine.holding(task_id)
 
     @asynccontextmanager
     async def proof(self, owner: str) -> AsyncGenerator[bool]:
-        """Whether an owner is declared dead, or can be: of two that ask, the token decides."""
+        """Whether an owner is declared dead, or can be; if two ask, the token decides."""
         if self._page is not None:
             require_lease(self._page)
         row = await self._asked(self.rows.get(owner))
         proven = row is not None and (row.dead or await self._proven(row, now()))
-        yield proven or await self._is_dead(owner)  # another has said so meanwhile
+        yield proven or await self._is_dead(owner)  # declared dead by another meanwhile
 
     async def living(self, owner: str) -> OwnerFacts | None:
-        """What is known of an owner that nobody has declared dead."""
+        """What is known of an owner that has not been declared dead."""
         row = await self.rows.get(owner)
         if row is None or row.dead:
             return None
@@ -173,11 +173,12 @@ class LeasedOwners:
         return OwnerFacts(here.pid, row.machine if row else here.host)
 
     async def end(self, *, clean: bool = True) -> None:
-        """Say that we are dead, where nothing of ours runs, so that nobody has to wait for it."""
+        """Stop being an owner; if nothing of ours runs, declare ourselves dead to spare others the
+        wait."""
         owner, page, self._owner, self._page = self._owner, self._page, None, None
         if owner is None or page is None:
             return
-        page.miss()
+        page.expire()
         if clean:
             with suppress(StorageError):
                 await self._asked(self.rows.declare_dead(owner.id, None))
@@ -185,7 +186,7 @@ class LeasedOwners:
         page.close()
 
     async def _asked(self, call: Awaitable[T]) -> T:
-        """What the store answers; StorageError where it does not within a beat."""
+        """Return the store's answer; raises StorageError if there is none within a beat."""
         try:
             with anyio.fail_after(self.times.beat):
                 return await call
@@ -202,49 +203,49 @@ class LeasedOwners:
             sent = now()
             try:
                 if await self._asked(self.rows.renew(me)) is None:
-                    page.lose()  # another has declared us dead
+                    page.revoke()  # another has declared us dead
                 else:
                     page.extend(sent + self.times.ttl)
-            except HistoryLost as lost:  # nobody knows who runs what
+            except HistoryLost as lost:  # it is unknown who runs what
                 self._lost = lost
-                page.lose()
+                page.revoke()
             except StorageError:
-                pass  # it may be back in time
+                pass  # the store may be back in time
             soft = page.deadline - page.soft
             await anyio.sleep(max(0.0, min(sent + self.times.beat, soft) - now()))
 
-    # -- the others ----------------------------------------------------------------------------
+    # -- the other owners ----------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """Declare those dead that are."""
-        looking = self._looking = _Looking()
+    async def _watch(self) -> None:
+        """Keep checking the other owners, and declare dead those that are."""
+        loop = self._watch_loop = _WatchLoop()
         try:
-            with looking.scope:
+            with loop.scope:
                 while True:
                     with suppress(StorageError):
-                        await self.look()
+                        await self.check_others()
                     await anyio.sleep(self.times.look)
         finally:
-            looking.over.set()
+            loop.over.set()
 
-    async def stop_looking(self) -> None:
-        """Look at the others no more: the stores that this needs are about to be closed."""
-        if self._looking is not None:
-            self._looking.scope.cancel()
-            await self._looking.over.wait()
+    async def stop_watching(self) -> None:
+        """Stop checking the others: the stores that this needs are about to be closed."""
+        if self._watch_loop is not None:
+            self._watch_loop.scope.cancel()
+            await self._watch_loop.over.wait()
 
-    async def look(self) -> None:
-        """Look at every other owner once."""
+    async def check_others(self) -> None:
+        """Check every other owner once."""
         rows, received = await self._asked(self.rows.living()), now()
         self._silent.forget({row.id for row in rows})
         self.others = max(0, len(rows) - 1)
         for row in rows:
             if self._owner is not None and row.id != self.me:
                 await self._proven(row, received)
-        await self.takeover.looked(rows)
+        await self.takeover.after_scan(rows)
 
     async def _proven(self, row: OwnerRow, received: float) -> bool:
-        """Whether an owner is dead, by what was read of it at that instant; then it is said so."""
+        """Whether an owner is dead, by its row as read at `received`; if so, declare it dead."""
         if row.machine == self.name and await self._ended_here(row.id):
             return True
         if not self._silent.saw(row.id, row.beat, received):
@@ -263,16 +264,16 @@ class LeasedOwners:
         return known is not None and known.dead
 
     async def _ended_here(self, owner: str) -> bool:
-        """Whether an owner on this machine is gone, by its lock, with all that it started.
+        """Whether an owner on this machine is gone, by its lock, with everything it started.
 
-        First its survivors are ended, and only then is it said to be dead.  Whoever looks, here or
-        in another process, may do so at the same time: nobody takes the others for the owner.
+        Its surviving processes are ended first, and only then is it declared dead.  Several
+        processes may check at the same time: none of them mistakes another one for the owner.
         """
         with ExitStack() as held:
             lock = partial(proven_dead, self.folder, owner, unknown=False, alone=False)
             if not await anyio.to_thread.run_sync(lambda: held.enter_context(lock())):
                 return False
-            # In this order: those of a task that another has taken over since are not its any more.
+            # Children before leases: a task taken over in between is no longer this owner's.
             children = await self.leases.children()
             owned = {lease.task_id for lease in await self.leases.all() if lease.owner == owner}
             children = [one for one in children if one.task_id in owned]
@@ -280,7 +281,7 @@ class LeasedOwners:
                 for child in children:
                     check_reachable(child, self.machine)
             except SurvivorsElsewhere:
-                return False  # another container with our name: its keepers see to it
+                return False  # another container with our name: its keepers end them
             if children and await self.reaper.end(children):
                 return False
             if not await self._declare(owner, None):

@@ -1,4 +1,4 @@
-"""How often members may be asked: so many turns a minute, and not before a limit ends."""
+"""How often members may take turns: so many a minute, and none before a limit ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE = 60.0
 
 
 class RateLimiter:
-    """Holds turns back until their member's limit allows them; its instances share it."""
+    """Delays turns until their member's limit allows them; instances of a member share it."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class RateLimiter:
         self._now = now
         self._sleep = sleep
         self._begun: dict[str, deque[float]] = {}
-        """By member: when its turns of the last minute began."""
+        """By member: when its turns in the last minute began."""
 
     async def wait_for_reset(self, member: Member, past: Sequence[Turn]) -> None:
-        """Wait for the end of a limit that an earlier run met, where that was asked for: until
-        then a call is in vain."""
+        """Wait for the end of a limit that an earlier run hit, if that was asked for: until then
+        calls would fail."""
         run = self._run
         if not (run.services.at_reset and past and past[-1].outcome == "limited"):
             return
@@ -42,7 +42,7 @@ class RateLimiter:
             left = instant.seconds_until(kept.until) if is_limit and kept.until else 0.0
             if left > 0:
                 run.keep_state(member, "waiting", "limit", until=kept.until)
-                with run.stops.cuts(member.id, anyio.CancelScope()):
+                with run.stops.cancellable(member.id, anyio.CancelScope()):
                     await self._sleep(left)
 
     async def begin(self, member: Member) -> None:

@@ -1,4 +1,4 @@
-"""Leave to use a tool: by rule where one decides, else by a person; bound to exactly one call."""
+"""Permission to use a tool: decided by a rule, else by a person; bound to exactly one call."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
 from coterie.model.interaction import (
     APPROVE,
-    BY_RULE,
+    APPROVE_BY_RULE,
+    APPROVE_FOR_TASK,
     NOBODY,
     READ_ONLY,
     REJECT,
-    THIS_TASK,
     Ask,
     Display,
     Option,
@@ -40,7 +40,7 @@ _ANSWERS: Mapping[Verdict, str] = {"allow": APPROVE, "allow_read_only": READ_ONL
 
 @dataclass
 class Grants:
-    """What the user has said yes to for longer than once, in this task."""
+    """What the user has allowed beyond a single call, in this task."""
 
     exact: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Member and meaning of a call."""
@@ -49,7 +49,7 @@ class Grants:
 
     @classmethod
     def recorded(cls, journal: Journal) -> Grants:
-        """What the journal says."""
+        """The grants that the journal has recorded."""
         grants = cls()
         for name, step in journal.asked():
             if isinstance(name.subject, PermissionKey) and step.result is not None:
@@ -58,25 +58,25 @@ class Grants:
         return grants
 
     def add(self, member: str, meaning: str, response: Response) -> None:
-        """Keep what an answer grants beyond its own question."""
-        if response.selected_option_id == THIS_TASK:
+        """Add what an answer grants beyond its own question."""
+        if response.selected_option_id == APPROVE_FOR_TASK:
             self.exact.add((member, meaning))
-        elif response.selected_option_id == BY_RULE and response.input_value:
+        elif response.selected_option_id == APPROVE_BY_RULE and response.input_value:
             self.rules.setdefault(base_of(member), []).append(response.input_value)
 
 
 class PermissionGate:
-    """Stands before every tool call that an agent asks about."""
+    """Guards every tool call that an agent asks about."""
 
     def __init__(self, run: TaskRun, questions: Questions) -> None:
         self._run = run
         self._questions = questions
         self._grants = Grants.recorded(run.journal)
         self._is_complete = False
-        """Whether grants are known that were given while nobody ran the task."""
+        """Whether grants given while nobody ran the task are included."""
 
     async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
-        """Yes or no to one call, from the rules or from the user."""
+        """Allow or deny one call, by the rules or by asking the user."""
         if asked.purpose != RISKY:
             return await self._ask(attempt, call, _plain(attempt.member, asked))
         attempt.ask(call)
@@ -109,7 +109,7 @@ class PermissionGate:
         return response.model_copy(update={"selected_option_id": APPROVE})
 
     async def _complete_grants(self) -> None:
-        """Let what was answered for longer than once hold, though its own request is gone."""
+        """Apply answers that grant more than one call, even if their own request is gone."""
         self._is_complete = True
         for name, step in self._run.journal.asked():
             if isinstance(name.subject, PermissionKey) and step.result is None:
@@ -118,12 +118,14 @@ class PermissionGate:
                     self._grants.add(name.subject.member, step.digest, question.response)
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
-        """Whether Coterie may do something that a member wants done, where Coterie does it."""
+        """Whether Coterie itself may do something on a member's behalf."""
         folder = call.action.cwd if call.action else call.cwd
         ruling = await self._ruling(member, call, folder)
         if ruling.verdict != "ask":
             return ruling.verdict == "allow"  # what Coterie runs itself is never read-only
-        shown = Display(title="Run a check that it wants", content=call.said or str(call.input))
+        shown = Display(
+            title="Run a check that the member asks for", content=call.said or str(call.input)
+        )
         asked = Asked(call.call_id, "Confirm", RISKY, shown, call=call)
         question = await self._question(member, asked, call, folder)
         meaning = meaning_of(question)
@@ -134,13 +136,13 @@ class PermissionGate:
         return response.approves
 
     async def _question(self, member: Member, asked: Asked, call: PendingCall, folder: str) -> Ask:
-        # The rule that it offers depends on what is in the folder, so it is not for the loop.
+        # The rule to offer depends on what is in the folder: reading that must not block the loop.
         action = call.action
         guarded = self._run.services.guarded
         offer = partial(suggest, action, Path(folder), guarded) if action else str
         rule = await anyio.to_thread.run_sync(offer)
         if self._run.services.redactor.text(rule) != rule:
-            rule = ""  # what cannot be kept cannot be a rule
+            rule = ""  # a rule that holds a secret could not be stored
         return _risky(self._run.task.task_id, member, asked, call, rule)
 
     async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:
@@ -155,7 +157,7 @@ class PermissionGate:
             decide, action, member.permissions, team, Path(folder), granted, guarded
         )
         if ruling.verdict == "allow" and call.must_ask and member.permissions.mode != "full":
-            return Ruling("ask", "nothing would hold it in")
+            return Ruling("ask", "no sandbox confines it")
         return ruling
 
     def _ruled(self, key: str, ruling: Ruling) -> Response:
@@ -169,7 +171,7 @@ class PermissionGate:
         )
 
     async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
-        """An answer for this request: bound to this try, its tool, its input and its folder."""
+        """An answer for this request: bound to this attempt, its tool, input and folder."""
         member = attempt.member.id
         name = step_name.permission(attempt.name, attempt.number, call.call_id, member)
         meaning = meaning_of(question)
@@ -179,7 +181,7 @@ class PermissionGate:
             return unused[1]
         before = attempt.earlier.delivered.get(meaning)
         if before is not None and call.is_untouched and _call_of(before.step) == call.call_id:
-            del attempt.earlier.delivered[meaning]  # it serves once, like any answer
+            del attempt.earlier.delivered[meaning]  # used once, like any answer
             await self._questions.reuse(name, question, before.step, before.response)
             return before.response
         if before is not None:
@@ -187,7 +189,7 @@ class PermissionGate:
         return (await self._questions.ask(name, question, by_agent=True)).response
 
     async def _tell(self, response: Response) -> None:
-        """Say to an agent why it got a no, where its protocol has no place for that."""
+        """Tell an agent why it was denied, if its protocol has no place for that."""
         task_id, author, said = (
             self._run.task.task_id,
             response.author_actor_id,
@@ -225,13 +227,13 @@ def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall, rule: 
         Option(id=APPROVE, label="once", style="primary"),
         Option(id=REJECT, label="deny", style="danger", detail=f"--say tells {member.id} why"),
         Option(
-            id=THIS_TASK,
+            id=APPROVE_FOR_TASK,
             label="this task",
             detail=f"{what}, {member.id} only, until {task_id} ends",
         ),
     ]
     if rule:
-        options.append(Option(id=BY_RULE, label="rule", detail=rule))
+        options.append(Option(id=APPROVE_BY_RULE, label="rule", detail=rule))
     return Ask(
         member.id,
         "Confirm",

@@ -1,4 +1,4 @@
-"""Questions: asked once by name, waited for, answered once by whoever comes first."""
+"""Questions: asked once per name, waited for, and answered once, by whoever is first."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Questions:
         self._given: dict[str, Response] = {}
         """Answers that this run gave to agents, by name."""
         self._of_agents: dict[str, Interaction] = {}
-        """What agents ask in their turns and is waited for now, by its id."""
+        """Questions that agents ask in their turns and that are waited for now, by id."""
 
     async def withdraw(self, reason: str, member: str | None = None) -> None:
-        """Close what agents, or one member's, ask in their turns: nobody needs it any more."""
+        """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
         for asked in list(self._of_agents.values()):
             author = asked.author_actor_id
             if member in (None, author, base_of(author)):
                 await close_question(self._run.storage.inbox, asked, reason)
 
     async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
-        """The answer, from the journal or from the user.  Raises Parked when patience ends.
+        """Return the answer, from the journal or from the user.  Raises Parked on timeout.
 
-        An agent that is tried again may ask the same again: then the same answer counts.  What is
-        asked `by_agent` is closed when its turn is broken off.
+        An agent that is retried may ask the same again: then the same answer applies.  A question
+        asked `by_agent` is closed if its turn is interrupted.
         """
         if name in self._given:
             return Answer(self._given[name], fresh=False)
@@ -51,15 +51,15 @@ class Questions:
         response, waited = await self._wait(
             asked, question.author, by_agent=by_agent, if_ended=question.if_ended
         )
-        # Before it is delivered: from here on nobody can say that it was not.
+        # Recorded before delivery: from here on the answer may have been delivered.
         await self._run.commit(CloseStep(step.task_id, name, response.model_dump_json()))
         if parse(name).asked_in is not None:
             self._given[name] = response
         return Answer(response, fresh=waited)
 
     async def follow(self, asked: Question) -> Answer:
-        """The answer to an open question, perhaps of another task; by nobody where that was
-        closed.  Raises Parked when patience ends."""
+        """Return the answer to an open question, possibly another task's; its author is `NOBODY`
+        if the question was closed.  Raises Parked on timeout."""
         name, author = asked.interaction.interaction_id, asked.interaction.author_actor_id
         try:
             response, _ = await self._wait(name, author)
@@ -71,7 +71,7 @@ class Questions:
         return Answer(response, fresh=True)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
-        """Let an answer that was given to an equal question, and served nobody, serve here."""
+        """Use an answer that was given to an equal question and had no effect there."""
         task_id, result = self._run.task.task_id, response.model_dump_json()
         step = Step(task_id, name, "ask", meaning_of(question), earlier.input, result)
         closing = [] if earlier.result is not None else [CloseStep(task_id, earlier.name, result)]
@@ -88,7 +88,7 @@ class Questions:
         return name
 
     async def _close_older_plans(self) -> None:
-        """A plan takes the place of the last one: a yes to that would be to nothing."""
+        """Close questions about older plans: the new plan replaces them."""
         for question in await self._run.storage.inbox.questions():
             asked = question.interaction
             mine = asked.task_id == self._run.task.task_id
@@ -103,7 +103,7 @@ class Questions:
         by_agent: bool = False,
         if_ended: str | None = None,
     ) -> tuple[Response, bool]:
-        """The answer, and whether it came while we waited."""
+        """Return the answer, and whether it came while we waited."""
         run = self._run
         inbox = run.storage.inbox
         question = await _existing(inbox, interaction_id)
@@ -141,17 +141,17 @@ class Questions:
         return chosen, waited
 
     async def _look(self, asked: Interaction, if_ended: str | None) -> Question:
-        """How an open question stands, after what people have said to the task meanwhile."""
+        """The state of an open question, once a message left for the task may have answered it."""
         is_turn = is_turn_in(asked, self._run.task.task_id, self._run.task.team)
         if is_turn or if_ended:
             await self._take_word(asked, is_turn, if_ended)
         return await _existing(self._run.storage.inbox, asked.interaction_id)
 
     async def _take_word(self, asked: Interaction, is_turn: bool, if_ended: str | None) -> None:
-        """Answer it by a word that was left for the task.
+        """Answer the question with a message that was left for the task.
 
-        Who left it saw no open question, or could not answer this one; nobody would hear the word
-        before somebody has answered.
+        Its author saw no open question, or could not answer this one; nobody would read the
+        message until the question is answered.
         """
         run, task_id = self._run, asked.task_id
         for word in await run.storage.inbox.requests(run.task.task_id):
@@ -164,7 +164,7 @@ class Questions:
                 continue
             response = Response(interaction_id=asked.interaction_id, task_id=task_id, **answer)
             event = UserInteractionResponded(task_id=task_id, at=instant.now(), response=response)
-            if not is_turn:  # and right after that the workflow hears it
+            if not is_turn:  # the workflow hears it right after the answer
                 run.hear(word)
                 await run.storage.inbox.respond(event)
             elif await run.storage.inbox.respond(event, word.id):
@@ -175,7 +175,7 @@ class Questions:
 def request_of(
     name: str, task_id: str, question: Ask, step: str = "", *, notifies: bool = False
 ) -> AppendEvent:
-    """The event by which a question is put: by a step of the task, or by none of them."""
+    """The event that asks a question, from a step of the task or from outside any step."""
     interaction = Interaction(
         interaction_id=name,
         task_id=task_id,
@@ -193,30 +193,30 @@ def request_of(
 
 
 def is_turn_in(asked: Interaction, task_id: str, team: Team) -> bool:
-    """Whether a question is the turn of a person in that task."""
+    """Whether a question is a person's turn in that task."""
     mine = asked.task_id == task_id and asked.kind == "Input"
     return mine and asked.author_actor_id in people_of(team)
 
 
 def people_of(team: Team) -> list[str]:
-    """Who speaks as a person: the team's humans, else the one at the terminal."""
+    """Who speaks as a person: the team's humans, else the user at the terminal."""
     return [member.id for member in team.in_order if member.type == "human"] or [YOU]
 
 
 def meaning_of(question: Ask) -> str:
-    """The digest of what is asked, by which equal questions are known."""
+    """The digest of what is asked, by which equal questions are recognised."""
     return digest("ask", _intent(question))
 
 
 def _intent(question: Ask) -> object:
     options = [option.id for option in question.options]
-    # A choice is the same question whether words may go with it or not.
+    # A choice is the same question with or without room for a comment.
     kind = "Select" if question.kind == "Composite" else question.kind
     return [question.author, kind, options, question.intent]
 
 
 async def respond(storage: Storage, response: Response) -> Question:
-    """Answer a question once; raises AnswerRefused, with the reason, where it cannot be."""
+    """Answer a question once; raises AnswerRefused, with the reason, if that is not possible."""
     question = await _existing(storage.inbox, response.interaction_id)
     if question.state != "open":
         raise _too_late(question)
@@ -230,7 +230,7 @@ async def respond(storage: Storage, response: Response) -> Question:
 
 
 async def close_question(inbox: InboxStore, asked: Interaction, reason: str) -> None:
-    """Close a question that nobody will answer; an answer that comes later is refused with why."""
+    """Close a question that nobody will answer; a later answer is refused with this reason."""
     response = Response(
         interaction_id=asked.interaction_id,
         task_id=asked.task_id,
@@ -256,6 +256,6 @@ def _too_late(question: Question) -> AnswerRefused:
         why = f"{name} was closed: {given.comment}."
     else:
         said = given.selected_option_id or given.input_value or ""
-        when = (question.answered_at or "")[11:16]
-        why = f'{name} was answered "{said}" at {when} by {given.author_actor_id}.'
-    return AnswerRefused(f"{why} Yours was not used.", "coterie inbox")
+        at = f" at {instant.local(question.answered_at)}" if question.answered_at else ""
+        why = f'{name} was already answered "{said}"{at} by {given.author_actor_id}.'
+    return AnswerRefused(f"{why} Your answer was not used.", "coterie inbox")

@@ -1,8 +1,8 @@
-"""What can be seen of tasks from outside, whoever runs them."""
+"""Read tasks from outside, whoever runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -24,33 +24,32 @@ from coterie.model.task import (
     TaskState,
     fold,
     is_part,
-    run_with,
-    ticket_above,
-    ticket_in,
+    running_task,
+    task_and_parents,
+    ticket_id_of,
     ticket_task,
-    whole_of,
+    ticket_task_of,
 )
-from coterie.model.team import Member, Team
+from coterie.model.team import Team, base_of, member_folder, parse_increase
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Owners, Storage
 
 
 @dataclass(frozen=True)
 class TaskReader:
-    """Reads a project's stores and says what is going on."""
+    """Reads a project's stores and reports what is going on."""
 
     storage: Storage
     root: Path
     owners: Owners
-    folder_of: Callable[[str, Member], Path]
 
     async def tasks(self) -> list[TaskView]:
-        """Every task that somebody started, oldest first; `show` has those below it."""
+        """Every task that somebody started, oldest first; `show` includes those below it."""
         rows = await self.storage.events.tasks()
         return await self._views(rows, [row for row in rows if row.parent_id is None])
 
     async def below(self, task_id: str) -> list[str]:
-        """A task and all that are below it, tickets and subtasks, each after the one above it."""
+        """A task and all those below it, tickets and subtasks, each after its parent."""
         return [task_id, *(row.id for row in await self.storage.events.below(task_id))]
 
     async def _views(self, all_rows: list[TaskRow], rows: list[TaskRow]) -> list[TaskView]:
@@ -61,15 +60,15 @@ class TaskReader:
         for question in await self.storage.inbox.questions():
             found = question.interaction
             name = found.task_id
-            for one in (name,) if name in roots else whole_of(name):
+            for one in (name,) if name in roots else task_and_parents(name):
                 asked.setdefault(one, []).append(found.interaction_id)
         return [
             await self._view(row, leases.get(run_by[row.id]), asked.get(row.id, [])) for row in rows
         ]
 
     async def find(self, name: str, *, tickets: bool = True) -> str:
-        """The task a person means: its id, a unique prefix of it, or `last`; `last/T1` is a ticket
-        of that one."""
+        """Find the task a person means: its id, a unique prefix of it, or `last`; `last/T1` is a
+        ticket of that task."""
         rows = await self.storage.events.tasks()
         session, slash, ticket = name.partition("/")
         found = self._find(session, rows)
@@ -77,8 +76,8 @@ class TaskReader:
             return found
         task_id = ticket_task(found, ticket.upper())
         if not tickets:
-            why = f"{task_id} is a ticket, and {found} is run as a whole."
-            raise UsageError(why, f"Name the session: {found}")
+            why = f"{task_id} is a ticket; only the whole session {found} can be run."
+            raise UsageError(why, f"Use the session: {found}")
         if any(row.id == task_id for row in rows):
             return task_id
         raise await self._no_ticket(found, task_id)
@@ -92,22 +91,22 @@ class TaskReader:
         if name in ids or len(near) == 1:
             return name if name in ids else near[0]
         if near:
-            raise UsageError(f'"{name}" is the start of {", ".join(near)}.', "Write more of it.")
+            raise UsageError(f'"{name}" is ambiguous: {", ".join(near)}.', "Type more of the id.")
         raise NotFound(f'No task "{name}".', "coterie tasks", str(self.root))
 
     async def _no_ticket(self, session: str, task_id: str) -> NotFound:
         known = [one.id for one in await self.storage.tickets.tickets(session)]
-        if ticket_in(task_id) in known:
-            why = f"{task_id} is of an earlier release: what was done about it is in {session}."
+        if ticket_id_of(task_id) in known:
+            why = f"{task_id} is from an earlier release: its log is part of {session}."
             return NotFound(why, f"coterie log {session}", str(self.root))
         there = ", ".join(known) or "none"
-        why = f"No ticket {ticket_in(task_id)} in {session}. There are: {there}."
+        why = f"No ticket {ticket_id_of(task_id)} in {session}. There are: {there}."
         return NotFound(why, f"coterie show {session}", str(self.root))
 
     async def state(self, task_id: str) -> TaskState:
-        """A task's state, from its events; raises NotFound where there is no such task.
+        """A task's state, from its events; raises NotFound if there is no such task.
 
-        A ticket has the team of its session, and whatever is known of that; a turn on one that was
+        A ticket has the team, team file and root of its session; a turn on a ticket that was
         handed out has its own.
         """
         events = await self.storage.events.of_task(task_id)
@@ -116,22 +115,22 @@ class TaskReader:
         state = fold(events)
         if state.created.workflow != TICKET:
             return state
-        session = (await self.state(run_with(task_id))).created
+        session = (await self.state(running_task(task_id))).created
         team = {"team": session.team, "team_file": session.team_file, "root": session.root}
         return replace(state, created=state.created.model_copy(update=team))
 
     async def runner(self, lease: Lease | None) -> OwnerFacts | None:
-        """Who runs a task now; None when nobody does."""
+        """Who runs a task now; None if nobody does."""
         if lease is None or lease.state == "parked":
             return None
         return await self.owners.living(lease.owner)
 
     async def runner_of(self, task_id: str) -> OwnerFacts | None:
-        """Who runs this task now; None when nobody does."""
-        return await self.runner(await self.storage.leases.get(run_with(task_id)))
+        """Who runs this task now; None if nobody does."""
+        return await self.runner(await self.storage.leases.get(running_task(task_id)))
 
     async def show(self, task_id: str) -> TaskDetail:
-        """All about one task."""
+        """Everything about one task."""
         state = await self.state(task_id)
         rows = await self.storage.events.tasks()
         (view,) = await self._views(rows, [row for row in rows if row.id == task_id])
@@ -155,7 +154,7 @@ class TaskReader:
         pid = runner.pid if runner else None
         machine = runner.host if runner and pid is None else None
         view = TaskView(**vars(row), pid=pid, questions=tuple(questions), machine=machine)
-        # One of its tickets may ask, and the task itself not.
+        # One of its tickets may be asking, even if the task itself is not.
         return replace(view, status="waiting") if questions and row.status == "running" else view
 
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
@@ -164,7 +163,7 @@ class TaskReader:
         views: list[QuestionView] = []
         for question in await self.storage.inbox.questions(only_open=only_open):
             task_id = question.interaction.task_id
-            task_id = ticket_above(task_id) or task_id
+            task_id = ticket_task_of(task_id) or task_id
             if task_id not in states:
                 states[task_id] = await self.state(task_id)
             views.append(self._question(question, states[task_id]))
@@ -186,8 +185,8 @@ class TaskReader:
         )
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
-        """The members of tasks that run now whose agent lives or who have something to do, with
-        what each does; of one task or of all."""
+        """The members of running tasks whose agent is alive or who have something to do, with what
+        each is doing; of one task or of all."""
         found: list[RunningMember] = []
         for lease in await self.storage.leases.all():
             if task_id in (None, lease.task_id) and await self.runner(lease) is not None:
@@ -195,17 +194,17 @@ class TaskReader:
         return found
 
     async def parked(self) -> list[RunningMember]:
-        """The members of tasks that nobody runs who wait for a limit to end, and until when."""
+        """The members waiting for a limit to end in tasks that nobody runs, and until when."""
         now, storage = instant.now(), self.storage
         rows = [row for row in await storage.member_states() if (row.until or "") > now]
         if not rows:
             return []
         leases = {lease.task_id: lease for lease in await storage.leases.all()}
-        given = await self._last_grant()
+        questions = await storage.inbox.questions(only_open=False)
         found: list[RunningMember] = []
         for row in rows:
             state = await self.state(row.task_id)
-            is_over = state.status in ENDED or (row.waits_for == "budget" and row.since < given)
+            is_over = state.status in ENDED or any(_grants(one, row) for one in questions)
             if is_over or row.waits_for not in _LIMITS:
                 continue
             if await self.runner(leases.get(row.task_id)) is None:
@@ -214,12 +213,6 @@ class TaskReader:
                 member = await self._member(row.task_id, team, facts, row.member, None)
                 found.append(replace(member, parked=True))
         return found
-
-    async def _last_grant(self) -> str:
-        """When more was last given of any budget."""
-        asked = await self.storage.inbox.questions(only_open=False)
-        answered = (one for one in asked if isinstance(one.interaction.about, BudgetReached))
-        return max((one.answered_at or "" for one in answered), default="")
 
     async def _of_task(self, lease: Lease) -> list[RunningMember]:
         storage, task_id = self.storage, lease.task_id
@@ -233,7 +226,7 @@ class TaskReader:
             turns={
                 turn.member: turn
                 for turn in turns
-                # One of an older token was cut by a crash.
+                # A turn with an older token was cut off by a crash.
                 if turn.outcome is None and turn.token == lease.token
             },
             last_turns=known,
@@ -260,13 +253,13 @@ class TaskReader:
     ) -> RunningMember:
         member = team.seated(seat)
         assert member is not None
-        folder = self.folder_of(team.name, member)
+        folder = member_folder(self.root, team.name, member)
         process = facts.processes.get(seat)
         pid = process.pid if process else None
         return replace(
             facts.doing(seat),
             task=task_id,
-            agent=member.agent or "",  # its process may be a command that a tool of it runs
+            agent=member.agent or "",  # its process may be a command run by one of its tools
             pid=pid,
             folder=folder,
             mode=member.permissions.mode,
@@ -278,12 +271,12 @@ class TaskReader:
 
 
 _LIMITS = ("limit", "budget")
-"""What a member may wait for that ends at a time."""
+"""What a member may wait for that ends at a known time."""
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is recorded of the members of one task, from which follows what each does now."""
+    """What is recorded about the members of one task, from which follows what each is doing."""
 
     processes: Mapping[str, ChildLease]
     turns: Mapping[str, Turn]
@@ -295,7 +288,7 @@ class _Facts:
     """The tool calls that have begun and not ended."""
 
     def is_at_work(self, seat: str) -> bool:
-        """Whether its agent lives, or it has something to do or to wait for."""
+        """Whether its agent is alive, or it has something to do or to wait for."""
         busy = seat in self.processes or seat in self.turns or seat in self.asked
         return busy or self._waits_for_limit(seat)
 
@@ -307,7 +300,7 @@ class _Facts:
         return last is None or kept.since >= last.opened_at
 
     def doing(self, seat: str) -> RunningMember:
-        """What a member does."""
+        """What a member is doing."""
         kept, turn, process = self.kept.get(seat), self.turns.get(seat), self.processes.get(seat)
         if question := self.asked.get(seat):
             return _asks(seat, question)
@@ -346,6 +339,17 @@ def _asks(seat: str, question: Question) -> RunningMember:
     return replace(row, waits_for="you", question=question.interaction.interaction_id)
 
 
+def _grants(question: Question, row: SetMemberState) -> bool:
+    """Whether an answer raised a budget of the day that a member has been waiting for."""
+    about, given = question.interaction.about, question.response
+    if row.waits_for != "budget" or not isinstance(about, BudgetReached) or given is None:
+        return False
+    is_own = about.scope == "member's day" and about.member == base_of(row.member)
+    is_later = (question.answered_at or "") > row.since
+    is_raised = parse_increase(given.input_value or "stop") is not None
+    return (about.scope == "day" or is_own) and is_later and is_raised
+
+
 def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
     """By member: the newest tool call that has begun and not ended."""
     running: dict[tuple[str, str], AuditEntry] = {}
@@ -359,28 +363,28 @@ def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
 
 
 def _run_by(row: TaskRow) -> str:
-    """The task whose lease holds for a task: a ticket is run as part of its parent."""
+    """The task whose lease covers a task: a ticket is run as part of its parent."""
     return (row.parent_id or row.id) if row.workflow == TICKET else row.id
 
 
 def _leased_as(task_id: str) -> str:
-    """The same by its id: a turn on a ticket that was handed out has a lease of its own."""
-    return run_with(task_id) if task_id == ticket_above(task_id) else task_id
+    """The same, by id: a turn on a ticket that was handed out has a lease of its own."""
+    return running_task(task_id) if task_id == ticket_task_of(task_id) else task_id
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:
-    """Those that are starting or run; one that ended by itself is dropped a little later."""
+    """Those that are starting or running; one that ended by itself stays recorded for a while."""
     return [child for child in children if child.pid is None or psutil.pid_exists(child.pid)]
 
 
 def _memory(pid: int | None) -> int | None:
-    """What a process and all below it hold in memory."""
+    """The memory used by a process and all its descendants."""
     try:
         top = psutil.Process(pid) if pid is not None else None
         tree = [top, *top.children(recursive=True)] if top else []
         return sum(process.memory_info().rss for process in tree) or None
     except psutil.Error:
-        return None  # gone while we looked
+        return None  # it ended meanwhile
 
 
 def _answer(question: Question) -> str:

@@ -1,7 +1,7 @@
-"""What is known of a turn that was cut: which tool calls ran, which permissions were given.
+"""What is known of a turn that was cut off: which tool calls ran, which permissions were given.
 
-After a kill an agent's own history may say "aborted" of a command that finished, or "unknown"
-of one that never ran.  Our record is the better one, so the agent is told what it says.
+After a kill, an agent's own history may say "aborted" for a command that finished, or "unknown"
+for one that never ran.  Our record is more reliable, so the agent is told what it says.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from coterie.model.task import Stopped
 from coterie.model.tool_call import AuditEntry, not_run
 from coterie.ports import Parked, Storage
 
-Fate = Literal["ran", "not run", "unknown"]
+CallOutcome = Literal["ran", "not run", "unknown"]
 
 CANCELED = "the task was canceled before"
 ENDED_BEFORE = "the conversation was ended before"
-STALE = "the turn that asked was cut; if it is asked again, that is a new question"
+STALE = "the turn that asked was interrupted; if it asks again, that is a new question"
 
 
 @dataclass(frozen=True)
-class CutCall:
-    """A tool call of a turn that was cut."""
+class InterruptedCall:
+    """A tool call of a turn that was cut off."""
 
     call_id: str
     name: str
     what: str
-    fate: Fate
+    fate: CallOutcome
     at: str
 
 
 @dataclass(frozen=True)
 class DeliveredAnswer:
-    """A yes whose call never ended."""
+    """An approval whose call never ended."""
 
     at: str
     step: Step
@@ -50,56 +50,58 @@ class DeliveredAnswer:
 
 @dataclass
 class EarlierAttempts:
-    """What is known of the attempts at a turn that were cut; empty for a turn that is new."""
+    """What is known of the attempts at a turn that were cut off; empty for a new turn."""
 
-    calls: Sequence[CutCall] = ()
-    left_open: Sequence[AuditEntry] = ()
-    """Requests of calls that were not run and have no end on record."""
+    calls: Sequence[InterruptedCall] = ()
+    unfinished: Sequence[AuditEntry] = ()
+    """Requests of calls that were not run and whose end is not recorded."""
     sent: bool = False
     """Whether an earlier attempt may have reached the agent."""
     unused: dict[str, list[tuple[Step, Response]]] = field(
         default_factory=dict[str, list[tuple[Step, Response]]]
     )
-    """Answers that were given and never delivered, by what they answered: each may serve once."""
+    """Answers that were given but never delivered, by what they answer: each may be used once."""
     delivered: dict[str, DeliveredAnswer] = field(default_factory=dict[str, "DeliveredAnswer"])
-    """Answers that were delivered and whose calls never ended, by what they answered."""
+    """Answers that were delivered but whose calls never ended, by what they answer."""
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
-        """An answer to an equal request that nobody got yet."""
+        """Take an answer to an equal request that was not delivered yet."""
         left = self.unused.get(digest)
         return left.pop(0) if left else None
 
     def note(self, *, lost: bool) -> str:
-        """What the agent is told before the message; empty where there is nothing to tell."""
+        """What the agent is told before the message; empty if there is nothing to tell."""
         if not self.sent:
             return ""
         lines = [
             "[RESUMED]",
-            "This turn was cut off and is taken up again. What stands here comes from Coterie's "
-            "own record and overrides what your history says.",
+            "This turn was interrupted and is being resumed. The following comes from Coterie's "
+            "own record and overrides your history.",
         ]
         if lost:
-            lines.append("Your own history of this conversation was lost; the past is given below.")
+            lines.append(
+                "Your own history of this conversation was lost; the conversation so far follows."
+            )
         lines += [f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls]
         if not self.calls:
-            lines.append("No tool call of it is on record.")
+            lines.append("No tool calls of this turn are recorded.")
         return "\n".join([*lines, ""])
 
 
-_WORDS: dict[Fate, str] = {
-    "ran": "it ran to its end; do not run it again.",
+_WORDS: dict[CallOutcome, str] = {
+    "ran": "it completed; do not run it again.",
     "not run": "it was not run.",
-    "unknown": "whether it ran is unknown; look before you do it again.",
+    "unknown": "whether it ran is unknown; check before repeating it.",
 }
 
 
 async def earlier_attempts(
     storage: Storage, attempts: Sequence[Turn], asked: Iterable[tuple[StepName, Step]] = ()
 ) -> EarlierAttempts:
-    """All that is known of a turn's earlier attempts, none of which closed it.
+    """Everything known about a turn's earlier attempts, none of which closed it.
 
-    `asked` is what its agent asked.  Permissions that nobody answered are closed: an answer that
-    comes later could only serve a request that does not exist any more.
+    `asked` is what its agent asked.  Permission questions that nobody answered are closed: a later
+    answer could only apply to a request that no longer exists.
     """
     cut = [turn for turn in attempts if turn.outcome in (None, "unknown")]
     if not cut:
@@ -120,13 +122,13 @@ async def earlier_attempts(
             if await _permission(storage, found, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
     requested = [entry for entry in entries if entry.kind == "ToolCallRequested"]
-    found.left_open = [
+    found.unfinished = [
         entry
         for entry in requested
         if entry.tool_call_id in refused and entry.tool_call_id not in ended
     ]
     found.calls = [
-        CutCall(
+        InterruptedCall(
             entry.tool_call_id,
             entry.tool_name,
             _what(entry),
@@ -139,7 +141,7 @@ async def earlier_attempts(
 
 
 def never_ran(request: AuditEntry, why: str) -> AuditEntry:
-    """The last row of a call that was never run."""
+    """The audit row that ends a call that never ran."""
     return replace(
         request,
         kind="ToolCallCompleted",
@@ -152,11 +154,11 @@ def never_ran(request: AuditEntry, why: str) -> AuditEntry:
 
 
 async def calls_not_run(
-    storage: Storage, task_id: str, unbegun: Callable[[list[str]], Sequence[str]], why: str
+    storage: Storage, task_id: str, unstarted: Callable[[list[str]], Sequence[str]], why: str
 ) -> list[AppendAudit]:
-    """The last rows of a task's calls that were never run, for its end.
+    """The audit rows that, at the end of a task, end its calls that never ran.
 
-    `unbegun` tells, from the entries of a thread of our own agent, which calls it had yet to make.
+    `unstarted` returns, from the entries of a thread of our own agent, the calls not begun yet.
     """
     entries = await storage.audit.with_tickets(task_id)
     ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
@@ -172,14 +174,14 @@ async def calls_not_run(
             allowed = given is not None and given.approves
             waiting[subject.call] = waiting.get(subject.call, True) and not allowed
     for thread in {turn.thread for turn in history.turns if turn.thread}:
-        waiting |= dict.fromkeys(unbegun(await storage.conversation.thread(thread)), True)
+        waiting |= dict.fromkeys(unstarted(await storage.conversation.thread(thread)), True)
     return [AppendAudit(never_ran(one, why)) for one in left if waiting.get(one.tool_call_id)]
 
 
 async def _permission(
     storage: Storage, found: EarlierAttempts, step: Step, opened_at: str, *, is_over: bool
 ) -> bool:
-    """Keep what came of a permission; returns whether its call cannot have run."""
+    """Note what became of a permission question; returns whether its call cannot have run."""
     if step.result is not None:
         response = Response.model_validate_json(step.result)
         if response.approves and not is_over:
@@ -190,17 +192,17 @@ async def _permission(
         found.unused.setdefault(step.digest, []).append((step, question.response))
     elif question is not None:
         await close_question(storage.inbox, question.interaction, STALE)
-    return True  # asked and never delivered: the agent cannot have gone on
+    return True  # asked but never delivered: the agent cannot have continued
 
 
-def _fate(call_id: str, ended: set[str], refused: set[str]) -> Fate:
+def _fate(call_id: str, ended: set[str], refused: set[str]) -> CallOutcome:
     if call_id in refused:
         return "not run"
     return "ran" if call_id in ended else "unknown"
 
 
 def _what(entry: AuditEntry) -> str:
-    """A tool call in a few words: its command, its file, or the first thing it was given."""
+    """Summarise a tool call: its command, its file, or else its first argument."""
     given = entry.input or {}
     for key in ("command", "cmd", "file_path", "path", "filePath", "title"):
         if key in given:
@@ -209,14 +211,14 @@ def _what(entry: AuditEntry) -> str:
 
 
 async def settle_change(change: WorkflowChanged, questions: Questions) -> None:
-    """Ask what to do about a workflow that changed under a task; the journal keeps the answer."""
+    """Ask what to do about a workflow that changed under a task; the journal records the answer."""
     question = Ask(
         author="coterie",
         kind="Select",
         about=WorkflowChange(step=change.step, difference=change.difference),
         options=(
-            Option(id="keep", label="keep the recorded result and go on", style="primary"),
-            Option(id="fork", label="set aside what was recorded from here and do it anew"),
+            Option(id="keep", label="keep the recorded result and continue", style="primary"),
+            Option(id="fork", label="redo everything from here, ignoring what was recorded"),
             Option(id="stop", label="stop, keep everything as it is", default=True),
         ),
     )

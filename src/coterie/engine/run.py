@@ -1,4 +1,4 @@
-"""Running a task: its workflow from the top, what was recorded at once, the rest for real."""
+"""Run a task: its workflow from the top, replaying what was recorded, doing the rest for real."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ from coterie.model.update import Usage, sum_of
 from coterie.ports import Channels, Observer, Parked, RunChild, Storage, Workflow
 
 _STALE: tuple[RequestKind, ...] = ("stop", "interrupt")
-"""Requests that mean nothing to a later run."""
+"""Requests that are meaningless to a later run."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs tasks of one project, one at a time or side by side."""
+    """Runs tasks of one project, one at a time or concurrently."""
 
     storage: Storage
     workflows: Mapping[str, Workflow]
     claimant: Claimant
     root: Path = Path()
     services: RunServices = RunServices()
-    as_run_here: Callable[[TaskCreated], TaskCreated] | None = None
-    """Where tasks may be of another machine: a task with what holds on this one.  Reads files."""
+    for_this_machine: Callable[[TaskCreated], TaskCreated] | None = None
+    """Adapts a task that may come from another machine to this one.  Reads files."""
 
     async def run(
         self,
@@ -83,95 +83,91 @@ class Engine:
     ) -> ResultRecord:
         """Run a task until it ends or parks.  When cancelled, it parks.
 
-        Raises TaskBusy where a living process runs it, be it this one.
+        Raises TaskBusy if a living process, including this one, already runs it.
         """
         with self.claimant.owners.holding(task_id):
-            return await self._run(task_id, channels_for, observer, patience)
-
-    async def _run(
-        self,
-        task_id: str,
-        channels_for: Callable[[Fence, TaskCreated], Channels],
-        observer: Observer,
-        patience: float | None,
-    ) -> ResultRecord:
-        history = await self.storage.history(task_id)
-        fence = await self.claimant.take(task_id, history.lease)
-        if history.lease != self.claimant.running_lease(fence):  # its last owner may have written
             history = await self.storage.history(task_id)
-        state = fold(history.events)
-        if state.status in ENDED:
-            await self.storage.leases.park(fence)
-            return _result(state, sum(message.turn > 0 for message in history.messages))
-        if _is_to_end(history.requests):
-            return _result(await self._end_held(fence), 0)
-        if self.as_run_here is not None:
-            here = await anyio.to_thread.run_sync(self.as_run_here, state.created)
-            state = replace(state, created=here)
-        channels = channels_for(fence, state.created)
-        run = TaskRun(
-            state.created,
-            fence,
-            self.storage,
-            channels,
-            RedactingObserver(observer, self.services.redactor),
-            patience,
-            Journal(task_id, ()),
-            [],
-            self.services,
-            owners=self.claimant.owners,
-        )
+            fence = await self.claimant.take(task_id, history.lease)
+            if history.lease != self.claimant.running_lease(fence):
+                history = await self.storage.history(task_id)  # its last owner may have written
+            state = fold(history.events)
+            if state.status in ENDED:
+                await self.storage.leases.park(fence)
+                return _result(state, sum(message.turn > 0 for message in history.messages))
+            if _is_to_end(history.requests):
+                return _result(await self._end_held(fence), 0)
+            if self.for_this_machine is not None:
+                here = await anyio.to_thread.run_sync(self.for_this_machine, state.created)
+                state = replace(state, created=here)
+            run = TaskRun(
+                state.created,
+                fence,
+                self.storage,
+                channels_for(fence, state.created),
+                RedactingObserver(observer, self.services.redactor),
+                patience,
+                Journal(task_id, ()),
+                [],
+                self.services,
+                owners=self.claimant.owners,
+            )
 
-        async def run_child(created: TaskCreated) -> ResultRecord:
-            run.used_elsewhere = True
-            await self._make(created)
-            return await self.run(created.task_id, channels_for, _ChildObserver(observer), patience)
+            async def run_child(created: TaskCreated) -> ResultRecord:
+                run.used_elsewhere = True
+                await self._make(created)
+                watched = _ChildObserver(observer)
+                return await self.run(created.task_id, channels_for, watched, patience)
 
-        running = _Run(self, state, run, run_child)
+            return await self._run(_Run(self, state, run, run_child), run, history)
+
+    async def _run(self, running: _Run, run: TaskRun, history: TaskHistory) -> ResultRecord:
+        """Run a task whose lease is held, and release the lease."""
         ended: TaskState | None = None
         try:
             result = await running.to_its_end(history)
         finally:
             with anyio.CancelScope(shield=True):
-                # The lease goes last: whoever takes the task next finds no child of ours.
-                await channels.close_all()
+                # Release the lease last: whoever takes the task next must find no child of ours.
+                await run.channels.close_all()
                 try:
                     await self.services.session_files.flush()
                 finally:
                     if not running.is_over:
-                        ended = await self._let_go(fence)
+                        ended = await self._release(run.fence)
         if ended is None:
             return result
-        run.observer.saw(TaskRecord(task_id, state.created.workflow, ended.status))
+        run.observer.saw(TaskRecord(ended.id, ended.created.workflow, ended.status))
         return replace(_result(ended, result.turns), usage=result.usage)
 
-    async def _let_go(self, fence: Fence) -> TaskState | None:
-        """Park the task; gives how it stands where its end was asked for meanwhile, which nobody
-        else sees to: it was running then."""
+    async def _release(self, fence: Fence) -> TaskState | None:
+        """Park the task; if its end was requested meanwhile, end it and return its state.
+
+        Whoever requested the end relied on this run to do it.
+        """
         parked = await self.claimant.park(fence)
         if not parked or not _is_to_end(await self.storage.inbox.requests(fence.task_id)):
             return None
-        unbegun = self.services.unbegun
-        await end_parked(self.storage, self.claimant, fence.task_id, unbegun)
+        unstarted = self.services.unstarted
+        await end_parked(self.storage, self.claimant, fence.task_id, unstarted)
         state = fold(await self.storage.events.of_task(fence.task_id))
         return state if state.status in ENDED else None
 
     async def _end_held(self, fence: Fence) -> TaskState:
-        """End a task whose end was asked for before the last run of it died."""
+        """End a task whose end was requested before its last run died."""
         try:
-            return await end_held(self.storage, self.claimant, fence, self.services.unbegun)
+            return await end_held(self.storage, self.claimant, fence, self.services.unstarted)
         finally:
             await self.storage.leases.park(fence)
 
     async def _make(self, created: TaskCreated) -> None:
-        """A child task with its first message, unless there is one already."""
+        """Create a child task with its first message, unless it exists already."""
         if await self.storage.events.of_task(created.task_id):
             return
         opening = Message(created.task_id, 1, created.author, created.goal, created.at)
         await self.storage.create(created, self.claimant.owners.me, opening)
 
     def workflow(self, name: str) -> Workflow:
-        """The workflow of that name."""
+        """Return the workflow of that name."""
         try:
             return self.workflows[name]
         except KeyError:
@@ -180,15 +176,15 @@ class Engine:
 
 
 class NoObserver:
-    """`ports.Observer` of what nobody watches."""
+    """`ports.Observer` for runs that nobody watches."""
 
     def saw(self, record: Record) -> None:
-        """Nobody is told."""
+        """Ignore the record."""
 
 
 @dataclass(frozen=True)
 class _ChildObserver:
-    """Shows all of a child task but its own start and end."""
+    """Shows everything about a child task except its own start and end."""
 
     observer: Observer
 
@@ -210,10 +206,10 @@ class _Run:
         self._stop: Stop | None = None
         self._is_canceled = False
         self.is_over = False
-        """Whether the end of the task is on record, and its lease with that."""
+        """Whether the end of the task is recorded, and its lease parked with it."""
 
     async def to_its_end(self, history: TaskHistory) -> ResultRecord:
-        """Run the workflow, and act on requests of other processes meanwhile."""
+        """Run the workflow, meanwhile acting on requests from other processes."""
         task_id, workflow = self._state.id, self._state.created.workflow
         if self._state.status == "created":
             started = TaskStarted(task_id=task_id, at=instant.now())
@@ -231,24 +227,24 @@ class _Run:
                 group.start_soon(self._run.services.session_files.follow)
                 await self._workflow(history)
                 group.cancel_scope.cancel()
-        # Before the end is on record: nobody runs a task that has ended, to complete its files.
+        # Before the end is recorded: nobody would run an ended task again to complete its files.
         await self._run.services.session_files.flush()
         state = await self._conclude()
         usage = await self._usage()
-        result = _result(state, self._taken, self._stop, usage, await self._asks(state))
+        result = _result(state, self._taken, self._stop, usage, await self._waits_for_answer(state))
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
 
     async def _usage(self) -> Usage | None:
-        """What all turns cost together, as far as their agents told."""
+        """What all turns cost together, as far as their agents reported it."""
         if not self._run.used_elsewhere:
             return sum_of(self._run.usages)
         turns = await self._storage.journal.spending(task_id=self._state.id)
         return sum_of(usage for turn in turns if (usage := turn.used) is not None)
 
-    async def _asks(self, state: TaskState) -> bool:
-        """Whether the task, or a ticket that is part of it, waits for an answer; perhaps to what
-        another task asks for both."""
+    async def _waits_for_answer(self, state: TaskState) -> bool:
+        """Whether the task, or a ticket that is part of it, waits for an answer, possibly to a
+        question that another task asked for both."""
         if state.open_questions or self._stop == Stopped("question"):
             return True
         if not self._run.children:
@@ -257,20 +253,19 @@ class _Run:
         return not self._run.children.keys().isdisjoint(asked)
 
     @property
-    def _is_told(self) -> bool:
-        """Whether the user wants to be told elsewhere how the task fares; of a child, its parent's
-        news is enough."""
+    def _notifies_user(self) -> bool:
+        """Whether the user gets notifications about the task; a child relies on its parent's."""
         return self._run.services.notifies and self._state.created.parent_id is None
 
     async def _conclude(self) -> TaskState:
-        """Record the end of the task, where this is one; returns how the task stands."""
+        """Record the end of the task if it has ended; returns its state."""
         ended, task_id, now = self._ended, self._state.id, instant.now()
         event: TaskCanceled | TaskFailed | TaskCompleted
         if self._is_canceled:
             event = TaskCanceled(task_id=task_id, at=now)
         elif ended is None:
-            if isinstance(self._stop, RateLimited) and self._is_told:
-                from coterie.model.incident import limit_incident  # few tasks meet one
+            if isinstance(self._stop, RateLimited) and self._notifies_user:
+                from coterie.model.incident import limit_incident  # few tasks hit a limit
 
                 incident = limit_incident(task_id, self._stop.until)
                 await self._storage.notifications.add(incident, task_id, now)
@@ -282,14 +277,14 @@ class _Run:
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
         await self._run.channels.close_all()
         left: list[AppendAudit] = []
-        unbegun = self._run.services.unbegun
+        unstarted = self._run.services.unstarted
         if self._run.used_elsewhere:
-            await cancel_below(self._storage, self._engine.claimant, task_id, unbegun)
+            await cancel_below(self._storage, self._engine.claimant, task_id, unstarted)
         if self._is_canceled:
-            left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
+            left = await calls_not_run(self._storage, task_id, unstarted, CANCELED)
         below = cancel_children(self._run.children, now)
         by_person = self._is_canceled or (ended is not None and ended.reason == BY_PERSON)
-        is_told = self._is_told and not by_person
+        is_told = self._notifies_user and not by_person
         appended = AppendEvent(event, incident=task_id if is_told else None)
         parked = ParkLease(task_id, self._run.fence.token)
         await self._run.commit(*left, *below, appended, parked)
@@ -326,7 +321,7 @@ class _Run:
         questions = Questions(self._run)
         past = history.turns
         if self._state.created.workflow == TICKET_TURN:
-            from coterie.engine.handing_out import earlier_turns  # few tasks are one
+            from coterie.engine.handing_out import earlier_turns  # few tasks are ticket turns
 
             past = [*await earlier_turns(self._storage, self._state.created), *past]
         self._turns = TurnRunner(self._run, questions, past, self._run_child)
@@ -335,7 +330,7 @@ class _Run:
         return context, questions
 
     async def _listen(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
-        """Act on what other processes ask of this task."""
+        """Act on requests from other processes to this task."""
         seen, requests = history.seen, history.requests
         while True:
             for request in requests:
@@ -368,7 +363,7 @@ def _is_to_end(requests: Sequence[Request]) -> bool:
 
 @contextmanager
 def plain_errors() -> Generator[None]:
-    """Let the first error out of a task group as it is: a surface knows nothing of groups."""
+    """Raise the first error of a task group as it is: surfaces do not handle exception groups."""
     try:
         yield
     except BaseExceptionGroup as group:

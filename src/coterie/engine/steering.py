@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.engine.ending import Unbegun, cancel_below, conclude, end_parked, held
+from coterie.engine.ending import FindUnstarted, cancel_below, conclude, end_parked, held
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import is_turn_in, people_of, respond
 from coterie.engine.reader import TaskReader
@@ -19,38 +19,38 @@ from coterie.engine.resuming import CANCELED
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.conversation import END, YOU, is_end
-from coterie.model.interaction import BY_RULE, Interaction, Response, choose
+from coterie.model.interaction import APPROVE_BY_RULE, Interaction, Response, choose
 from coterie.model.machine import OwnerFacts
 from coterie.model.task import (
     ENDED,
     TaskCanceled,
-    run_with,
+    running_task,
 )
 from coterie.model.team import Permissions, base_of
 from coterie.model.tool_call import Action
 from coterie.tools.permission import Rule, decide
 
-LETTING_GO = 15.0
-"""How long a living owner may take to end its agents and let go, in seconds."""
+RELEASE_TIMEOUT = 15.0
+"""How long a living owner may take to end its agents and release the task, in seconds."""
 LOOK = 0.25
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of answering one question."""
+    """The outcome of answering one question."""
 
     interaction_id: str
     task_id: str
-    """The task to be resumed: of a question about a ticket its session."""
+    """The task to resume: for a question about a ticket, its session."""
     choice: str
     resumable: bool
-    """Whether nobody runs the task, so that `coterie resume` is the next thing to type."""
+    """Whether nobody runs the task, so that `coterie resume` is the next command to type."""
     team: str = ""
     member: str = ""
     rule: str | None = None
-    """The rule that was made by answering so, for this member of this team."""
+    """The rule that this answer made, for this member of this team."""
     said: str = ""
-    """What was typed with it, as it is kept."""
+    """The text typed with the answer, as it is stored."""
 
 
 async def answer(
@@ -65,7 +65,7 @@ async def answer(
         choice, text = None, choice
     chosen = choose(asked, choice) if choice and asked.options else choice
     rule = None
-    if chosen == BY_RULE:
+    if chosen == APPROVE_BY_RULE:
         rule = await anyio.to_thread.run_sync(_rule, asked, text, look.root)
     response = Response(
         interaction_id=interaction_id,
@@ -78,7 +78,7 @@ async def answer(
     await respond(look.storage, response)
     return Answered(
         interaction_id,
-        run_with(asked.task_id),
+        running_task(asked.task_id),
         response.selected_option_id or response.input_value or "",
         await look.runner_of(asked.task_id) is None,
         (await look.state(asked.task_id)).created.team.name,
@@ -89,26 +89,26 @@ async def answer(
 
 
 def _rule(asked: Interaction, edited: str | None, root: Path) -> str:
-    """The rule that the user agrees to: the one that was offered, or as they edited it.  Blocks.
+    """The rule that the user agrees to: as offered, or as they edited it.  Blocks.
 
-    One that does not cover what is asked would be a yes to something else.
+    A rule that does not cover what is asked is refused: it would allow something else.
     """
-    offered = next((option.detail for option in asked.options if option.id == BY_RULE), "")
+    offered = next((option.detail for option in asked.options if option.id == APPROVE_BY_RULE), "")
     name = asked.interaction_id
     hint = f"coterie answer {name} rule --say {shlex.quote(offered)}"
     try:
         rule = str(Rule.parse(edited or offered))
     except ValueError as problem:
-        said = f"{name}: that is no rule: {problem} It stays open."
+        said = f"{name}: that is not a valid rule: {problem} The question stays open."
         raise AnswerRefused(said, hint) from None
     if edited and edited.strip() != offered and not _covers(rule, asked, root):
-        said = f"{name}: {rule} does not cover what it asks. It stays open."
+        said = f"{name}: {rule} does not cover what is asked. The question stays open."
         raise AnswerRefused(said, f"{hint}, or once, deny, task")
     return rule
 
 
 def _covers(rule: str, asked: Interaction, root: Path) -> bool:
-    """Whether a rule alone would have let pass what a question is about."""
+    """Whether a rule alone would have allowed what a question is about."""
     call = asked.permission
     if call is None:
         return False
@@ -123,13 +123,13 @@ def _covers(rule: str, asked: Interaction, root: Path) -> bool:
 async def say(
     look: TaskReader, task_id: str, text: str, author: str | None, conversation: str = ""
 ) -> str:
-    """A word to a task: an answer where a human's turn is open, else kept for its workflow.
+    """Say something to a task: it answers a human's open turn, else it is queued for the workflow.
 
-    `conversation` is the workflow that a person's END ends, whatever it waits for.
+    `conversation` is the workflow that a person's END ends, whatever it is waiting for.
     """
     state = await look.state(task_id)
     if state.status in ENDED:
-        raise UsageError(f"{task_id} is {state.status}: nobody is listening any more.")
+        raise UsageError(f"{task_id} is {state.status}: it takes no more messages.")
     team = state.created.team
     for question in await look.storage.inbox.questions():
         asked = question.interaction
@@ -144,18 +144,18 @@ async def say(
 
 
 async def stop(look: TaskReader, task_id: str) -> bool:
-    """Park a task and wait until its owner let go; False when nobody ran it."""
+    """Park a task and wait until its owner has released it; False if nobody ran it."""
     if await look.runner_of(task_id) is None:
         return False
     await look.storage.inbox.request(task_id, "stop", YOU, "")
-    await _until_let_go(look, task_id)
+    await _until_released(look, task_id)
     return True
 
 
 async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
-    """End one member's agent and wait until it is gone; False when nobody ran the task.
+    """End one member's agent and wait until it is gone; False if nobody ran the task.
 
-    The turn that it is in fails, or else its next one, and then the user is asked what now.
+    Its current turn fails, or else its next one, and the user is then asked what to do.
     """
     state = await look.state(task_id)
     member = state.created.team.seated(name)
@@ -175,7 +175,7 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
         mine = [one for one in found if _is(name, one.member)]
         return any(one.pid or (one.state != "idle" and one.waits_for != "you") for one in mine)
 
-    await _until_let_go(look, task_id, is_there)
+    await _until_released(look, task_id, is_there)
     return True
 
 
@@ -183,48 +183,51 @@ def _is(name: str, seat: str) -> bool:
     return name in (seat, base_of(seat))
 
 
-async def end(look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbegun) -> None:
-    """End a conversation as completed: by the word of a person where it runs, else at once.
+async def end(look: TaskReader, claimant: Claimant, task_id: str, unstarted: FindUnstarted) -> None:
+    """End a conversation as completed: by asking its runner to, or at once if nobody runs it.
 
-    A turn that runs is finished first.  One that was cut when its process died is not taken again.
+    A running turn is finished first.  One that was cut off when its process died is not retried.
     """
     state = await look.state(task_id)
     if state.status in ENDED:
         return
-    # Left before anybody is looked for: who runs it now, or takes it in this moment, finds it.
+    # Request it before looking for a runner: whoever runs the task, or is just taking it, finds it.
     author = people_of(state.created.team)[0]
     await look.storage.inbox.request(task_id, "end", author, END)
     if await look.runner_of(task_id) is None:
-        await end_parked(look.storage, claimant, task_id, unbegun)
+        await end_parked(look.storage, claimant, task_id, unstarted)
 
 
 async def cancel(
-    look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbegun = lambda entries: ()
+    look: TaskReader,
+    claimant: Claimant,
+    task_id: str,
+    unstarted: FindUnstarted = lambda entries: (),
 ) -> None:
     """End a task for good."""
     state = await look.state(task_id)
     if state.status in ENDED:
-        raise UsageError(f"{task_id} is {state.status} already.", f"coterie show {task_id}")
+        raise UsageError(f"{task_id} is already {state.status}.", f"coterie show {task_id}")
     if await look.runner_of(task_id) is not None:
         await look.storage.inbox.request(task_id, "cancel", YOU, "")
-        await _until_let_go(look, task_id)
+        await _until_released(look, task_id)
         if (await look.state(task_id)).status in ENDED:
             return
     async with held(look.storage, claimant, task_id) as fence:
-        if (await look.state(task_id)).status not in ENDED:  # else by another, just before
-            await cancel_below(look.storage, claimant, task_id, unbegun)
+        if (await look.state(task_id)).status not in ENDED:  # unless another process was faster
+            await cancel_below(look.storage, claimant, task_id, unstarted)
             event = TaskCanceled(task_id=task_id, at=instant.now())
-            await conclude(look.storage, fence, [event], unbegun, CANCELED)
+            await conclude(look.storage, fence, [event], unstarted, CANCELED)
 
 
-async def _until_let_go(
+async def _until_released(
     look: TaskReader, task_id: str, is_held: Callable[[], Awaitable[object]] | None = None
 ) -> None:
-    """Wait until nobody runs the task any more, or until something else `is_held` no longer."""
+    """Wait until nobody runs the task any more, or until `is_held` returns something falsy."""
     seen = 0
     is_held = is_held or partial(look.runner_of, task_id)
     try:
-        async with asyncio.timeout(LETTING_GO):
+        async with asyncio.timeout(RELEASE_TIMEOUT):
             while await is_held():
                 try:
                     async with asyncio.timeout(LOOK):
@@ -237,5 +240,5 @@ async def _until_let_go(
             task_id,
             known.pid,
             known.host,
-            f"It did not let go within {LETTING_GO:.0f} s: is that process stopped?",
+            f"It did not release the task within {RELEASE_TIMEOUT:.0f} s; is it suspended?",
         ) from None

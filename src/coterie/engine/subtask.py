@@ -19,7 +19,7 @@ from coterie.ports import Parked, RunChild
 
 
 class Subtasks:
-    """Hands out subtasks: who does it is asked, what came of it is the result."""
+    """Hands out subtasks: asks who should do each one, and returns what came of it."""
 
     def __init__(self, run: TaskRun, questions: Questions, run_child: RunChild) -> None:
         self._run = run
@@ -27,7 +27,7 @@ class Subtasks:
         self._run_child = run_child
 
     async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
-        """What the other member said, as `input_value`; a no where nobody shall do it."""
+        """Return what the other member said, as `input_value`; a rejection if nobody does it."""
         others = [one for one in self._run.task.team.ai_members if one.id != attempt.member.id]
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
@@ -48,7 +48,7 @@ class Subtasks:
         if is_new:
             child = f"{task.task_id}.{self._run.journal.subtasks() + 1}"
             await run.commit(OpenStep(step._replace(input=child)))
-        # Its process in this task would share a home with the one that it gets there.
+        # Its process in this task would share a home with its process in the subtask.
         await run.channels.close(member)
         created = TaskCreated(
             task_id=child,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from coterie.model import instant
-from coterie.model.conversation import Message, marked_by, pick
+from coterie.model.conversation import Message, parse_message, pick
 from coterie.model.journal import (
     AppendAudit,
     AppendEnvelope,
@@ -65,13 +65,14 @@ def _step(write: CloseStep, by: Redactor) -> Write:
 
 
 def _envelope(write: AppendEnvelope, by: Redactor) -> Write:
-    kept = by.whole(write.envelope)  # signed after that: the signature is over what the file says
+    # Redact before signing: the signature covers the stored text.
+    kept = by.redact_object(write.envelope)
     return AppendEnvelope(kept.signed(write.key) if write.key else kept)
 
 
 def _whole(write: AppendAudit | AppendEvent | PutTicket, by: Redactor) -> Write:
     given = tuple(write)
-    kept = by.whole(given)
+    kept = by.redact_object(given)
     return write if kept is given else write._make(kept)
 
 
@@ -96,13 +97,13 @@ _REDACTED: Mapping[type, Callable[[Any, Redactor], Write]] = {
 
 
 def redacted(write: Write, by: Redactor) -> Write:
-    """The write without secrets.  Messages are mended when they are made: others quote them."""
-    mend = _REDACTED.get(type(write))
-    return mend(write, by) if mend else write
+    """The write without secrets.  Messages are redacted when created, as others quote them."""
+    redact = _REDACTED.get(type(write))
+    return redact(write, by) if redact else write
 
 
 def _json(text: str, by: Redactor) -> str:
-    """JSON without secrets, value by value: cut out of the text, one could take a quote along."""
+    """Redact JSON value by value: redacting the text could remove a quote along with a secret."""
     if by.text(text) == text:
         return text
     return json.dumps(by.value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
@@ -110,30 +111,31 @@ def _json(text: str, by: Redactor) -> str:
 
 @dataclass(frozen=True)
 class RedactingObserver:
-    """Shows what happens without secrets."""
+    """Shows records to an observer with secrets redacted."""
 
     observer: Observer
     by: Redactor
     _unsaid: dict[str, str] = field(default_factory=dict[str, str])
-    """By member: a word that has begun, and may become a secret."""
+    """By member: the beginning of a word, which may turn out to be a secret."""
 
     def saw(self, record: Record) -> None:
-        """Show it; what is said piece by piece, word by word."""
+        """Show a record; text that arrives in pieces is shown word by word."""
         match record:
             case DeltaRecord():
                 said = self._unsaid.pop(record.member, "") + record.text
                 last = 0 if said[-1:].isspace() or not said else len(said.rsplit(maxsplit=1)[-1])
-                words = self.by.begun(said[: len(said) - last])  # it may go over several, and lines
+                # A secret may span words and lines.
+                words = self.by.secret_start(said[: len(said) - last])
                 self._unsaid[record.member] = said[words:]
                 self._say(record, said[:words])
-            case MessageRecord():  # which is without secrets, as it is kept
+            case MessageRecord():  # redacted already, as stored
                 rest = self._unsaid.pop(record.member, "")
                 self._say(DeltaRecord(record.task, record.member, ""), rest)
                 self.observer.saw(record)
             case MemberRecord(reason=""):
                 self.observer.saw(record)
             case _:
-                self.observer.saw(self.by.whole(record))
+                self.observer.saw(self.by.redact_object(record))
 
     def _say(self, record: DeltaRecord, words: str) -> None:
         if words:
@@ -141,76 +143,76 @@ class RedactingObserver:
 
 
 class NoSessionFiles:
-    """`ports.SessionFiles` of tasks without tickets: nothing is written."""
+    """`ports.SessionFiles` for tasks without tickets: nothing is written."""
 
     def wake(self) -> None:
-        """Nothing is to be told."""
+        """Do nothing."""
 
     async def follow(self) -> None:
-        """Nothing will be."""
+        """Return at once: nothing will be written."""
 
     async def flush(self) -> None:
-        """Nothing is left to tell."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class RunServices:
-    """What is looked after while a task runs."""
+    """The services that a running task uses, and how they are set."""
 
     redactor: Redactor = field(default_factory=Redactor)
     snapshots: Snapshots | None = None
-    """Keeps the files that turns may change; None: nobody can undo them."""
+    """Keeps the files that turns may change; None if changes cannot be undone."""
     checks: Checks | None = None
     session_files: SessionFiles = NoSessionFiles()
     """Writes what is recorded of a session to files as well."""
     at_reset: bool = False
-    """Whether the end of a limit that an earlier run met is waited for before anything is tried."""
+    """Whether to wait for the end of a limit that an earlier run hit before trying anything."""
     waits_for_limits: bool = False
-    """Whether the end of a rate limit is waited for, however long that takes."""
+    """Whether to wait for the end of a rate limit, however long that takes."""
     guarded: frozenset[str] = frozenset()
-    """Names in a repository that agents take settings from: no edit there goes unasked."""
+    """Names in a repository from which agents take settings: every edit there is asked about."""
     notifies: bool = False
-    """Whether the user is told elsewhere of questions, and of the end of a task."""
-    machine: str | None = None  # what this one is called in a store of several
-    blobs: Blobs | None = None  # where what goes to others is kept; None: there are none
-    find_remote: FindRemote = lambda: None  # the repository that branches go to others by
-    hand_out: HandOut | None = None  # None: a child task is run here
-    for_others: bool = False  # whether this machine only works for whoever asked for the task
-    unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: ()
-    """From the entries of a thread of our own agent: the calls that it had yet to make."""
+    """Whether the user is notified of questions and of the end of a task."""
+    machine: str | None = None  # this machine's name in a shared store
+    blobs: Blobs | None = None  # holds what goes to other machines; None if there are none
+    find_remote: FindRemote = lambda: None  # the repository by which branches reach others
+    hand_out: HandOut | None = None  # None: child tasks are run here
+    for_others: bool = False  # whether this machine runs the task on behalf of another
+    unstarted: Callable[[list[str]], Sequence[str]] = lambda entries: ()
+    """Returns, from the entries of a thread of our own agent, the calls not begun yet."""
 
 
 class MemberStops:
-    """Which members the user has stopped.  What such a member does is cut off, and a turn of it
-    fails: the one that it was in, or else its next."""
+    """The members that the user has stopped.  What such a member is doing is cut off, and one of
+    its turns fails: the current one, or else the next."""
 
     def __init__(self) -> None:
         self._requests: dict[int, str] = {}
-        """What was asked for, and is not done yet: by the request, whom it names."""
+        """Pending requests: by id, the member that each one names."""
         self._scopes: dict[str, anyio.CancelScope] = {}
-        """By member: what it does now, or did last, which can be cut off no more."""
+        """By member: the scope of what it is doing, or did last, which is then over already."""
 
     def stop(self, request: int, seat: str) -> None:
-        """The user stopped a member, or one of its instances."""
+        """Stop a member, or one of its instances, as the user requested."""
         self._requests[request] = seat
         for busy, scope in self._scopes.items():
             if seat in (busy, base_of(busy)):
                 scope.cancel()
 
-    def cuts(self, seat: str, scope: anyio.CancelScope) -> anyio.CancelScope:
-        """The scope, which is from now on what the member does: it is cut off where the member is
-        stopped, or was."""
+    def cancellable(self, seat: str, scope: anyio.CancelScope) -> anyio.CancelScope:
+        """Register the scope of what the member does from now on: it is cancelled when the member
+        is stopped, or at once if it already was."""
         self._scopes[seat] = scope
-        if self.names(seat):
+        if self.is_stopped(seat):
             scope.cancel()
         return scope
 
-    def names(self, seat: str) -> bool:
-        """Whether the member was stopped, and no turn of it has failed for that yet."""
+    def is_stopped(self, seat: str) -> bool:
+        """Whether the member was stopped and no turn of it has failed for that yet."""
         return bool(self._requests and self._of(seat))
 
-    def taken(self, seat: str) -> list[int]:
-        """The requests that are done, now that a turn of the member has failed."""
+    def take_done(self, seat: str) -> list[int]:
+        """Remove and return the requests that are done, as a turn of the member has failed."""
         done = self._of(seat)
         for request in done:
             del self._requests[request]
@@ -231,30 +233,30 @@ class TaskRun:
     channels: Channels
     observer: Observer
     patience: float | None
-    """How long an open question is waited for; None for ever."""
+    """How long to wait for the answer to an open question, in seconds; None for ever."""
     journal: Journal
     conversation: list[Message]
     services: RunServices = RunServices()
-    words: list[Request] = field(default_factory=list[Request])
-    """What people said and the workflow has not taken in yet."""
-    has_words: anyio.Event = field(default_factory=anyio.Event)
+    unheard: list[Request] = field(default_factory=list[Request])
+    """Messages from people that the workflow has not heard yet."""
+    has_unheard: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
     stops: MemberStops = field(default_factory=MemberStops)
     owners: Owners = field(kw_only=True)
-    """Who is known to live."""
+    """Tells which owners are alive."""
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
-    """By id: how the tickets stand that are carried out as part of the task."""
+    """By id: the status of the tickets that are carried out as part of the task."""
     usages: list[Usage] = field(default_factory=list[Usage])
-    """What the attempts of this run cost, as far as their agents told."""
+    """What the attempts of this run cost, as far as their agents reported it."""
     used_elsewhere: bool = False
     """Whether turns of the task, or below it, were taken in other runs too."""
     _said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
-    """By id: what was said in each of them."""
+    """By ticket: its conversation."""
     _seen: set[int] = field(default_factory=set[int])
 
     @property
     def has_budgets(self) -> bool:
-        """Whether anything is limited; a rehearsal uses nothing, so no budget holds it up."""
+        """Whether any budget applies; a rehearsal uses nothing, so none applies to it."""
         team = self.task.team
         limited = any(one.budget.is_set for one in (team, *team.members))
         return limited and not self.task.rehearsal
@@ -267,19 +269,19 @@ class TaskRun:
         return True
 
     def hear(self, request: Request) -> None:
-        """Keep what somebody said for the workflow, once."""
+        """Queue what somebody said for the workflow, once."""
         self._seen.add(request.id)
-        if request not in self.words:
-            self.words.append(request)
-        self.has_words.set()
+        if request not in self.unheard:
+            self.unheard.append(request)
+        self.has_unheard.set()
 
     def acted_on(self, request: Request) -> None:
-        """What somebody said was taken for an answer: the workflow is not to hear it besides."""
+        """Drop a message that was used as an answer: the workflow must not hear it as well."""
         self._seen.add(request.id)
-        self.words[:] = [word for word in self.words if word.id != request.id]
+        self.unheard[:] = [word for word in self.unheard if word.id != request.id]
 
     def load(self, history: TaskHistory) -> None:
-        """Go on from what is recorded."""
+        """Restore the state of the run from what is recorded."""
         self.children, self._said = dict(history.children), {}
         self.used_elsewhere = self.used_elsewhere or bool(history.turns)
         self.conversation = []
@@ -287,14 +289,14 @@ class TaskRun:
             self.conversation_of(message.task_id).append(message)
 
     def conversation_of(self, task_id: str) -> list[Message]:
-        """What was said so far in this task or in one of its tickets."""
+        """The conversation so far in this task or in one of its tickets."""
         if task_id == self.task.task_id:
             return self.conversation
         return self._said.setdefault(task_id, [])
 
     @property
     def answered_turns(self) -> list[int]:
-        """The numbers of the turns that gave a message."""
+        """The numbers of the turns that produced a message."""
         every = (self.conversation, *self._said.values())
         return [message.turn for said in every for message in said if message.turn]
 
@@ -305,14 +307,14 @@ class TaskRun:
         return child if child in self.children else task_id
 
     def starting(self, task_id: str) -> list[Write]:
-        """The start of a ticket, where nothing was done about it yet."""
+        """The writes that start a ticket, if it was not started yet."""
         if self.children.get(task_id) != "created":
             return []
         self.children[task_id] = "running"
         return [AppendEvent(TaskStarted(task_id=task_id, at=instant.now()))]
 
     def note_children(self, writes: Sequence[Write]) -> None:
-        """Know of the tickets that a write makes or ends."""
+        """Keep track of the tickets that writes create or end."""
         for write in writes:
             if isinstance(write, AppendEvent):
                 known = self.children.get(write.event.task_id)
@@ -320,30 +322,30 @@ class TaskRun:
                 self.children[write.event.task_id], _ = transition(before, write.event)
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
-        """Write and wait: for what gates an effect."""
+        """Write and wait: for whatever must be recorded before an effect."""
         await self.storage.commit(self.fence, *self._redacted(writes), after=after)
 
     def post(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
-        """Write soon: for what only closes what was opened."""
+        """Write soon, without waiting: for whatever only closes what was opened."""
         self.storage.post(self.fence, *self._redacted(writes), after=after)
 
     def _redacted(self, writes: Sequence[Write]) -> list[Write]:
-        if self.owners.deadline is not None:  # past it an agent did not fail: it was ended
+        if self.owners.deadline is not None:  # past it, an agent did not fail but was ended
             require_lease(self.owners.deadline)
         return [redacted(one, self.services.redactor) for one in writes]
 
     def name_of(self, member_id: str) -> str:
-        """How a member is called in a prompt."""
+        """What a member is called in a prompt."""
         member = self.task.team.seated(member_id)
         return member.name if member else member_id
 
     def message(
         self, author: str, said: str, *, turn: int, cut: bool = False, task_id: str | None = None
     ) -> Message:
-        """The next message of the conversation, its markers read and taken off; `task_id` is the
+        """The next message of the conversation, its markers parsed and removed; `task_id` is the
         ticket in which it is said."""
         task_id = task_id or self.task.task_id
-        marked = marked_by(self.task.team, author, self.services.redactor.text(said))
+        marked = parse_message(self.task.team, author, self.services.redactor.text(said))
         chosen, unknown = pick(self.task.team, marked.names)
         for name in unknown:
             self._warn_of(name, author)
@@ -376,8 +378,8 @@ class TaskRun:
         reason: str = "",
         until: str | None = None,
     ) -> None:
-        """Show a state that cannot be known from what is recorded anyway, and keep it, so that it
-        is known to other processes too."""
+        """Show a state that cannot be derived from other records, and store it so that other
+        processes know it too."""
         task, now = self.task.task_id, instant.now()
         self.post(SetMemberState(task, member.id, state, reason, now, waits_for, until))
         record = MemberRecord(task, member.id, state, reason, now)

@@ -1,4 +1,4 @@
-"""A task's timeline: what was decided, said, done and failed, in the order in which it was kept."""
+"""A task's timeline: what was decided, said, done and failed, in the order it was recorded."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _STATUSES: Mapping[str, Status] = {
     "TaskCanceled": "canceled",
 }
 _Lines = Mapping[str, Sequence[tuple[str, TicketRecord]]]
-"""By ticket: all that happened to it, and when."""
+"""By ticket: everything that happened to it, and when."""
 OWNER_LOOK = 1.0
-"""A dead owner writes nothing, so whether it lives is looked at this often, in seconds."""
+"""Seconds between checks whether the owner is alive: a dead one writes nothing."""
 
 
 async def timeline(storage: Storage, task_id: str) -> list[Entry]:
-    """What happened so far, in order."""
+    """Everything that happened so far, in order."""
     return await entries(storage, await storage.timeline.after(0, task_id))
 
 
@@ -57,11 +57,11 @@ async def follow(
 ) -> AsyncGenerator[Entry]:
     """The timeline, then whatever is added, until the task ends or nobody runs it.
 
-    That of a session tells its tickets too; that of a ticket tells the ticket alone."""
+    The timeline of a session includes its tickets; that of a ticket only the ticket itself."""
     last = seen = 0
     is_over = False
     while True:
-        # Looked at before the stores are read: what was written until then is still shown.
+        # Checked before the stores are read: whatever was written by then is still shown.
         runs = await is_run()
         for entry in await entries(storage, await storage.timeline.after(last, task_id)):
             record = entry.record
@@ -79,7 +79,7 @@ async def follow(
 
 
 async def entries(storage: Storage, rows: Sequence[TimelineRow]) -> list[Entry]:
-    """Rows of the timeline, as surfaces are told of them."""
+    """Convert rows of the timeline to the entries that surfaces show."""
     sources = [row.source for row in rows]
     sessions = {one.session_id for one in sources if isinstance(one, TicketMoment)}
     tickets = {session: await _of_tickets(storage, session) for session in sessions}
@@ -131,8 +131,8 @@ def _message(source: SaidMessage) -> MessageRecord:
 
 
 async def _of_tickets(storage: Storage, session: str) -> _Lines:
-    """All that happened to the tickets of a session, and who worked on each at the time."""
-    from coterie.model.envelope import (  # of tickets alone, and slow to import
+    """Everything that happened to a session's tickets, and who worked on each at the time."""
+    from coterie.model.envelope import (  # only needed for tickets, and slow to import
         ArtifactRef,
         TicketPayload,
     )
@@ -140,7 +140,7 @@ async def _of_tickets(storage: Storage, session: str) -> _Lines:
     tickets = await storage.tickets.tickets(session)
     known: dict[tuple[str, str], _AtTheTime] = {}
     ran: dict[str, list[str]] = {}
-    """By ticket: the checks since it last moved."""
+    """By ticket: the checks since its last transition."""
     for _, envelope in await storage.tickets.envelopes(session):
         told = envelope.payload
         if isinstance(told, TicketPayload) and told.history:
@@ -153,17 +153,17 @@ async def _of_tickets(storage: Storage, session: str) -> _Lines:
 
 
 class _AtTheTime(NamedTuple):
-    """What was so when something happened to a ticket."""
+    """The circumstances in which something happened to a ticket."""
 
     owner: str | None
     checks: Sequence[str]
-    """What Coterie ran, and how it ended."""
+    """The commands that Coterie ran, and how they ended."""
 
 
 def _of_history(
     task_id: str, ticket: Ticket, known: Mapping[tuple[str, str], _AtTheTime]
 ) -> list[tuple[str, TicketRecord]]:
-    """All that happened to a ticket, and who worked on it at the time."""
+    """Everything that happened to a ticket, and who worked on it at the time."""
     lines: list[tuple[str, TicketRecord]] = []
     owner: str | None = ticket.owner
     state: TicketState = "pending"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from coterie.engine.limits import RateLimiter
 
 ATTEMPTS = 3
-"""A turn that fails is attempted this often before anybody is asked."""
+"""How often a failing turn is attempted before the user is asked."""
 
 
 class TurnRunner:
@@ -75,21 +75,21 @@ class TurnRunner:
                 if turn.machine not in (None, run.services.machine):
                     self._elsewhere.add(turn.thread)
         self._known: dict[str, tuple[Channel, int]] = {}
-        """By member: its channel, and up to which message that knows the conversation."""
+        """By member: its channel, and how many messages of the conversation that knows."""
         self._running: dict[str, Channel] = {}
         self._scope = type(anyio.CancelScope())
-        """What anyio looks up anew whenever it makes one, which costs more than the scope."""
+        """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
-        """By member: it takes one turn at a time."""
+        """By member: held for each turn, as a member takes one turn at a time."""
 
     async def interrupt(self) -> None:
-        """Interrupt the turns that run now, and withdraw what their agents ask."""
+        """Interrupt the running turns, and withdraw the questions of their agents."""
         for channel in list(self._running.values()):
             await channel.interrupt()
-        await self._questions.withdraw("the turn was broken off")
+        await self._questions.withdraw("the turn was interrupted")
 
     async def stop_member(self, seat: str) -> None:
-        """End a member's agent; what it is doing was told to stop already."""
+        """End a member's agent; what it is doing has been cancelled already."""
         await self._questions.withdraw("the member was stopped", seat)
         idle = [known for known in self._known if known not in self._running]
         for known in idle:
@@ -100,7 +100,7 @@ class TurnRunner:
     async def take(
         self, step: Step, is_new: bool, member: Member, number: int, brief: Brief | None
     ) -> Message | TurnFailed:
-        """The reply, or the failure that was left after all attempts."""
+        """Take a turn; returns the reply, or the failure that remains after all attempts."""
         async with self._locks[member.id]:
             past = self._past.pop(step.name, [])
             earlier = await self._earlier(step.name, member, past) if past else EarlierAttempts()
@@ -114,7 +114,7 @@ class TurnRunner:
                 attempt.is_rehearsal = self._run.task.rehearsal
                 attempt.machine = self._run.services.machine
                 if member.turns_per_minute is not None:
-                    with self._run.stops.cuts(member.id, anyio.CancelScope()):
+                    with self._run.stops.cancellable(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
                 try:
                     make, budgets = partial(self._attempt, attempt, past), self.budgets
@@ -143,7 +143,7 @@ class TurnRunner:
         return self._rate_limiter
 
     async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
-        """What is known of attempts that a crash, a stop or a limit cut; that is waited for."""
+        """What is known of attempts cut off by a crash, a stop or a limit; waits out the limit."""
         if any(turn.outcome == "limited" for turn in past):
             await self._limiter().wait_for_reset(member, past)
         return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
@@ -156,7 +156,7 @@ class TurnRunner:
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
             raise Parked(RateLimited(member.id, until))
-        with run.stops.cuts(member.id, anyio.CancelScope()):
+        with run.stops.cancellable(member.id, anyio.CancelScope()):
             await anyio.sleep(max(left, 0.0))
         run.keep_state(member, "working")
 
@@ -179,7 +179,7 @@ class TurnRunner:
         try:
             end = await self._listen(attempt, channel, prompt)
         except BaseException:
-            # In the middle of a turn, the agent could take no other.
+            # An agent in the middle of a turn could not take another one.
             with anyio.CancelScope(shield=True):
                 await run.channels.close(member)
             raise
@@ -192,7 +192,7 @@ class TurnRunner:
             await run.channels.close(member)
         else:
             self._known[member.id] = (channel, len(run.conversation) + 1)
-        if attempt.keeps_files and (snapshots := run.services.snapshots):
+        if attempt.has_snapshot and (snapshots := run.services.snapshots):
             folder = run.channels.work_folder(member)
             await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
         return end
@@ -202,10 +202,10 @@ class TurnRunner:
         run = self._run
         known = self._known.get(member.id)
         try:
-            if known is not None and known[0].alive and not run.stops.names(member.id):
+            if known is not None and known[0].alive and not run.stops.is_stopped(member.id):
                 return await run.channels.channel(member, thread)
             run.show_state(member, "starting")
-            with run.stops.cuts(member.id, anyio.CancelScope()):
+            with run.stops.cancellable(member.id, anyio.CancelScope()):
                 return await run.channels.channel(member, thread)
         except AgentError as problem:
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
@@ -217,7 +217,7 @@ class TurnRunner:
             text = brief.text
         else:
             known = self._known_upto(attempt, channel, thread) if channel.holds_past else 0
-            # A member that is asked twice in a row gets the newest message once more.
+            # A member that is asked twice in a row gets the newest message again.
             text = compose(
                 messages[min(known, len(messages) - 1) :] if known else messages,
                 self._run.name_of,
@@ -226,7 +226,7 @@ class TurnRunner:
             )
         lost = thread is not None and thread != channel.thread
         earlier = attempt.earlier
-        # One without a memory knows of its calls only what we tell it.
+        # An agent without a memory knows about its calls only what we tell it.
         note = earlier.note(lost=lost) if channel.thread or earlier.calls else ""
         return Prompt(
             f"{note}\n{text}" if note else text,
@@ -237,7 +237,7 @@ class TurnRunner:
         )
 
     def _known_upto(self, attempt: Attempt, channel: Channel, thread: str | None) -> int:
-        """Up to which message the agent on this channel knows the conversation."""
+        """How many messages of the conversation the agent on this channel knows."""
         member = attempt.member
         earlier, upto = self._known.get(member.id, (None, 0))
         if earlier is channel:
@@ -249,10 +249,10 @@ class TurnRunner:
         return own[-1] if own else 0
 
     async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> update.End:
-        """Follow the updates to the end.  Past the total timeout the turn has failed."""
+        """Follow the updates to the end.  Past the total timeout, the turn fails."""
         run, member = self._run, attempt.member
         limits, clock = run.channels.limits(member), self._clocks[member.id]
-        with run.stops.cuts(member.id, self._scope()) as scope:
+        with run.stops.cancellable(member.id, self._scope()) as scope:
             clock.start(limits, lambda: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
@@ -273,15 +273,15 @@ class TurnRunner:
                 clock.stop()
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
-        if run.stops.names(member.id):
+        if run.stops.is_stopped(member.id):
             return _STOPPED
         waiting = attempt.waiting
-        why = f" (it waited for the {waiting.waits_for}: {waiting.detail})" if waiting else ""
+        why = f" (it was waiting for the {waiting.waits_for}: {waiting.detail})" if waiting else ""
         hint = "Try again, or give the member more time in the team file: timeoutMs."
-        return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
+        return TurnFailed("timeout", f"no reply within {limits.total:g} s: stuck{why}", hint=hint)
 
     async def _handle(self, attempt: Attempt, channel: Channel, told: update.Update) -> None:
-        """Do what one update asks for; the agent goes on when this returns."""
+        """Do what one update asks for; the agent continues when this returns."""
         run = self._run
         match told:
             case update.TextDelta(text):
@@ -295,7 +295,7 @@ class TurnRunner:
                 await self._remember(attempt, told)
             case update.Spent(usage, is_last):
                 await self._spend(attempt, attempt.used(usage) or usage, is_last=is_last)
-            case update.Waiting() if told != attempt.waiting:  # told once, however often it comes
+            case update.Waiting() if told != attempt.waiting:  # shown once, however often it comes
                 attempt.waiting = told
                 run.keep_state(attempt.member, "waiting", told.waits_for, told.detail)
             case _:
@@ -310,7 +310,7 @@ class TurnRunner:
         self._run.post(AppendAudit(entry), after=lambda: self._run.observer.saw(record))
 
     async def _spend(self, attempt: Attempt, usage: update.Usage, *, is_last: bool) -> None:
-        if usage != update.UNTOLD:
+        if usage != update.UNKNOWN_USAGE:
             self._run.post(attempt.spend(usage))
         if self.budgets is not None and not is_last:
             await self.budgets.check(attempt)
@@ -319,12 +319,12 @@ class TurnRunner:
         if isinstance(asked, update.Delegated):
             subtasks = Subtasks(self._run, self._questions, self._run_child)
             given = await subtasks.hand_out(attempt, asked)
-            if self.budgets is not None:  # of which the subtask has used some
+            if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
             return given
         call = asked.call
         if call is not None:
-            # Before anybody says yes: what the call changes can be undone from here.
+            # Before anybody approves: what the call changes can be undone back to this point.
             await self._snapshot(attempt, call.action.effect if call.action else "other")
             return await self.permissions.answer(attempt, asked, call)
         about = asked.about, asked.purpose, asked.options, asked.validation
@@ -346,11 +346,11 @@ class TurnRunner:
             self._run.post(*writes, after=show)
 
     async def _snapshot(self, attempt: Attempt, effect: Effect) -> None:
-        """Keep the files as they are, before the first thing in a turn that may change them."""
+        """Snapshot the files before the first action in a turn that may change them."""
         snapshots = self._run.services.snapshots
-        if snapshots is None or attempt.keeps_files or effect == "read":
+        if snapshots is None or attempt.has_snapshot or effect == "read":
             return
-        attempt.keeps_files = True
+        attempt.has_snapshot = True
         folder = self._run.channels.work_folder(attempt.member)
         await anyio.to_thread.run_sync(snapshots.before, attempt.step.task_id, folder)
 
@@ -381,10 +381,10 @@ class TurnRunner:
             result = run.services.redactor.value({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.step.task_id, attempt.name, json.dumps(result)))
         if failure.kind == "stopped":
-            writes += map(TakeRequest, run.stops.taken(member.id))
+            writes += map(TakeRequest, run.stops.take_done(member.id))
         run.post(*writes)
         run.show_state(member, "stuck" if failure.kind == "timeout" else "gone", failure.message)
-        if failure.kind == "stopped":  # they know, and are asked what now
+        if failure.kind == "stopped":  # the user knows, and is asked what to do
             return
         run.observer.saw(attempt.failed(failure, run.task.session_id, run.channels.folder(member)))
 
@@ -397,4 +397,4 @@ class TurnRunner:
 _STOPPED = TurnFailed("stopped", "you stopped it", retry=False)
 _ENDS = (TurnCompleted, TurnFailed, TurnInterrupted)
 _ASKS = (update.Asked, update.Delegated, update.Spent)
-"""Updates after which a person may be asked: that time does not count."""
+"""Updates after which a person may be asked: the time that takes does not count."""

@@ -1,1 +1,1 @@
-"""The vocabulary: pure data and pure rules, no input or output."""
+"""The domain vocabulary: pure data and rules, without any I/O."""

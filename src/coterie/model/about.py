@@ -1,4 +1,4 @@
-"""What a question is about, as data: surfaces choose their words by these, never by a title."""
+"""What a question is about, as data: surfaces derive their wording from it, never from a title."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BudgetScope = Literal["task", "ticket", "member", "day", "member's day"]
 
 
 class Wire(BaseModel):
-    """A value that is written with the names of the design; fields of a newer release are
-    ignored."""
+    """Base of values serialized with camelCase names; unknown fields, as a newer release may
+    write, are ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
@@ -26,14 +26,14 @@ class Wire(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         extra="ignore",
-        defer_build=True,  # most commands never meet a question
+        defer_build=True,  # most commands never handle a question
     )
 
 
 class WireText(Wire):
-    """One whose words come from agents, or from people."""
+    """A wire value whose text comes from agents or people."""
 
-    # Names of files and replies of agents may hold what is no text; it is written out.
+    # File names and agent replies may contain bytes that are not text: escape them.
     _is_text = model_validator(mode="before")(encodable)
 
 
@@ -43,7 +43,7 @@ class _Subject(WireText):
 
 
 class ToolPermission(_Subject):
-    """A tool call that may only run after a yes: what it would do, where and why."""
+    """A tool call that needs approval: what it would do, where and why."""
 
     kind: Literal["tool_permission"] = "tool_permission"
     tool: str
@@ -56,17 +56,17 @@ class ToolPermission(_Subject):
     target: str = ""
     """`fetch`: the address."""
     why: str = ""
-    """The reason the agent gave; empty where it gave none."""
+    """The reason the agent gave; empty if it gave none."""
     said: str = ""
     """The last thing the agent said."""
     note: str = ""
-    """A warning from Coterie, such as that no sandbox confines it."""
+    """A warning from Coterie, for example that no sandbox confines the call."""
     may_have_run_at: Instant | None = None
-    """When an equal call was approved whose end is unknown: it may already have run."""
+    """When an identical call with an unknown outcome was approved: it may already have run."""
 
 
 class AgentQuestion(_Subject):
-    """An agent asks the user something of its own."""
+    """An agent asks the user a question of its own."""
 
     kind: Literal["agent_question"] = "agent_question"
 
@@ -91,7 +91,7 @@ class FailedTurn(_Subject):
     message: str
     hint: str | None = None
     manages: bool = False
-    """Whether the member is the manager of a session: nobody can take its turns."""
+    """Whether the member manages the session: nobody else can take its turns."""
 
 
 class BudgetReached(_Subject):
@@ -103,11 +103,11 @@ class BudgetReached(_Subject):
     used: float
     limit: float
     member: str = ""
-    """Whose budget it is, where it is a member's."""
+    """The task, ticket or member whose budget it is; empty for the budget of a day."""
 
 
 class WorkflowChange(_Subject):
-    """What is recorded of a task no longer fits its workflow."""
+    """The recorded steps of a task no longer match its workflow."""
 
     kind: Literal["workflow_change"] = "workflow_change"
     step: str
@@ -115,7 +115,7 @@ class WorkflowChange(_Subject):
 
 
 class Subtask(_Subject):
-    """A member wants another one to do a part of its work."""
+    """A member wants another member to do a part of its work."""
 
     kind: Literal["subtask"] = "subtask"
     asker: str
@@ -132,20 +132,20 @@ class ClarifyingQuestion(_Subject):
 
 
 class PlanApproval(_Subject):
-    """A plan that is carried out only once the user has approved it."""
+    """A plan that will be carried out only after the user approves it."""
 
     kind: Literal["plan_approval"] = "plan_approval"
     plan: str
-    """The hash of the plan that the answer is bound to."""
+    """The hash of the plan to which the answer is bound."""
     tickets: int
     replaces: bool = False
-    """Whether an earlier plan was approved already."""
+    """Whether an earlier plan was already approved."""
     why: str = ""
-    """Why the earlier plan is to change."""
+    """Why the earlier plan should change."""
 
 
 class PlanRejected(_Subject):
-    """The manager's plans cannot be carried out, try after try."""
+    """The manager repeatedly produced plans that cannot be carried out."""
 
     kind: Literal["plan_rejected"] = "plan_rejected"
     manager: str
@@ -153,7 +153,7 @@ class PlanRejected(_Subject):
 
 
 class FailedChecks(_Subject):
-    """A ticket was approved although checks fail."""
+    """A ticket was approved although some of its checks fail."""
 
     kind: Literal["failed_checks"] = "failed_checks"
     checks: tuple[str, ...]
@@ -169,13 +169,13 @@ class FailedTicket(_Subject):
 
 
 class NobodyCapable(_Subject):
-    """Every worker who can do a ticket failed at it; others lack the capability."""
+    """Every worker capable of a ticket has failed at it; the others lack the capability."""
 
     kind: Literal["nobody_capable"] = "nobody_capable"
     title: str
     capability: str
     workers: tuple[str, ...]
-    """Those who have it."""
+    """The workers that have the capability."""
     reason: str
 
 
@@ -185,9 +185,9 @@ class ReportConfirmation(_Subject):
     kind: Literal["report_confirmation"] = "report_confirmation"
     summary: str
     commit: str = ""
-    """The work that the answer is bound to; empty where there is no git."""
+    """The commit to which the answer is bound; empty without git."""
     report: str = ""
-    """The file that holds all of it."""
+    """The file with the full report."""
 
 
 class OutsideEdits(_Subject):
@@ -199,27 +199,27 @@ class OutsideEdits(_Subject):
 
 
 class TicketHelp(_Subject):
-    """The manager cannot unblock a ticket without the user."""
+    """The manager needs the user to unblock a ticket."""
 
     kind: Literal["ticket_help"] = "ticket_help"
     question: str
 
 
 class PhaseChoice(_Subject):
-    """A phase of a pipeline is over, or its work was taken back: what comes next?"""
+    """A phase of a pipeline has finished or been reverted: what comes next?"""
 
     kind: Literal["phase_choice"] = "phase_choice"
     phase: str
-    """The phase that is over."""
+    """The phase that has finished."""
     next: str
     """The phase that would follow."""
     summary: str = ""
     reverted: bool = False
-    """Whether the work has just been taken back."""
+    """Whether the phase's work has just been reverted."""
 
 
 class GateFailed(_Subject):
-    """A gate of a pipeline failed, and went back as often as it may."""
+    """A pipeline gate failed and its rework rounds are used up."""
 
     kind: Literal["gate_failed"] = "gate_failed"
     phase: str
@@ -229,7 +229,7 @@ class GateFailed(_Subject):
 
 
 class FailedPhaseStep(_Subject):
-    """A step of a pipeline came to nothing."""
+    """A step of a pipeline failed."""
 
     kind: Literal["failed_phase_step"] = "failed_phase_step"
     phase: str
@@ -246,7 +246,7 @@ class UnplannedFiles(_Subject):
 
 
 class PlanQuestion(_Subject):
-    """The roles of a planning could not settle something among themselves."""
+    """The planning roles could not settle something among themselves."""
 
     kind: Literal["plan_question"] = "plan_question"
     question: str
@@ -256,29 +256,29 @@ class PlanQuestion(_Subject):
 
 
 class ChangeAcceptance(_Subject):
-    """The change of a pipeline, which becomes a commit on the user's branch on their word."""
+    """A pipeline's change, which becomes a commit on the user's branch once they accept it."""
 
     kind: Literal["change_acceptance"] = "change_acceptance"
     summary: str
     tree: str
-    """The files that the answer is bound to."""
+    """The hash of the files to which the answer is bound."""
     failed: tuple[str, ...] = ()
     """Gates that did not pass."""
     problem: str = ""
-    """Why it could not be taken when that was last wanted."""
+    """Why the change could not be applied at the last attempt."""
 
 
 class SilentMachine(_Subject):
-    """A machine with tasks that has not been heard of for too long: is it dead?"""
+    """A machine that owns tasks has been silent for too long: is it dead?"""
 
     kind: Literal["silent_machine"] = "silent_machine"
     machine: str
     owner: str
-    """The process there that owns the tasks."""
+    """The process on that machine that owns the tasks."""
     beat: int
-    """Its last sign of life: after another one nobody needs to know any more."""
+    """Its last heartbeat: a newer one makes the question moot."""
     since: Instant
-    """When that was seen."""
+    """When that heartbeat was seen."""
     tasks: tuple[str, ...]
 
 

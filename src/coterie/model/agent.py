@@ -1,8 +1,9 @@
-"""An agent: its entry in the registry, and what is known of it where it has a name.
+"""An agent: its registry entry, and the facts about agents known by name.
 
-An entry holds technical facts only, never who a member is.  The facts of a known agent are stated
-once, in its vendor's package under `agents/`; the composition root hands them to whoever reads a
-registry, checks a team, scans a machine or probes a CLI, and none of these knows a vendor by name.
+An entry holds technical facts only, nothing about the member.  The facts of a known agent are
+stated once, in its vendor's package under `agents/`; the composition root passes them to the code
+that reads a registry, checks a team, scans a machine or probes a CLI, none of which knows a vendor
+by name.
 """
 
 from __future__ import annotations
@@ -27,47 +28,48 @@ ToolCalls = Literal["auto", "native", "text"]
 
 IDLE_TIMEOUT_MS = 2_000
 SILENT_TOTAL_MS = 30_000
-"""The limit of a turn whose end is known by silence."""
+"""The time limit of a turn whose end is detected by silence."""
 TOTAL_MS = 30 * 60_000
-"""The limit of any other turn."""
+"""The time limit of any other turn."""
 
 GENERIC = "generic"
 INSTRUCTIONS = "AGENTS.md"
-"""The file that most agents read."""
+"""The instruction file that most agents read."""
 
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
 
 
 class _Entry(Wire, extra="forbid"):
-    # Refused where a person writes it: a misspelt fact would silently mean something else.
+    # People write these by hand: ignoring a misspelt field would silently change its meaning.
     pass
 
 
 class Capabilities(_Entry):
-    """How an agent is spoken to; may be empty where the agent has an adapter of its own."""
+    """How to talk to an agent; may be empty if the agent has its own adapter."""
 
     supports_system_prompt: StrictBool | None = Field(
-        default=None, description="Left out: true when systemPromptFlag is given."
+        default=None, description="Default: true if systemPromptFlag is given."
     )
     system_prompt_flag: str | None = Field(
         default=None,
         description="The flag that takes a member's role, such as --append-system-prompt. "
-        "Without one, the role stands in front of the message.",
+        "Without one, the role is prepended to the message.",
     )
     completion_detection: Detection | None = Field(
         default=None,
-        description="How the end of a reply is known: a JSON line of a named type, silence, "
-        "or a detector. Left out: silence.",
+        description="How the end of a reply is detected: a JSON line of a named type, silence, "
+        "or a detector. Default: silence.",
     )
     completion_types: tuple[str, ...] = Field(
         default=(), description="jsonl: the values of `type` that end a reply."
     )
     idle_timeout_ms: _Milliseconds = Field(
         default=IDLE_TIMEOUT_MS,
-        description="idleTimeout: how long a silence ends a reply, counted from the sending.",
+        description="idleTimeout: how long a silence ends a reply, counted from sending the "
+        "prompt.",
     )
     completion_pattern: str | None = Field(
-        default=None, description="custom: a regular expression; a line it finds ends the reply."
+        default=None, description="custom: a regular expression; a matching line ends the reply."
     )
     detector: str | None = Field(
         default=None, description="custom: a name in the entry point group coterie.detectors."
@@ -75,17 +77,17 @@ class Capabilities(_Entry):
     text_field: str | None = Field(
         default=None,
         description="jsonl: the ending line's field that holds the reply. "
-        "Left out: the first of result, text, content, message.",
+        "Default: the first of result, text, content, message.",
     )
     persistent: StrictBool = Field(
-        default=False, description="The process stays and takes one prompt per turn."
+        default=False, description="The process keeps running and takes one prompt per turn."
     )
     prompt_format: PromptFormat = Field(
-        default="text", description="How a prompt is written to the process: plain, or a JSON line."
+        default="text", description="How a prompt is written to the process: text or JSON lines."
     )
     timeout_ms: _Milliseconds | None = Field(
         default=None,
-        description="The limit of a whole turn. Left out: 30 s for silence, 30 min for others.",
+        description="The time limit of a turn. Default: 30 s for silence, otherwise 30 min.",
     )
     model_flag: str | None = Field(
         default=None, description="The flag that takes a member's `model`, such as --model."
@@ -98,42 +100,42 @@ class Capabilities(_Entry):
     tool_calls: ToolCalls = Field(
         default="auto",
         description="builtin: whether the model calls tools natively, or writes calls in its text. "
-        "Left out: natively, and a call in the text counts too.",
+        "Default: natively, and a call in the text counts too.",
     )
     context_tokens: Annotated[StrictInt, Field(ge=1_000)] | None = Field(
         default=None,
-        description="builtin: how long a conversation may grow before its older part is summed "
-        "up. Left out: 120000.",
+        description="builtin: how long a conversation may grow before its older part is "
+        "summarized. Default: 120000.",
     )
 
     @property
     def detection(self) -> Detection:
-        """The strategy that holds."""
+        """The strategy in effect."""
         return self.completion_detection or "idleTimeout"
 
     @property
     def prompt_flag(self) -> str | None:
-        """The flag for the role, or None where it must stand in front of the message."""
+        """The flag that takes the role, or None if the role must precede the message."""
         return None if self.supports_system_prompt is False else self.system_prompt_flag
 
 
 class AgentDefinition(_Entry):
     """One entry of the registry, schema 1.2."""
 
-    name: str = Field(description="The key it stands under; may be left out.")
-    display_name: str = Field(default="", description="What people call it.")
+    name: str = Field(description="Its key in the registry; may be omitted.")
+    display_name: str = Field(default="", description="The name shown to people.")
     command: str = Field(min_length=1, description="A program on PATH, or its absolute path.")
     base_args: tuple[str, ...] = Field(
         default=(), description="Arguments for every member; never a role's prompt."
     )
     capabilities: Capabilities = Capabilities()
     use_pty: StrictBool = Field(default=False, description="Run it under a pseudo-terminal.")
-    version: str | None = Field(default=None, description="What it said when it was found.")
+    version: str | None = Field(default=None, description="The version it reported when detected.")
     installed_at: Instant | None = Field(default=None, description="When it was registered.")
     adapter: str | None = Field(
         default=None,
         description="claude, codex, gemini, acp, generic, or a name in the entry point group "
-        "coterie.agents. Left out: the built-in one of the same name, else generic.",
+        "coterie.agents. Default: the built-in one of the same name, else generic.",
     )
     env: Mapping[str, str] = Field(
         default_factory=dict[str, str],
@@ -142,19 +144,19 @@ class AgentDefinition(_Entry):
     )
 
     def adapter_in(self, own_adapters: Collection[str]) -> str:
-        """The adapter that speaks to it, where these agents have one of their own."""
+        """The name of its adapter, given the agents that have one of their own."""
         if self.adapter is not None:
             return self.adapter
         return self.name if self.name in own_adapters else GENERIC
 
     @property
     def takes_role(self) -> bool:
-        """Whether a flag tells it who a member is."""
+        """Whether a flag takes the member's role."""
         return self.capabilities.prompt_flag is not None
 
     def arguments(self, member: Member) -> tuple[str, ...]:
-        """What follows its program for this member: its own words, the model and the role where
-        flags take them, and the member's."""
+        """The command-line arguments for this member: the agent's own, the model and the role
+        where flags take them, and the member's."""
         told = self.capabilities
         words = list(self.base_args)
         if told.model_flag and member.model:
@@ -164,16 +166,16 @@ class AgentDefinition(_Entry):
         return (*words, *member.additional_args)
 
     def idle_timeout_ms(self, member: Member) -> int:
-        """How long a silence ends this member's reply."""
+        """How long a silence must last to end this member's reply."""
         return member.idle_timeout_ms or self.capabilities.idle_timeout_ms
 
     def clocks(self, total: float, member: Member, quiet_after: float) -> Limits:
-        """The clocks of this member's turns, in seconds; its own patience with silence counts."""
+        """The limits of this member's turns, in seconds; its own `quiet_after_ms` wins."""
         own = member.quiet_after_ms
         return Limits(total, quiet_after if own is None else own / 1000)
 
     def total_timeout_ms(self, member: Member, *, silent: bool | None = None) -> int:
-        """The limit of this member's turns; an adapter of its own says whether it is `silent`."""
+        """The time limit of this member's turns; an adapter may state whether it is `silent`."""
         stated = member.timeout_ms or self.capabilities.timeout_ms
         if stated is not None:
             return stated
@@ -184,30 +186,30 @@ class AgentDefinition(_Entry):
 
 @dataclass(frozen=True)
 class AdapterFacts:
-    """Where the code is that speaks to an agent; named and not imported, so that a team pays for
-    its own agents only."""
+    """Where to find an agent's adapter; named rather than imported, so that a team loads only the
+    code of its own agents."""
 
     name: str
-    """As the registry's `adapter` has it."""
+    """The value of the registry's `adapter` field."""
     make: str
-    """`package.module:function`, which makes the adapter (see `agents.table.MakeAdapter`)."""
+    """`package.module:function` that makes the adapter (see `agents.table.MakeAdapter`)."""
     is_ours: bool = False
     """Whether it ships with Coterie, so that a registry entry of its name need not state it."""
 
     def is_default_for(self, agent: str) -> bool:
-        """Whether an entry of this name that states no adapter means this one."""
+        """Whether a registry entry of this name without an `adapter` field uses this one."""
         return self.is_ours and self.name == agent
 
 
 @dataclass(frozen=True)
 class ShellTool:
-    """How a model calls an agent's shell, for a probe that has a stand-in model do so."""
+    """How a model calls an agent's shell, for probes that use a stand-in model."""
 
     name: str
     command: str = "command"
     """The argument that takes the command."""
     arguments: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What else the tool wants."""
+    """Further arguments that the tool requires."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +217,14 @@ class LoginFacts:
     """The login that an agent renews by itself."""
 
     file: str
-    """Below the user's home."""
+    """The file, relative to the user's home."""
     expiry: tuple[str, ...]
-    """The names below which it says when it expires, `*` for any; a token says it itself."""
+    """The path of keys to the expiry time, `*` for any key; a token carries its own."""
 
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """All that is known of one agent."""
+    """Everything known about one agent."""
 
     name: str
     display_name: str
@@ -230,42 +232,42 @@ class AgentFacts:
     install: str = ""
     """The command that installs it."""
     sign_in: str = ""
-    """The command that signs in; empty where nobody has to."""
+    """The command that signs in; empty if none is needed."""
     sign_in_check: tuple[str, ...] | None = None
-    """Arguments with which it exits 0 when signed in; None where it cannot be asked."""
+    """Arguments with which it exits 0 when signed in; None if it offers no such check."""
     credentials: str | None = None
-    """The file below the user's home that signing in leaves, where its program cannot be asked."""
+    """The file under the user's home that signing in creates, for a program without a check."""
     login: LoginFacts | None = None
-    """The login that it renews, which all members share; None where there is none to be renewed."""
+    """The login that it renews, which all members share; None if it has none to renew."""
     keys: tuple[str, ...] = ()
-    """Variables of the user's environment that hold its vendor's keys, passed to it alone."""
+    """Variables of the user's environment that hold its vendor's keys, passed only to it."""
     tested: str | None = None
-    """The version that our own tests run."""
+    """The version that Coterie's own tests run."""
     base_args: tuple[str, ...] = ()
-    """With `capabilities`: one turn per process, prompt on stdin, JSON lines out, so that it can
-    be run by its registry entry alone."""
+    """With `capabilities`: one turn per process, prompt on stdin, JSON lines out, so that its
+    registry entry alone is enough to run it."""
     capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     flags: FlagFacts = FlagFacts()
     isolating: tuple[str, ...] = ()
-    """Variables by which it finds its files, or that keep it to what Coterie tells it; Coterie sets
-    them, for each member apart.  In all others a member's env wins."""
+    """Variables that locate its files or restrict it to the configuration that Coterie gives it;
+    Coterie sets them, separately for each member.  For all others a member's env wins."""
     instructions: tuple[str, ...] = ()
-    """Files in a repository that it would read as instructions; the first also in a folder that it
-    is started in by hand."""
+    """Files in a repository that it would read as instructions; it also reads the first of them in
+    a folder where a person starts it."""
     follows_imports: bool = False
-    """Whether `@PATH` in such a file stands for what is in that file."""
+    """Whether `@PATH` in such a file imports the contents of that file."""
     settings: tuple[str, ...] = ()
-    """Names in a repository under which it finds what it runs by itself: hooks, servers, tools."""
+    """Names in a repository from which it loads what it runs by itself: hooks, servers, tools."""
     model_variables: tuple[str, ...] = ()
-    """How variables begin that hold keys and addresses of models: no command is to see them."""
+    """Prefixes of variables that hold model keys and addresses: hidden from every command."""
     shell: ShellTool | None = None
-    """None: a stand-in cannot take the place of its model, so that it cannot be probed."""
+    """Its shell tool; None if a stand-in cannot replace its model, so that it cannot be probed."""
     needs: str | None = None
-    """A Python package without which it cannot run; only for one that is a part of Coterie."""
+    """A Python package that it requires; only for agents that are part of Coterie."""
     is_program: bool = True
-    """Whether it is a program of its own; else it is a part of Coterie, or of the package whose
-    facts these are."""
+    """Whether it is a separate program; otherwise it is part of Coterie, or of the package that
+    provides these facts."""
 
     def definition(self, command: str, version: str | None, installed_at: str) -> AgentDefinition:
         """Its entry in the registry."""
@@ -284,49 +286,49 @@ class AgentFacts:
 
 
 class AdapterPlace(NamedTuple):
-    """Where an agent's adapter is found."""
+    """Where to find an agent's adapter."""
 
     agent: str
     name: str
     make: str | None
-    """`module:attribute`; None where another package brings it."""
+    """`module:attribute`; None if another package provides it."""
     login: LoginFacts | None = None
-    """What its members share and it renews."""
+    """The login that its members share and that it renews."""
 
 
 class InstructionFile(NamedTuple):
-    """What an agent reads in the folder that it is started in by hand."""
+    """The instruction file that an agent reads in a folder where a person starts it."""
 
     name: str
     follows_imports: bool
-    """Whether `@PATH` in it stands for what is in that file."""
+    """Whether `@PATH` in it imports the contents of that file."""
 
 
 @dataclass(frozen=True)
 class KnownAgents:
-    """Every agent that is known by name, and the adapters there are."""
+    """Every agent known by name, and the available adapters."""
 
     ours: Mapping[str, AgentFacts] = field(default_factory=dict[str, AgentFacts])
-    """By name."""
+    """The agents that Coterie ships with, by name."""
     shared_adapters: tuple[AdapterFacts, ...] = ()
-    """Adapters of ours that are not one agent's own."""
+    """Built-in adapters that do not belong to one agent."""
     find_others: Callable[[], Mapping[str, AgentFacts]] = dict[str, AgentFacts]
-    """Loads those that other packages bring.  Called when needed: it reads every package's
-    metadata."""
+    """Loads the agents that other packages provide.  Called only when needed: it reads the metadata
+    of every installed package."""
 
     @cached_property
     def others(self) -> Mapping[str, AgentFacts]:
-        """Those that other packages bring, by name."""
+        """The agents that other packages provide, by name."""
         return self.find_others()
 
     @cached_property
     def all(self) -> tuple[AgentFacts, ...]:
-        """Ours, then the others."""
+        """The built-in agents, then those of other packages."""
         return (*self.ours.values(), *self.others.values())
 
     @cached_property
     def adapters(self) -> Mapping[str, AdapterFacts]:
-        """Our adapters, by name."""
+        """The built-in adapters, by name."""
         owned = (facts.adapter for facts in self.ours.values() if facts.adapter.name == facts.name)
         return {adapter.name: adapter for adapter in (*self.shared_adapters, *owned)}
 
@@ -344,11 +346,11 @@ class KnownAgents:
         return next((facts for facts in found if facts is not None), None)
 
     def adapter_name(self, definition: AgentDefinition) -> str:
-        """The adapter that speaks to a registered agent."""
+        """The name of a registered agent's adapter."""
         return definition.adapter_in(self.adapters)
 
     def adapter_place(self, definition: AgentDefinition) -> AdapterPlace:
-        """Where the adapter of a registered agent is: its own comes before one that it shares."""
+        """Where to find a registered agent's adapter: its own wins over a shared one."""
         name, facts = self.adapter_name(definition), self.of(definition)
         own = facts.adapter if facts is not None and facts.adapter.name == name else None
         found = own or self.adapters.get(name)
@@ -356,27 +358,27 @@ class KnownAgents:
         return AdapterPlace(definition.name, name, found.make if found else None, login)
 
     def flags(self, facts: AgentFacts | None) -> FlagFacts:
-        """What the flags of an agent mean.  What only one vendor's CLI has counts for every agent:
-        a program may be a wrapper of any of them."""
+        """What the flags of an agent mean.  The flags of every vendor's CLI count for every agent,
+        because a program may wrap any of them."""
         own = facts.flags if facts is not None else FlagFacts()
         return own.joined(known.flags for known in self.ours.values())
 
     def mode_words(self, definition: AgentDefinition) -> Mapping[str, int]:
-        """The words by which an agent's own adapter chooses how it is called."""
+        """The arguments with which an agent's own adapter selects its calling mode."""
         facts = self.of(definition)
         if facts is None or facts.adapter.name != self.adapter_name(definition):
             return {}
         return facts.flags.mode
 
     def unused_words(self, definition: AgentDefinition, words: Sequence[str]) -> tuple[str, ...]:
-        """Those of an agent's arguments that its own adapter does not pass on: it chooses them."""
+        """The arguments of an agent that its own adapter drops because it chooses them itself."""
         facts = self.of(definition)
         if facts is None or facts.adapter.name != self.adapter_name(definition):
             return ()
         return split_words(words, {**facts.flags.mode, **facts.flags.chosen})[1]
 
     def is_part_of_coterie(self, definition: AgentDefinition) -> bool:
-        """Whether there is no program to look for."""
+        """Whether the agent is part of Coterie, so that there is no program to look for."""
         facts = self.ours.get(self.adapter_name(definition))
         return facts is not None and not facts.is_program
 
@@ -387,6 +389,7 @@ class KnownAgents:
         return InstructionFile(name, facts is not None and facts.follows_imports)
 
     def isolating(self, facts: AgentFacts | None) -> frozenset[str]:
-        """Variables that nobody may set for an agent: any program's, our vendors' and its own."""
+        """Variables that nobody may set for an agent: the general ones, those of every built-in
+        agent, and its own."""
         every = (*self.ours.values(), *((facts,) if facts else ()))
         return ISOLATING.union(*(one.isolating for one in every))

@@ -1,4 +1,4 @@
-"""What every artifact of a pipeline is made of: checked data that can be written as UTF-8."""
+"""The base of every pipeline artifact: validated data that can be encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEVERITIES = {
 
 
 def _severity(given: object) -> object:
-    """Reviewers have other words for the same; one that is not known is refused."""
+    """Map reviewers' synonyms to a severity; validation refuses unknown words."""
     word = given.strip().lower() if isinstance(given, str) else given
     return _SEVERITIES.get(word, word) if isinstance(word, str) else word
 
@@ -33,46 +33,52 @@ Severity = Annotated[Literal["info", "minor", "major", "critical"], BeforeValida
 FileOperation = Literal["create", "modify", "delete"]
 
 
-def listed(given: object) -> object:
-    """Models often write one text where a list is asked for; what they mean is plain."""
+def as_list(given: object) -> object:
+    """Wrap a single text in a list: models often write one where a list is expected."""
     return [given] if isinstance(given, str) else given
 
 
-Lines = Annotated[tuple[str, ...], BeforeValidator(listed)]
-Said = Annotated[str, Field(min_length=1)]
+def object_from_text(field: str) -> BeforeValidator:
+    """Accept a plain text as an object that has this text in its main field."""
+
+    def made(given: object) -> object:
+        return {field: given} if isinstance(given, str) else given
+
+    return BeforeValidator(made)
+
+
+Lines = Annotated[tuple[str, ...], BeforeValidator(as_list)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
 class ArtifactData(BaseModel):
-    """A part of an artifact; what nobody declared is refused, on writing and on reading."""
+    """A part of an artifact; undeclared fields are refused when writing and when reading."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_text(cls, given: object) -> object:
-        """Replies of agents and names of files may hold what is no text; it is written out."""
-        return encodable(given)
+    # File names and agent replies may contain bytes that are not text: escape them.
+    _is_text = model_validator(mode="before")(encodable)
 
     def written(self, *, indent: int | None = 2) -> str:
-        """It as JSON, as it stands in its file; what is left out is not there."""
+        """Serialize to JSON as stored in its file, without the fields that are None."""
         return self.model_dump_json(by_alias=True, exclude_none=True, indent=indent) + "\n"
 
 
 class GateDecision(ArtifactData):
-    """Whether a gate passed, and on which tree."""
+    """Whether a gate passed, and for which tree."""
 
     gate: Gate = Field(description="Which gate.")
     passed: bool = Field(description="Whether the next phase may begin.")
     reasons: Lines = Field(default=(), description="Why it did not pass.")
     tree: str = Field(
-        default="", description="The hash of the files it was decided on. Empty: it needs none."
+        default="", description="The hash of the files it was decided for. Empty: not applicable."
     )
 
 
 class MeetingMinutes(ArtifactData):
-    """What a chair makes of what the others said."""
+    """The chair's summary of what the others said."""
 
     consensus: Lines = Field(default=(), description="What all agree on.")
-    disagreements: Lines = Field(default=(), description="Where they do not, and who holds what.")
+    disagreements: Lines = Field(default=(), description="Where they disagree, and who says what.")
     risks: Lines = Field(default=(), description="What could go wrong.")
-    next_actions: Lines = Field(default=(), description="What is to be done next.")
+    next_actions: Lines = Field(default=(), description="What to do next.")

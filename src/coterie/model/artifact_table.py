@@ -1,4 +1,4 @@
-"""Every artifact of a pipeline by the name that it has in the state: steps know no other paths."""
+"""Every pipeline artifact, by its name in the state: steps use no other paths."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import NamedTuple
 from coterie.errors import UsageError
 from coterie.model.artifact import ArtifactData
 from coterie.model.code_change import CodegenIr, CodegenPlan, CodePatch
-from coterie.model.code_review import CodeReview, ReviewMeeting
 from coterie.model.eval_report import EvalReport
-from coterie.model.plan_review import PlanningMeeting, PlanReview
 from coterie.model.planning import PlanFiles, PlannedTests, StructuredPlan, TranscriptLine
+from coterie.model.reviews import CodeReview, PlanningMeeting, PlanReview, ReviewMeeting
 from coterie.model.trajectory import TrajectoryLine
 
 _CHANGE = "openspec/changes/{change}"
 
 
 class DeclaredArtifact(NamedTuple):
-    """An artifact that a step may write: its file below the task's folder, and what is in it."""
+    """An artifact that a step may write: its file under the task's folder, and its contents."""
 
     file: str
     model: type[ArtifactData] | None = None
-    """None: a text for people, or a folder."""
+    """The model of its data; None for a text meant for people, or a folder."""
 
     @property
     def is_lines(self) -> bool:
-        """Whether each line of it is an object of the model, and lines are only added."""
+        """Whether each line is an object of the model, in a file that is only appended to."""
         return self.file.endswith(".jsonl")
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of files."""
+        """Whether it is a folder."""
         return self.file.endswith("/")
 
 
@@ -62,18 +61,18 @@ ARTIFACTS: Mapping[str, DeclaredArtifact] = {
     "test.report": DeclaredArtifact("eval-report.json", EvalReport),
     "trajectory": DeclaredArtifact("trajectory.jsonl", TrajectoryLine),
 }
-"""`eval-<name>.log` files stand beside the report, which names them."""
+"""The report's `eval-<name>.log` files are next to it; it lists their names."""
 
 
 def declared(name: str) -> DeclaredArtifact:
-    """The artifact of that name.  Raises UsageError for one that nobody declared."""
+    """Return the artifact of that name.  Raises UsageError if it is not declared."""
     try:
         return ARTIFACTS[name]
     except KeyError:
         known = ", ".join(ARTIFACTS)
-        raise UsageError(f'No artifact is called "{name}". Declared are: {known}.') from None
+        raise UsageError(f'No artifact is named "{name}". Known artifacts: {known}.') from None
 
 
 def artifact_file(name: str, change: str = "", capability: str = "") -> str:
-    """The file of an artifact, below the task's folder; those of OpenSpec need the change's id."""
+    """The file of an artifact, under the task's folder; OpenSpec artifacts need the change id."""
     return declared(name).file.format(change=change, capability=capability)

@@ -1,6 +1,6 @@
-"""Records and views as objects of JSON: the fields of the contract, none renamed.
+"""Records and views as JSON objects: the fields of the contract, none renamed.
 
-`--json` and the API have them from here.
+Used by `--json` and by the API.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coterie.model.update import Usage
 
 
 def fields_of(record: Record) -> dict[str, object]:
-    """All of a record but its type and time."""
+    """All fields of a record except its type and time."""
     match record:
         case InteractionRecord():
             fields = interaction(record.interaction, record.member, record.state)
@@ -42,7 +42,7 @@ def fields_of(record: Record) -> dict[str, object]:
 
 
 def interaction(asked: Interaction, member: str, state: str) -> dict[str, object]:
-    """A question, flat; for a tool call what exactly would be done, where and why."""
+    """A question, flattened; for a tool call, exactly what it would do, where and why."""
     return {
         "id": asked.interaction_id,
         "task": asked.task_id,
@@ -80,7 +80,7 @@ def _permission(asked: Interaction) -> dict[str, object]:
 
 
 def question(view: QuestionView) -> dict[str, object]:
-    """A question as the inbox holds it."""
+    """A question as listed in the inbox."""
     member = view.member.id if view.member else view.interaction.author_actor_id
     fields = interaction(view.interaction, member, view.state)
     fields |= {"project": str(view.project), "task_title": view.task_title}
@@ -97,7 +97,7 @@ def task(view: TaskView) -> dict[str, object]:
 
 
 def running(member: RunningMember) -> dict[str, object]:
-    """A member of a task that runs."""
+    """A member of a running task."""
     return {
         **asdict(member),
         "folder": str(member.folder),
@@ -108,7 +108,7 @@ def running(member: RunningMember) -> dict[str, object]:
 
 
 def detail(shown: TaskDetail) -> dict[str, object]:
-    """Everything of one task."""
+    """Everything about one task."""
     return task(shown.view) | {
         "goal": shown.state.created.goal,
         "team": shown.state.created.team.name,
@@ -125,7 +125,7 @@ def detail(shown: TaskDetail) -> dict[str, object]:
 def ticket(
     task_id: str, view: TicketView, waits_for: tuple[str, ...], asks: str
 ) -> dict[str, object]:
-    """A ticket of a session, with what it waits for and the question that it asks."""
+    """A ticket of a session, with what it waits for and its open question."""
     one = view.ticket
     return {
         "task": task_id,
@@ -147,10 +147,10 @@ def ticket(
 
 
 def failures(shown: TaskDetail) -> list[dict[str, object]]:
-    """The turns of a task that failed."""
+    """The failed turns of a task."""
     return [{"member": member, "message": what} for member, what in shown.failures]
 
 
 def usage(used: Usage | None) -> dict[str, object] | None:
-    """What was used, or null where the agents did not say."""
+    """The usage, or null if the agents did not report it."""
     return None if used is None else asdict(used)

@@ -1,4 +1,4 @@
-"""A check: a command that Coterie ran itself, on a tree that it knows."""
+"""A check: a command that Coterie ran itself, on a known tree."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """How a command ended; what an agent claims of it does not count."""
+    """How a command ended, as observed by Coterie rather than claimed by an agent."""
 
     command: str
     exit_code: int | None
-    """None: it did not end in its time, or could not be started."""
+    """None if it timed out or could not be started."""
     output: str
-    """The end of what it printed."""
+    """The tail of its output."""
     duration_ms: int
     tree: str = ""
-    """The hash of the files it ran on; empty where nobody can tell."""
+    """The hash of the files it ran on; empty if unknown."""
     log: str = ""
-    """Where all that it printed is, below the session's artifacts."""
+    """The file with its complete output, under the session's artifacts."""
     digest: str = ""
     """`sha256:…` of that file."""
     size_bytes: int | None = None
@@ -36,11 +36,11 @@ class CheckOutcome:
 
 def ended(outcome: CheckOutcome | CheckRun) -> str:
     """How a check ended, in a few words."""
-    return "no end in time" if outcome.exit_code is None else f"exit {outcome.exit_code}"
+    return "did not finish" if outcome.exit_code is None else f"exit {outcome.exit_code}"
 
 
 def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
-    """By ticket and command: whether it passed when it was last run."""
+    """Whether each check passed in its last run, by ticket and command."""
     found: dict[str, dict[str, bool]] = {}
     for envelope in envelopes:
         if envelope.payload_type == "artifact_ref" and envelope.ticket_id:
@@ -51,6 +51,6 @@ def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
 
 
 def check_scores(envelopes: Iterable[Envelope]) -> dict[str, str]:
-    """By ticket: how many of its checks passed when they were last run, as `2/3`."""
+    """How many checks of each ticket passed in their last run, as `2/3`."""
     results = check_results(envelopes)
     return {ticket: f"{sum(one.values())}/{len(one)}" for ticket, one in results.items()}

@@ -1,4 +1,4 @@
-"""What is said in a task: messages, their markers, who speaks next, and the prompt made of them."""
+"""The conversation of a task: messages, their markers, who speaks next, and prompt composition."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
 
 YOU = "you"
-"""The person at the terminal, in a team that names no human member."""
+"""The person at the terminal, in a team without a human member."""
 
 
 class Message(NamedTuple):
-    """One thing said; `seq` counts from 1 in each task, without gaps."""
+    """One message; `seq` counts from 1 in each task, without gaps."""
 
     task_id: str
     seq: int
@@ -24,28 +24,28 @@ class Message(NamedTuple):
     text: str
     at: str
     turn: int = 0
-    """Which turn of the task it was; 0 for a word that was nobody's turn."""
+    """The number of its turn in the task; 0 for a message outside any turn."""
     next: str | None = None
-    """The member it names as the next speaker."""
+    """The member that it names as the next speaker."""
     done: bool = False
     """Whether it carried `[DONE]`."""
     cut: bool = False
-    """Whether the user broke it off before its end."""
+    """Whether the user interrupted it."""
 
 
 _LAST = re.compile(r"\s*\[\s*(?:NEXT\s*:\s*(?P<names>[^\[\]\n]*)|(?P<done>DONE))\s*\]\s*\Z", re.I)
 _FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 _TAIL = 2_000
-"""Markers are looked for in this many last characters, so that a huge reply costs nothing."""
+"""How many trailing characters are searched for markers, so that a huge reply costs nothing."""
 
 
 def summary_of(text: str) -> str:
-    """The first line of a message, which stands for it where there is room for one."""
+    """The first line of a message, shown where there is room for only one line."""
     return text.strip().partition("\n")[0][:200]
 
 
 class Marked(NamedTuple):
-    """A message without its markers, and what they said."""
+    """A message without its markers, and the markers' values."""
 
     text: str
     names: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Marked(NamedTuple):
 
 
 def parse_markers(message: str) -> Marked:
-    """Take the markers off the end of a message; those elsewhere or in a code fence are text."""
+    """Strip the markers from the end of a message; elsewhere or in a code fence they are text."""
     text, done = message.rstrip(), False
     found: list[list[str]] = []
     while text.endswith("]") and (match := _LAST.search(text, max(0, len(text) - _TAIL))):
@@ -72,7 +72,7 @@ def parse_markers(message: str) -> Marked:
 
 
 def _ends_in_fence(text: str) -> bool:
-    """Whether what follows the text would stand inside a code fence that is still open."""
+    """Whether the text ends inside an open code fence."""
     opened = ""
     for line in text.splitlines():
         match = _FENCE.match(line)
@@ -87,11 +87,11 @@ def _ends_in_fence(text: str) -> bool:
 
 
 END = "/end"
-"""What a person types to end a conversation."""
+"""What a person types to end the conversation."""
 
 
 def is_end(text: str) -> bool:
-    """Whether a person ends the conversation with this; with a space before it, it is said."""
+    """Whether this input ends the conversation; with a leading space it is ordinary text."""
     return text.rstrip().lower() == END
 
 
@@ -99,10 +99,10 @@ _MENTION = re.compile(r"(?<![@/.])@(?P<name>[^\W_][\w.-]*)")
 
 
 def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
-    """The same for what a person wrote: `@name` picks the speaker, `/end` is `[DONE]`.
+    """Like `parse_markers`, for human input: `@name` picks the speaker, `/end` is `[DONE]`.
 
-    Of names that are `known` the longest counts: it may hold spaces, and where people write
-    without any, what follows is no part of it.
+    The longest of the `known` names wins: it may contain spaces, and in scripts written without
+    spaces it ends before the text that directly follows it.
     """
     if is_end(message):
         return Marked("", (), True)
@@ -113,12 +113,12 @@ def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
 
 
 def _mentions(text: str, known: Iterable[str]) -> list[str]:
-    """The names that stand after an `@`, in order."""
+    """The names after an `@`, in order."""
     names = sorted(known, key=len, reverse=True)
     return [
         _name_at(text, match, names)
         for match in _MENTION.finditer(text)
-        if not _in_word(text[: match.start()][-1:])
+        if not _in_word(text[max(0, match.start() - 1) : match.start()])
     ]
 
 
@@ -126,9 +126,9 @@ _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)[^`\n].
 
 
 def mentioned(team: Team, message: Message) -> list[Member]:
-    """The members whom a message speaks to, in order, its author left out.
+    """The members that a message mentions, in order, without its author.
 
-    What an agent shows as code mentions nobody: `@pytest.fixture` is no member.
+    Code in an agent's message is ignored: `@pytest.fixture` does not mention a member.
     """
     member = team.get(message.member)
     is_ai = member is not None and member.type == "ai"
@@ -140,8 +140,9 @@ def mentioned(team: Team, message: Message) -> list[Member]:
 
 
 def _name_at(text: str, match: re.Match[str], known: Sequence[str]) -> str:
-    """The known name that stands at a mention, else all that could be one."""
-    written = _folded(text[match.start("name") :][:_TAIL])
+    """The known name at a mention, else the longest text that could be a name."""
+    start = match.start("name")
+    written = _folded(text[start : start + _TAIL])
     for name in known:
         if written.startswith(folded := _folded(name)):
             after = written[len(folded) :].lstrip(".-")
@@ -151,22 +152,22 @@ def _name_at(text: str, match: re.Match[str], known: Sequence[str]) -> str:
 
 
 def _in_word(character: str) -> bool:
-    """Whether a character beside a name belongs to its word: not in scripts without spaces."""
+    """Whether a character next to a name is part of its word: never in scripts without spaces."""
     is_letter = character.isalnum() or character == "_"
     return is_letter and unicodedata.category(character) != "Lo"
 
 
 def _folded(name: str) -> str:
-    """One form for all ways of writing a name."""
+    """Normalize a name for comparison."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
-RUNAWAY = 20
-"""Turns without a human word after which a chat that nobody capped hands the floor back."""
+MAX_UNCAPPED_TURNS = 20
+"""After this many turns without a human message, a chat without a cap returns the floor."""
 
 
 def pick(team: Team, names: Iterable[str]) -> tuple[Member | None, tuple[str, ...]]:
-    """The first name that means a member, and the names before it that mean nobody."""
+    """The first name that matches a member, and the unknown names before it."""
     unknown: list[str] = []
     for name in names:
         member = team.find(name)
@@ -176,8 +177,8 @@ def pick(team: Team, names: Iterable[str]) -> tuple[Member | None, tuple[str, ..
     return None, tuple(unknown)
 
 
-def marked_by(team: Team, author: str, text: str) -> Marked:
-    """What a member or the person at the terminal said, with its markers taken off and read."""
+def parse_message(team: Team, author: str, text: str) -> Marked:
+    """Parse the markers of a text by a member or by the person at the terminal."""
     member = team.get(author)
     human = member is None or member.type == "human"
     if not human:
@@ -190,10 +191,10 @@ def _names_in(team: Team) -> list[str]:
 
 
 def opening_message(task: TaskCreated) -> Message | None:
-    """What a task starts with, where its goal says something."""
+    """The first message of a task, or None if its goal is empty."""
     if not task.goal:
         return None
-    marked = marked_by(task.team, task.author, task.goal)
+    marked = parse_message(task.team, task.author, task.goal)
     chosen, _ = pick(task.team, marked.names)
     following = chosen.id if chosen else None
     return Message(
@@ -201,10 +202,10 @@ def opening_message(task: TaskCreated) -> Message | None:
     )
 
 
-def following(members: Sequence[Member], speaker: str) -> Member:
-    """Whoever follows the speaker among the members in their order.
+def next_in_order(members: Sequence[Member], speaker: str) -> Member:
+    """The member after the speaker, in the members' order.
 
-    A speaker who is not of the team (the person at the terminal) is followed by its first AI.
+    A speaker outside the team (the person at the terminal) is followed by its first AI member.
     """
     for place, member in enumerate(members):
         if member.id == speaker:
@@ -222,7 +223,7 @@ class Rounds(NamedTuple):
     """AI turns since a human last spoke."""
 
     def after(self, member: Member | None) -> Rounds:
-        """The count after somebody spoke; None is the person at the terminal."""
+        """The rounds after a member spoke; None is the person at the terminal."""
         if member is None or member.type == "human":
             return Rounds(self.ai)
         spoken = (self.spoken | {member.id}) & self.ai
@@ -233,48 +234,49 @@ class Rounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """The clocks that stand above a turn, in seconds.  They stop while a person is asked."""
+    """The time limits of a turn, in seconds.  Their clocks stop while a question is open."""
 
     total: float
-    """After this the turn has failed (stuck)."""
+    """After this long the turn fails (stuck)."""
     quiet_after: float
     """After this long without an update the member is shown as quiet."""
 
 
 class Prompt(NamedTuple):
-    """What is sent for one turn; the role text is the adapter's own business."""
+    """The prompt sent for one turn; adding the role text is up to the adapter."""
 
     text: str
     tries: int = 1
-    """Which try at the turn this is."""
+    """The number of this attempt at the turn."""
     turn: str = ""
-    """The turn's name in the journal: the same for every try at it."""
+    """The turn's name in the journal: the same for every attempt."""
     schema: Mapping[str, object] | None = None
-    """The JSON Schema that the reply must fit, for an agent that can be held to one."""
+    """The JSON Schema that the reply must match, for agents that can enforce one."""
     newest: str = ""
-    """The last message alone, without context: all that a person has to read."""
+    """The last message alone, without context: all that a human member needs to read."""
 
 
 @dataclass(frozen=True)
 class Brief:
-    """A turn on a prompt of its own, apart from the conversation."""
+    """A turn with its own prompt, separate from the conversation."""
 
     text: str
     intent: object
-    """What the turn is for, as JSON data: the journal knows it by this, never by its text."""
+    """What the turn is for, as JSON data: identifies it in the journal, instead of its text."""
     schema: Mapping[str, object] | None = None
     tries: int | None = None
-    """How often it is tried where its agent fails; None: as often as any turn."""
+    """How many attempts it gets if its agent fails; None for the usual number."""
     topic: str = ""
-    """What it is about: each topic has a thread of its own; empty: the conversation's."""
+    """Each topic has its own thread; empty for the conversation's thread."""
 
 
 def compose(
     messages: Sequence[Message], name_of: Callable[[str], str], *, count: int, characters: int
 ) -> str:
-    """`[CONTEXT]` with one `name: text` line per message, an empty line, `[MESSAGE]`, the newest.
+    """Compose `[CONTEXT]`, one `name: text` line per message, an empty line, `[MESSAGE]` and the
+    newest message.
 
-    At most `count` messages stand in the context, and no more of them than fit `characters`.
+    The context has at most `count` messages, and only as many as fit into `characters`.
     """
     if not messages:
         return ""

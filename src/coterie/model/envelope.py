@@ -1,7 +1,7 @@
-"""Envelopes: what manager, workers, user and Coterie say to each other about tickets.
+"""Envelopes: the messages between manager, workers, user and Coterie about tickets.
 
-The names and shapes are a published format: every envelope is on disk, for people and other
-programs, and is checked against the schemas made from these models on reading and on writing.
+The names and shapes are a published format: every envelope is stored on disk, for people and other
+programs, and validated against the schemas of these models when read and when written.
 """
 
 from __future__ import annotations
@@ -26,27 +26,24 @@ Id = Annotated[str, Field(pattern=ID)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-def _listed(given: object) -> object:
-    """Models often write one thing where a list is asked for; what they mean is plain."""
+def _as_list(given: object) -> object:
+    """Wrap a single text in a list: models often write one where a list is expected."""
     return [given] if isinstance(given, str) else given
 
 
-Lines = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Lines = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 
 
 class _Payload(BaseModel):
-    # What is added later is None by default, and so left out: signatures made before still hold.
+    # Fields added later default to None and are then omitted: earlier signatures stay valid.
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_text(cls, given: object) -> object:
-        """Names of files and replies of agents may hold what is no text; it is written out."""
-        return encodable(given)
+    # File names and agent replies may contain bytes that are not text: escape them.
+    _is_text = model_validator(mode="before")(encodable)
 
 
 class Needs(NamedTuple):
-    """A rule of a payload: where a field has this value, one of the others says something."""
+    """A payload rule: if a field has this value, one of the other fields must not be empty."""
 
     field: str
     value: str
@@ -59,21 +56,21 @@ class RuledPayload(_Payload):
     needs: ClassVar[Needs]
 
     @model_validator(mode="after")
-    def _says_what_it_needs(self) -> Self:
+    def _check_needs(self) -> Self:
         field, value, one_of = self.needs
         if getattr(self, field) == value and not any(getattr(self, name) for name in one_of):
-            raise ValueError(f"{field} is {value}, so {one_of[0]} must say what is needed")
+            raise ValueError(f"{field} is {value}, so {one_of[0]} must not be empty")
         return self
 
 
 class Clarification(RuledPayload):
-    """The manager asks the user, or says that all is clear."""
+    """The manager asks the user questions, or states that everything is clear."""
 
     needs: ClassVar[Needs] = Needs("status", "open", ("questions",))
 
     questions: Lines = Field(default=(), description="What the user is asked.")
-    status: Literal["open", "clear"] = Field(description="clear: nothing more is to be asked.")
-    intent_summary: str = Field(description="What the user wants, as it was understood.")
+    status: Literal["open", "clear"] = Field(description="clear: there are no more questions.")
+    intent_summary: str = Field(description="What the user wants, as the manager understood it.")
 
 
 class ClarificationResponse(_Payload):
@@ -84,7 +81,7 @@ class ClarificationResponse(_Payload):
 
 
 class AssignedTo(_Payload):
-    """Who should do it."""
+    """The worker that a part is assigned to."""
 
     role_id: Id = Field(description="A worker.")
 
@@ -99,19 +96,19 @@ class PlanTask(_Payload):
     )
     expected_outputs: Lines = Field(default=(), description="Files that it will change or make.")
     assigned_to: AssignedTo | None = Field(
-        default=None, description="Who should do it. Left out: whoever can."
+        default=None, description="Who should do it. Default: any worker who can."
     )
     capability: str | None = Field(
-        default=None, description="What a worker must be able to do, where nobody is named."
+        default=None, description="The capability a worker needs, if none is named."
     )
-    status: TicketState = Field(default="pending", description="How it stands.")
+    status: TicketState = Field(default="pending", description="Its current state.")
     risks: Lines = Field(
-        default=(), description="What could go wrong: it is talked over before it is done."
+        default=(), description="What could go wrong: discussed before work on it begins."
     )
 
 
 class Plan(_Payload):
-    """How the goal is split up."""
+    """How the goal is split into parts."""
 
     tasks: Annotated[tuple[PlanTask, ...], Field(min_length=1)] = Field(
         description="The parts that the goal is split into."
@@ -119,61 +116,59 @@ class Plan(_Payload):
 
 
 class HistoryEntry(_Payload):
-    """One line of a ticket's history."""
+    """One entry of a ticket's history."""
 
     timestamp: Instant = Field(description="When it happened: UTC, ISO 8601.")
     event: str = Field(description="What happened, in one word.")
-    message: str = Field(default="", description="And in more.")
+    message: str = Field(default="", description="Details.")
 
 
 class TicketPayload(_Payload):
-    """A ticket as it stands."""
+    """The current state of a ticket."""
 
     ticket_id: Id = Field(description="The ticket.")
     task_id: Id = Field(description="The part of the plan that it tracks.")
-    owner: str | None = Field(
-        default=None, description="The worker. Left out: none was chosen yet."
-    )
-    status: TicketState = Field(description="How it stands.")
+    owner: str | None = Field(default=None, description="The worker. Omitted until one is chosen.")
+    status: TicketState = Field(description="Its current state.")
     dependencies: tuple[Id, ...] = Field(
         default=(), description="Tickets that must be done before this one begins."
     )
     history: tuple[HistoryEntry, ...] = Field(
-        default=(), description="All that happened to it, the oldest first."
+        default=(), description="Everything that happened to it, oldest first."
     )
     closed_by: str | None = Field(
         default=None, description="Why it no longer counts: a ticket, dropped or canceled."
     )
-    reason: str = Field(default="", description="Why it stands as it does.")
+    reason: str = Field(default="", description="The reason for its current state.")
 
 
 class InstructionProposal(_Payload):
-    """How the manager would have a risky ticket done, before it is."""
+    """How the manager proposes to do a risky ticket, before work on it begins."""
 
-    summary: Text = Field(description="How the manager would have it done.")
+    summary: Text = Field(description="How the manager proposes to do it.")
     open_questions: Lines = Field(
-        default=(), description="What it would like to know of the worker."
+        default=(), description="What it would like to know from the worker."
     )
     risks: Lines = Field(default=(), description="What could go wrong.")
-    draft_steps: Lines = Field(default=(), description="The steps, as they would be.")
+    draft_steps: Lines = Field(default=(), description="The proposed steps.")
 
 
 class Criterion(_Payload):
-    """What must hold in the end; with a command it is checked, without one a person must look."""
+    """A condition for acceptance: checked by its command, or by a person if it has none."""
 
     text: Text = Field(description="What must hold.")
     command: str | None = Field(
         default=None,
-        description="A command that shows it by ending with 0. Left out: a person must look.",
+        description="A command that exits with 0 if it holds. Omitted: a person must check.",
     )
 
 
 class Instruction(_Payload):
-    """What a worker is to do."""
+    """What a worker should do."""
 
     summary: Text = Field(description="What is to be done.")
     ask_user: str | None = Field(
-        default=None, description="What only the user can give: asked before the worker goes on."
+        default=None, description="What only the user can provide: asked before work continues."
     )
     steps: Lines = Field(default=(), description="How.")
     resources: Lines = Field(default=(), description="Files or facts that are needed.")
@@ -184,7 +179,7 @@ class Instruction(_Payload):
     @field_validator("acceptance_criteria", mode="before")
     @classmethod
     def _texts_are_criteria(cls, given: object) -> object:
-        listed = _listed(given)
+        listed = _as_list(given)
         if not isinstance(listed, list | tuple):
             return listed
         many = cast("Sequence[object]", listed)
@@ -192,7 +187,7 @@ class Instruction(_Payload):
 
 
 class Report(RuledPayload):
-    """What a worker says of its work."""
+    """A worker's report on its work."""
 
     needs: ClassVar[Needs] = Needs("status", "blocked", ("issues", "next_actions"))
 
@@ -201,17 +196,17 @@ class Report(RuledPayload):
     )
     outputs: Lines = Field(default=(), description="Files that it changed or made.")
     evidence: Lines = Field(default=(), description="What shows that it works.")
-    issues: Lines = Field(default=(), description="What is open, or what is needed to go on.")
+    issues: Lines = Field(default=(), description="What is open, or what is needed to continue.")
     next_actions: Lines = Field(default=(), description="What should be done next.")
 
 
 class Review(RuledPayload):
-    """What the manager says of a report."""
+    """The manager's review of a report."""
 
     needs: ClassVar[Needs] = Needs("decision", "changes_requested", ("requested_changes", "notes"))
 
     decision: Literal["approved", "changes_requested"] = Field(
-        description="Whether the work is taken."
+        description="Whether the work is accepted."
     )
     notes: str = Field(default="", description="What the manager thinks of it.")
     requested_changes: Lines = Field(default=(), description="What must be changed.")
@@ -222,7 +217,7 @@ class CheckRun(_Payload):
 
     command: Text = Field(description="What was run.")
     exit_code: int | None = Field(
-        default=None, description="How it ended. Left out: not in its time."
+        default=None, description="Its exit code. Omitted if it did not finish."
     )
     tree: str = Field(default="", description="The hash of the files that it ran on.")
 
@@ -246,15 +241,15 @@ class ArtifactRef(_Payload):
         default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="Of the file's content."
     )
     content_type: str | None = Field(default=None, description="Its media type.")
-    size_bytes: int | None = Field(default=None, ge=0, description="How long it is.")
-    description: str = Field(default="", description="What is to be known of it.")
+    size_bytes: int | None = Field(default=None, ge=0, description="Its size in bytes.")
+    description: str = Field(default="", description="Further information about it.")
     check: CheckRun | None = Field(
-        default=None, description="The check that it is the log of. Left out: it is no such log."
+        default=None, description="The check whose log it is. Omitted if it is not a log."
     )
 
     @property
     def checked(self) -> CheckRun | None:
-        """The same, also where it was written before there was a field for it."""
+        """The check, also for references written before the `check` field existed."""
         if self.check is not None or not self.label.startswith(_OLD_LABEL):
             return self.check
         code, tree = _OLD_EXIT.match(self.description), _OLD_TREE.search(self.description)
@@ -266,14 +261,14 @@ class ArtifactRef(_Payload):
 
 
 MERGE_CONFLICT = "merge_conflict"
-"""The code of the error by which work is sent back that conflicts with what was approved since."""
+"""The error code for work sent back because it conflicts with work approved in the meantime."""
 
 
 class Error(_Payload):
-    """Something that went wrong, and what to do."""
+    """Something that went wrong, and what to do about it."""
 
     code: Text = Field(description="What went wrong, in one word.")
-    message: Text = Field(description="And in more.")
+    message: Text = Field(description="Details.")
     resolution_hint: str = Field(default="", description="What to do about it.")
 
 
@@ -308,12 +303,12 @@ PAYLOADS: Mapping[PayloadType, type[Payload]] = dict(
 )
 TYPES: Mapping[type[Payload], PayloadType] = {model: name for name, model in PAYLOADS.items()}
 _UNSIGNED_IF_EMPTY = ("ask_user", "check")
-"""Payload fields that are younger than the first signatures, which were made without them."""
+"""Payload fields added after the first signatures, which did not cover them."""
 _SIGNATURE = "signature"
 
 
 def signature_of(said: Mapping[str, object], key: bytes) -> str:
-    """The signature of what an envelope's file says: HMAC-SHA256 of that object without its
+    """The signature of the object in an envelope's file: HMAC-SHA256 of that object without its
     `signature`, as JSON in UTF-8 with sorted keys and no spaces."""
     plain = {name: value for name, value in said.items() if name != _SIGNATURE}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -321,21 +316,19 @@ def signature_of(said: Mapping[str, object], key: bytes) -> str:
 
 
 class Envelope(BaseModel):
-    """One message, as it is kept."""
+    """One message, as stored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     session_id: str = Field(description="The session: its root task.")
-    timestamp: Instant = Field(description="When it was said: UTC, ISO 8601.")
-    source: str = Field(description="Who says it: a member, the user, or coterie.")
-    target: str = Field(description="Who is told.")
-    payload_type: PayloadType = Field(
-        description="What is said: it decides which payload there is."
-    )
-    version: Literal["1.0"] = Field(default=VERSION, description="Of this format.")
+    timestamp: Instant = Field(description="When it was sent: UTC, ISO 8601.")
+    source: str = Field(description="The sender: a member, the user, or coterie.")
+    target: str = Field(description="The recipient.")
+    payload_type: PayloadType = Field(description="The type of the payload.")
+    version: Literal["1.0"] = Field(default=VERSION, description="The version of this format.")
     payload: Payload
     ticket_id: str | None = Field(
-        default=None, description="Which ticket it is about. Left out: the whole session."
+        default=None, description="The ticket it is about. Omitted for the whole session."
     )
     signature: str | None = Field(
         default=None,
@@ -346,7 +339,7 @@ class Envelope(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _payload_by_its_type(cls, given: object) -> object:
-        """Read the payload as what `payload_type` says: mistakes are then named by its fields."""
+        """Validate the payload as its `payload_type`, so that errors name that model's fields."""
         if not isinstance(given, Mapping):
             return given
         body: dict[str, object] = dict(given)  # pyright: ignore[reportUnknownArgumentType]
@@ -365,7 +358,7 @@ class Envelope(BaseModel):
         payload: Payload,
         ticket_id: str | None = None,
     ) -> Envelope:
-        """An envelope around a payload."""
+        """Wrap a payload in an envelope."""
         return cls(
             session_id=session_id,
             timestamp=at,
@@ -377,22 +370,24 @@ class Envelope(BaseModel):
         )
 
     def signed(self, key: bytes) -> Envelope:
-        """The same with its signature."""
-        return self.model_copy(update={_SIGNATURE: signature_of(self.said, key)})
+        """A copy with its signature."""
+        return self.model_copy(update={_SIGNATURE: signature_of(self.as_stored, key)})
 
     def is_signed_by(self, key: bytes) -> bool:
-        """Whether nobody changed it since it was signed with this key."""
+        """Whether it is unchanged since it was signed with this key."""
         given = (self.signature or "").encode()
-        fitting = (signature_of(said, key).encode() for said in (self.said, self._said_before()))
+        fitting = (
+            signature_of(said, key).encode() for said in (self.as_stored, self._as_first_signed())
+        )
         return any(hmac.compare_digest(given, one) for one in fitting)
 
     @property
-    def said(self) -> dict[str, object]:
-        """The object that is in its file."""
+    def as_stored(self) -> dict[str, object]:
+        """The object stored in its file."""
         return self.model_dump(mode="json", exclude_none=True)
 
-    def _said_before(self) -> dict[str, object]:
-        """What the first signatures were made of: fields that its file leaves out, too."""
+    def _as_first_signed(self) -> dict[str, object]:
+        """The object that the first signatures covered, with the fields that the file omits."""
         plain = self.model_dump(mode="json")
         for name in _UNSIGNED_IF_EMPTY:
             if plain["payload"].get(name, "") is None:

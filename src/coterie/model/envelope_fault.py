@@ -1,4 +1,4 @@
-"""What may be wrong with the envelopes of a session: in their files, or in the database."""
+"""The possible faults of a session's envelopes, in their files or in the database."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 FaultKind = Literal["changed", "missing", "unknown", "forged", "unsigned", "lost", "no_key"]
 
 _TEXTS: Mapping[FaultKind, str] = {
-    "changed": "{place} does not say what Coterie wrote",
+    "changed": "{place} was changed after Coterie wrote it",
     "missing": "{place} is gone",
     "unknown": "{place} was not written by Coterie",
     "forged": "{place}: its signature is wrong in the database",
     "unsigned": "{place}: it is not signed in the database",
     "lost": "{place} is missing from the database",
-    "no_key": "{place} is missing, which the envelopes of {session} are signed with",
+    "no_key": "{place} is missing: the key that signs the envelopes of {session}",
 }
 _IN_FILES: tuple[FaultKind, ...] = ("changed", "missing", "unknown")
 _KEPT: Mapping[FaultKind, str] = {"changed": ".changed", "unknown": ".stray"}
@@ -23,44 +23,44 @@ _KEPT: Mapping[FaultKind, str] = {"changed": ".changed", "unknown": ".stray"}
 
 @dataclass(frozen=True)
 class EnvelopeFault:
-    """One envelope that is not what it was when it was written."""
+    """An envelope that is missing, or not as Coterie wrote it."""
 
     session: str
     kind: FaultKind
     file: str
-    """The name of its file below `logs/<session>/`; of a key, its path."""
+    """The name of its file under `logs/<session>/`; for a key, its path."""
     mended: bool = False
-    """Whether its file was written anew from the database."""
+    """Whether its file was restored from the database."""
     earlier: bool = False
-    """Whether that was done before, and only what was put aside still tells of it."""
-    vouched: bool = False
-    """Whether its file bears the right signature, whatever the database says."""
+    """Whether it was repaired before, and is known only from the file that was set aside."""
+    signature_valid: bool = False
+    """Whether its file has a valid signature, whatever the database says."""
 
     @property
     def in_database(self) -> bool:
-        """Whether it is the database that cannot be trusted."""
+        """Whether the fault is in the database rather than in the files."""
         return self.kind not in _IN_FILES
 
     @property
     def kept_as(self) -> str:
-        """What the file is called that was put aside; empty where none was."""
+        """The name of the file that was set aside; empty if none was."""
         return f"{self.file}{_KEPT[self.kind]}" if self.mended and self.kind in _KEPT else ""
 
     def __str__(self) -> str:
         place = self.file if self.kind == "no_key" else f"logs/{self.session}/{self.file}"
         said = _TEXTS[self.kind].format(place=place, session=self.session)
         if self.earlier:
-            return f"{place} was put right earlier; what had been there is {self.kept_as}"
-        if self.vouched:
-            said += "; the file bears the right signature"
+            return f"{place} was restored earlier; the faulty file is {self.kept_as}"
+        if self.signature_valid:
+            said += "; the signature in the file is valid"
         if self.mended and self.kind != "unknown":
-            said += "; it was written anew from the database"
-        return f"{said}; what was there is now {self.kept_as}" if self.kept_as else said
+            said += "; it was restored from the database"
+        return f"{said}; the faulty file is now {self.kept_as}" if self.kept_as else said
 
 
 @dataclass(frozen=True)
 class EnvelopeCheck:
-    """What a check of all envelopes of a session found."""
+    """The result of checking all envelopes of a session."""
 
     session: str
     count: int
@@ -69,17 +69,17 @@ class EnvelopeCheck:
 
     @property
     def new(self) -> tuple[EnvelopeFault, ...]:
-        """What was found now."""
+        """The faults found by this check."""
         return tuple(fault for fault in self.faults if not fault.earlier)
 
 
 Extent = Literal["whole", "cut", "live"]
-"""What files there must be: all; all but the last, as a crash may have cut them off; or those, and
-more may be written at any time."""
+"""Which files must exist: all; all but the last ones, which a crash may have cut off; or the same
+while more may be written at any time."""
 
 
-def put_aside(session: str, names: Collection[str]) -> list[EnvelopeFault]:
-    """What the files tell that were put aside earlier."""
+def faults_set_aside(session: str, names: Collection[str]) -> list[EnvelopeFault]:
+    """The earlier faults that set-aside files are evidence of."""
     return [
         EnvelopeFault(session, kind, name.removesuffix(ending), mended=True, earlier=True)
         for kind, ending in _KEPT.items()
@@ -88,6 +88,6 @@ def put_aside(session: str, names: Collection[str]) -> list[EnvelopeFault]:
     ]
 
 
-def kept_file(kind: FaultKind, name: str) -> str:
-    """What a file is called that was put aside."""
+def name_set_aside(kind: FaultKind, name: str) -> str:
+    """The name under which a faulty file is set aside."""
     return f"{name}{_KEPT[kind]}"

@@ -1,4 +1,4 @@
-"""The artifact of a test run: which commands Coterie ran, on which tree, and how they ended."""
+"""The artifact of a test run: the commands that Coterie ran, on which tree, and their results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from coterie.model.artifact import ArtifactData, GateDecision, Lines, Said
+from coterie.model.artifact import ArtifactData, GateDecision, Lines, NonEmptyText
 
 EvalOrigin = Literal["written", "given", "found"]
-"""Who says that a command is to be run: the user in `eval.conf`, the user with `--eval`, or nobody
-but the look of the project."""
+"""Where a command comes from: the user's `eval.conf`, the user's `--eval`, or detection from the
+project's files."""
 
 
 class EvalCommand(NamedTuple):
@@ -24,16 +24,16 @@ class EvalCommand(NamedTuple):
 class EvalRun(ArtifactData):
     """One command that was run."""
 
-    name: Said = Field(description="What it is called.")
-    command: Said = Field(description="What was run.")
-    origin: EvalOrigin = Field(description="Who says that it is to be run.")
+    name: NonEmptyText = Field(description="Its name.")
+    command: NonEmptyText = Field(description="What was run.")
+    origin: EvalOrigin = Field(description="Where the command comes from.")
     exit_code: int | None = Field(
-        default=None, description="How it ended. Left out: not in its time, or it did not start."
+        default=None, description="Its exit code. Omitted if it did not finish."
     )
     duration_ms: Annotated[int, Field(ge=0)] = Field(default=0, description="How long it took.")
-    log: str = Field(default="", description="All that it printed, among the artifacts.")
+    log: str = Field(default="", description="The file with its whole output, among the artifacts.")
     digest: str = Field(default="", description="`sha256:…` of that file.")
-    output: str = Field(default="", description="The end of what it printed.")
+    output: str = Field(default="", description="The end of its output.")
 
     @property
     def passed(self) -> bool:
@@ -42,18 +42,18 @@ class EvalRun(ArtifactData):
 
 
 class Debrief(ArtifactData):
-    """What a member makes of a failed test run."""
+    """A member's analysis of a failed test run."""
 
-    summary: Said = Field(description="What failed, in a sentence or two.")
-    causes: Lines = Field(default=(), description="Why, as far as can be told.")
-    next_actions: Lines = Field(default=(), description="What is to be changed.")
+    summary: NonEmptyText = Field(description="What failed, in a sentence or two.")
+    causes: Lines = Field(default=(), description="Why, as far as known.")
+    next_actions: Lines = Field(default=(), description="What to change.")
 
 
 class EvalReport(ArtifactData):
     """`eval-report.json`: every command of a test run, and whether all passed."""
 
-    gate: GateDecision = Field(description="Whether the work may go on, and on which tree.")
+    gate: GateDecision = Field(description="Whether the work may continue, and for which tree.")
     runs: tuple[EvalRun, ...] = Field(default=(), description="In the order they were run.")
     debrief: Debrief | None = Field(
-        default=None, description="What a member makes of it. Left out: nothing failed."
+        default=None, description="A member's analysis. Omitted if nothing failed."
     )

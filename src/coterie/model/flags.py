@@ -1,4 +1,4 @@
-"""Arguments that are not the user's to give: calling modes, roles' prompts, yes to everything."""
+"""Arguments that users may not set: calling modes, role prompts, approval of everything."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import zip_longest
 def split_words(
     words: Sequence[str], flags: Mapping[str, int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words without these flags and their values, and what was left out.
+    """Split off these flags and their values: return the other words, and those dropped.
 
-    `flags` says how many values each takes; `--flag=value` is one word.
+    `flags` maps each flag to its number of values; `--flag=value` is one word.
     """
     kept: list[str] = []
     dropped: list[str] = []
@@ -30,7 +30,7 @@ def split_words(
     return tuple(kept), tuple(dropped)
 
 
-_YES = frozenset(
+_AUTO_APPROVE = frozenset(
     {
         "--allow-all",
         "--allow-all-tools",
@@ -42,14 +42,14 @@ _YES = frozenset(
         "--yolo",
     }
 )
-_YES_PREFIXES = ("--dangerously", "--allow-dangerously")
-_SHORT_YES = re.compile(r"-[dhlsv]*y[dhlsv]*")
-"""`-y` alone or among flags that take nothing."""
+_AUTO_APPROVE_PREFIXES = ("--dangerously", "--allow-dangerously")
+_SHORT_Y = re.compile(r"-[dhlsv]*y[dhlsv]*")
+"""`-y` alone or combined with short flags that take no value."""
 
 
 @dataclass(frozen=True)
 class DroppedPrompt:
-    """A role's prompt that stood in an agent's arguments."""
+    """A role prompt removed from an agent's arguments."""
 
     agent: str
     flag: str
@@ -61,41 +61,44 @@ def _key(setting: str) -> str:
 
 
 def words(line: str) -> tuple[str, ...]:
-    """The words of a line: long tables of them read better so."""
+    """Split a line into words: long tables of words read better this way."""
     return tuple(line.split())
 
 
 def flags_of(alone: str, with_value: str = "") -> Mapping[str, int]:
-    """Flags, in a line: those that stand alone, and those that take a value."""
+    """A flag table from two lines: flags without a value, and flags that take one."""
     return {**dict.fromkeys(words(alone), 0), **dict.fromkeys(words(with_value), 1)}
 
 
 @dataclass(frozen=True)
 class FlagFacts:
-    """Arguments of a CLI that are not the user's to give."""
+    """Arguments of a CLI that users may not set."""
 
     mode: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Words that choose how it is called, which its adapter does; how many values each takes."""
+    """Words that select the calling mode, which is up to its adapter; with their number of
+    values."""
     chosen: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What else its adapter chooses; dropped without a notice."""
+    """Other flags that its adapter chooses; dropped without a notice."""
     prompt: frozenset[str] = frozenset()
-    """Flags that take a role's prompt."""
+    """Flags that take a role prompt."""
     setting: frozenset[str] = frozenset()
     """Flags that take `KEY=VALUE`."""
     prompt_keys: frozenset[str] = frozenset()
-    """Keys of such settings that take a role's prompt."""
-    yes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Flags with the values by which it would never ask for a permission."""
-    yes_keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The same for settings."""
-    short_yes: bool = False
-    """Whether `-y` means yes to everything; elsewhere it means other things."""
+    """Keys of such settings that take a role prompt."""
+    auto_approve_flags: Mapping[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]]
+    )
+    """Flags, with the values that would make it never ask for permission."""
+    auto_approve_settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same for settings: keys, with such a value."""
+    short_y_approves: bool = False
+    """Whether `-y` approves everything; in other CLIs it means other things."""
 
     def without_prompts(
         self, agent: str, args: Sequence[str], named: object = None
     ) -> tuple[tuple[str, ...], tuple[DroppedPrompt, ...]]:
-        """An agent's arguments without roles' prompts, and those; `named` is the flag that its
-        entry itself names, if any."""
+        """Split the role prompts off an agent's arguments; `named` is the prompt flag that its
+        registry entry names, if any."""
         kept: list[str] = []
         dropped: list[DroppedPrompt] = []
         rest = list(args)
@@ -112,42 +115,44 @@ class FlagFacts:
                 kept.append(word)
         return tuple(kept), tuple(dropped)
 
-    def yes_to_all(self, args: Sequence[str]) -> Iterator[str]:
-        """The arguments that would have an agent never ask."""
+    def auto_approving(self, args: Sequence[str]) -> Iterator[str]:
+        """The arguments that would make an agent never ask for permission."""
         for word, following in zip_longest(args, args[1:], fillvalue=""):
             flag, equals, value = word.partition("=")
             value = value if equals else following
-            if flag in _YES or flag.startswith(_YES_PREFIXES):
+            if flag in _AUTO_APPROVE or flag.startswith(_AUTO_APPROVE_PREFIXES):
                 yield flag
-            elif value in self.yes.get(flag, ()):
+            elif value in self.auto_approve_flags.get(flag, ()):
                 yield f"{flag} {value}"
-            elif word in self.setting and (setting := self._yes_setting(following)):
+            elif word in self.setting and (setting := self._auto_approving_setting(following)):
                 yield f"{word} {setting}"
-            elif self.short_yes and _SHORT_YES.fullmatch(word):
+            elif self.short_y_approves and _SHORT_Y.fullmatch(word):
                 yield word
 
-    def _yes_setting(self, setting: str) -> str | None:
+    def _auto_approving_setting(self, setting: str) -> str | None:
         key, _, value = setting.partition("=")
-        meant = self.yes_keys.get(key.strip())
+        meant = self.auto_approve_settings.get(key.strip())
         stated = meant and value.strip().lstrip("\"'").startswith(meant)
         return f"{key.strip()}={meant}" if stated else None
 
     def passed_on(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The arguments of a registry entry and a team file, without what the adapter chooses."""
+        """The arguments of a registry entry and a team file, without those the adapter chooses."""
         return split_words(words, {**self.mode, **self.chosen})[0]
 
     def joined(self, others: Iterable[FlagFacts]) -> FlagFacts:
-        """These, and what every other CLI's flags mean where they mean it in any of them."""
+        """Merge with other CLIs' facts: a flag means what it means in any of them."""
         every = (self, *others)
         values: dict[str, frozenset[str]] = {}
-        for flag, meant in (pair for one in every for pair in one.yes.items()):
+        for flag, meant in (pair for one in every for pair in one.auto_approve_flags.items()):
             values[flag] = values.get(flag, frozenset()) | meant
         return FlagFacts(
             mode=self.mode,
             prompt=frozenset[str]().union(*(one.prompt for one in every)),
             setting=frozenset[str]().union(*(one.setting for one in every)),
             prompt_keys=frozenset[str]().union(*(one.prompt_keys for one in every)),
-            yes=values,
-            yes_keys={key: value for one in every for key, value in one.yes_keys.items()},
-            short_yes=self.short_yes,
+            auto_approve_flags=values,
+            auto_approve_settings={
+                key: value for one in every for key, value in one.auto_approve_settings.items()
+            },
+            short_y_approves=self.short_y_approves,
         )

@@ -1,6 +1,6 @@
-"""What a person is to be told elsewhere, as it is kept; `notification.py` has the words for it.
+"""Pending notifications, as stored; `notification.py` has their texts.
 
-Apart from those, since every command that opens the store would else make their models.
+In a separate module, because otherwise every command that opens the store would build those models.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 Outcome = Literal["sent", "failed", "seen"]
-"""`seen`: the person sat where it was shown."""
+"""`seen`: not sent, because the person was at the terminal that showed it."""
 
 
 @dataclass(frozen=True)
 class PendingNotification:
-    """What is to be told, or could not be."""
+    """A notification that has yet to be sent, or could not be sent."""
 
     incident: str
-    """The question, the task that ended, or its limit (`limit_incident`)."""
+    """The question, the ended task, or the task's rate limit (`limit_incident`)."""
     task_id: str
     at: str
-    problem: str = ""
+    problem: str
+    """Why it could not be sent; empty if it was never tried."""
 
     @property
     def is_end(self) -> bool:
-        """Whether it is the end of a task."""
+        """Whether it reports the end of a task."""
         return self.incident == self.task_id
 
     @property
     def limited_until(self) -> str:
-        """Where a rate limit parked the task, when that ends; else empty."""
+        """When the rate limit that parked the task ends; empty if it was not one."""
         task, _, until = self.incident.partition(_UNTIL)
         return until if task == self.task_id else ""
 
@@ -38,6 +39,6 @@ _UNTIL = "@"
 
 
 def limit_incident(task_id: str, until: str) -> str:
-    """What goes by one name: that a task waits for the end of one limit, however often it is
-    tried before."""
+    """The incident of a task waiting for a rate limit to end: the same name for every attempt made
+    before then."""
     return f"{task_id}{_UNTIL}{until}"

@@ -1,7 +1,7 @@
 """Time, in one form everywhere: UTC, ISO 8601, milliseconds, ending in `Z`.
 
-An instant is kept as text because that is how it is stored, shown and compared: the form has a
-fixed width, so the order of the text is the order of time.
+An instant is a text because that is how it is stored, shown and compared: the form has a fixed
+width, so texts sort in time order.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def of(moment: datetime) -> str:
 
 
 def now() -> str:
-    """The present instant; the only place that looks at the wall clock."""
+    """The current instant; the only place that reads an instant from the wall clock."""
     seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
     return f"{_second(seconds)}.{milliseconds:03d}Z"
 
 
-@lru_cache(maxsize=1)  # a turn asks for the time several times, and most of it is the same
+@lru_cache(maxsize=1)  # a turn asks for the time several times, often within one second
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
-@lru_cache(maxsize=512)  # many things that are stored happened at the same instant
+@lru_cache(maxsize=512)  # many stored records share the same instant
 def parse(text: str) -> str:
-    """Any ISO 8601 time with an offset, as an instant; a naive or unreadable one is refused."""
+    """Parse an ISO 8601 time with an offset.  Raises InvalidTime if it is naive or unreadable."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -53,23 +53,30 @@ def parse(text: str) -> str:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """How long it was from one instant to another."""
+    """The seconds from one instant to another."""
     return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
 
 
 def seconds_until(moment: str) -> float:
-    """How long it is from now; negative for what is past."""
+    """The seconds from now until an instant; negative if it has passed."""
     return seconds_between(now(), moment)
 
 
 def seconds_since(timestamp: float) -> float:
-    """How long it is since a time as file systems have it."""
+    """The seconds since a Unix timestamp, as used by file systems."""
     return time.time_ns() / 1e9 - timestamp
 
 
 def after(seconds: float) -> str:
-    """The instant so long from now; for a negative length, before it."""
+    """The instant this many seconds from now; in the past if negative."""
     return of(datetime.fromisoformat(now()) + timedelta(seconds=seconds))
+
+
+def local(moment: str) -> str:
+    """An instant as local time of day, with the date if it was not today."""
+    here = datetime.fromisoformat(moment).astimezone()
+    is_today = here.date() == datetime.fromisoformat(now()).astimezone().date()
+    return here.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
 def end_of_day() -> str:

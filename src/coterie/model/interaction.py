@@ -1,4 +1,4 @@
-"""A question to the user and its answer, and the rules for when an answer fits."""
+"""A question to the user and its answer, and the rules for validating answers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ Purpose = Literal[
 ContentKind = Literal["PlainText", "Json", "Diff", "Table"]
 Style = Literal["primary", "danger", "plain"]
 
-APPROVE, REJECT, THIS_TASK, BY_RULE = "approve", "reject", "task", "rule"
-"""What may be answered to a risky action: once, no, for the whole task, by a rule from now on."""
+APPROVE, REJECT, APPROVE_FOR_TASK, APPROVE_BY_RULE = "approve", "reject", "task", "rule"
+"""The answers to a risky action: approve once, reject, approve for the whole task, or approve by a
+rule from now on."""
 READ_ONLY = "read_only"
-"""The answer of the rules alone: yes, in a sandbox where it can do no more than look."""
+"""An answer that only the rules give: approved, in a read-only sandbox."""
 
 NOBODY = "coterie"
-"""The author of an answer that only closes a question: nobody said anything."""
+"""The author of a response that merely closes a question that nobody answered."""
 
 
-_YES = frozenset({APPROVE, THIS_TASK, BY_RULE, READ_ONLY})
+_YES = frozenset({APPROVE, APPROVE_FOR_TASK, APPROVE_BY_RULE, READ_ONLY})
 
 
 def _given(given: object) -> dict[str, object] | None:
@@ -46,12 +47,12 @@ class Option(WireText):
     style: Style = "plain"
     default: bool = False
     detail: str = ""
-    """What choosing it means, where the label does not say it all; a rule's own text."""
+    """What choosing it means, if the label is not enough; for a rule, its text."""
 
     @model_validator(mode="before")
     @classmethod
     def _reads_the_design(cls, given: object) -> object:
-        """The design spells a plain option `style: default`, and `default` `isDefault`."""
+        """Accept the design's spelling: `style: default` for plain, `isDefault` for `default`."""
         fields = _given(given)
         if fields is None:
             return given
@@ -63,7 +64,7 @@ class Option(WireText):
 
 
 class Display(WireText):
-    """What the person reads."""
+    """The text shown to the person."""
 
     title: str
     description: str = ""
@@ -74,7 +75,7 @@ class Display(WireText):
     @model_validator(mode="before")
     @classmethod
     def _reads_data(cls, given: object) -> object:
-        """In the design, content may be any data."""
+        """Encode content that is not a string as JSON: the design allows any data."""
         fields = _given(given)
         content = fields.get("content") if fields else None
         if fields is None or isinstance(content, str):
@@ -86,18 +87,18 @@ class Display(WireText):
 
 
 class Validation(WireText):
-    """What a typed answer must be."""
+    """The rules for a typed answer."""
 
     regex: str | None = None
     required: bool = False
     meaning: str = ""
-    """The regex in words, as they go on after "needs"."""
+    """The regex in words, phrased to follow "needs"."""
     example: str = ""
-    """An answer that fits."""
+    """A valid answer."""
 
 
 class Interaction(WireText):
-    """A question: who asks, for which task, what, and what may be answered."""
+    """A question: who asks, for which task, what, and the possible answers."""
 
     interaction_id: str
     task_id: str
@@ -108,12 +109,12 @@ class Interaction(WireText):
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
     about: About | None = None
-    """None in what releases before this field have recorded."""
+    """None in questions recorded before this field existed."""
 
     @model_validator(mode="before")
     @classmethod
     def _reads_earlier_releases(cls, given: object) -> object:
-        """A tool call used to stand under `risk`, without its effect."""
+        """Convert a tool call recorded under `risk`, where it had no effect, to `about`."""
         if not isinstance(given, Mapping):
             return given
         fields = cast("Mapping[str, object]", given)
@@ -126,7 +127,7 @@ class Interaction(WireText):
 
     @property
     def permission(self) -> ToolPermission | None:
-        """The tool call that it is about, where it asks for permission to run one."""
+        """The tool call for which it asks permission, if any."""
         return self.about if isinstance(self.about, ToolPermission) else None
 
 
@@ -142,29 +143,29 @@ class Response(WireText):
 
     @property
     def approves(self) -> bool:
-        """Whether it says yes to a risky action, however long the yes shall hold."""
+        """Whether it approves a risky action, for whatever scope."""
         return self.selected_option_id in _YES
 
     @property
     def is_read_only(self) -> bool:
-        """Whether its yes holds only in a sandbox where nothing can be changed."""
+        """Whether it approves only for a sandbox in which nothing can be changed."""
         return self.selected_option_id == READ_ONLY
 
     @property
     def choice(self) -> str:
-        """What was answered: the option, else what was typed."""
+        """The answer: the chosen option, else the typed text."""
         return self.selected_option_id or self.input_value or ""
 
     @property
     def words(self) -> str:
-        """What was typed besides: a rule, a word to the agent."""
+        """The text typed in addition to a choice: a rule, or a message to the agent."""
         beside = self.input_value if self.selected_option_id else None
         return beside or self.comment or ""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A question a workflow or an agent wants to put to the user."""
+    """A question that a workflow or an agent wants to ask the user."""
 
     author: str
     kind: Kind
@@ -173,21 +174,21 @@ class Ask:
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
     content: str = ""
-    """What the user has to look at, besides what the question is about."""
+    """Further content for the user to look at, in addition to `about`."""
     content_kind: ContentKind = "PlainText"
     display: Display | None = None
-    """An agent's own words; None: they are made from `about`."""
+    """An agent's own text; None: generated from `about`."""
     intent: object = None
-    """JSON data by which the journal knows it from others, where author and options do not do."""
+    """JSON data that identifies it in the journal, if author and options are not enough."""
     once: str | None = None
-    """What it has in common with equal questions of other tasks, of which one may be open."""
+    """A key shared with the same question in other tasks: only one with this key may be open."""
     if_ended: str | None = None
-    """The option that counts as chosen where the user ends the conversation instead."""
+    """The option that counts as chosen if the user ends the conversation instead."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the user said; `fresh` when it was given to this run, not before it."""
+    """The user's answer; `fresh` if it was given during this run, not before."""
 
     response: Response
     fresh: bool
@@ -195,7 +196,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """An interaction as the inbox holds it."""
+    """An interaction as stored in the inbox."""
 
     interaction: Interaction
     step: str
@@ -207,7 +208,10 @@ class Question:
 
 
 def choose(interaction: Interaction, choice: str) -> str:
-    """The option a person means: by its id, its number, or the beginning of its id or label."""
+    """Resolve a choice to an option, by its id, its number, or a prefix of its id or label.
+
+    Raises AnswerRefused if it matches none, or several.
+    """
     ids = [option.id for option in interaction.options]
     if choice in ids:
         return choice
@@ -234,7 +238,7 @@ def answer_word(option: Option) -> str:
 
 
 def answer_command(question: Interaction, project: str = "") -> str:
-    """The command that answers a question; `project` is what names another one: ` -C DIR`."""
+    """The command that answers a question; `project` selects another project, as in ` -C DIR`."""
     command = f"coterie answer{project} {question.interaction_id}"
     if question.kind == "Input":
         example = question.validation.example
@@ -246,13 +250,14 @@ def answer_command(question: Interaction, project: str = "") -> str:
     return f"{command} {choices} {say}"
 
 
-_WANTS: Mapping[Effect, str] = {
-    "run": "run",
-    "write": "change",
-    "read": "read",
-    "fetch": "reach",
-    "other": "use",
+WANTS: Mapping[Effect, tuple[str, str]] = {
+    "run": ("run", "a command"),
+    "write": ("change", "files"),
+    "read": ("read", "files"),
+    "fetch": ("reach", "the network"),
+    "other": ("use", "a tool"),
 }
+"""The verb for what a tool call would do, and its object."""
 
 
 def in_short(question: Interaction) -> str:
@@ -261,22 +266,22 @@ def in_short(question: Interaction) -> str:
     if call is None:
         return f"asks: {' '.join(printable(question.display.title).split())}"
     what = call.command or ", ".join(call.paths) or call.target or call.tool
-    return f"wants to {_WANTS[call.effect]}: {visible_line(what)}"
+    return f"wants to {WANTS[call.effect][0]}: {visible_line(what)}"
 
 
-def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:
-    """Raise AnswerRefused where words were typed with an answer that takes none to the agent."""
-    if text is None or question.permission is None or option.id in (REJECT, BY_RULE):
+def refuse_unused_text(question: Interaction, option: Option, text: str | None) -> None:
+    """Raise AnswerRefused if text was typed with an answer that passes none on to the agent."""
+    if text is None or question.permission is None or option.id in (REJECT, APPROVE_BY_RULE):
         return
     raise AnswerRefused(
-        f"{question.interaction_id}: {option.label} takes no words with it, nobody would hear "
-        "them. It stays open.",
+        f"{question.interaction_id}: {option.label} takes no message: nobody would read it. "
+        "The question stays open.",
         f'coterie say {question.task_id} "…", or deny and say why',
     )
 
 
 def check(interaction: Interaction, response: Response) -> None:
-    """Raise AnswerRefused, with the reason, where the response does not fit the question."""
+    """Raise AnswerRefused, with the reason, if the response is not valid for the question."""
     if interaction.kind != "Input":
         _check_option(interaction, response)
     if interaction.kind in ("Input", "Composite"):

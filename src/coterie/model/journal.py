@@ -1,7 +1,7 @@
 """The journal's vocabulary: steps, turns and leases, and the writes that change the stores.
 
-A write is data.  Several go into one transaction, so that a step's result and all that it
-caused are kept together or not at all.
+A write is data.  Several go into one transaction, so that a step's result and all its effects are
+stored together or not at all.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from coterie.model.ticket import Ticket, TicketState
 from coterie.model.tool_call import AuditEntry
 from coterie.model.update import Usage, WaitsFor
 
-if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+if TYPE_CHECKING:  # a separate format, needed only by sessions with tickets
     from coterie.model.envelope import Envelope
 
 StepKind = Literal["turn", "ask", "step", "heard"]
 TurnOutcome = Literal["completed", "failed", "interrupted", "limited", "unknown"]
-"""`limited`: a rate limit refused it; `unknown`: a crash cut it."""
+"""`limited`: refused by a rate limit; `unknown`: cut off by a crash."""
 
 
 class Step(NamedTuple):
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def digest(kind: StepKind, intent: object) -> str:
-    """What a step means, never how it was rendered: an edited prompt must not break old tasks."""
+    """A digest of a step's meaning, not of its text: an edited prompt must not break old tasks."""
     text = _CANONICAL.encode([kind, intent])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -66,19 +66,19 @@ class Turn:
     detail: str | None = None
     """The failure's message."""
     usage: str | None = None
-    """What it cost, as JSON, as far as the agent told."""
+    """Its usage as JSON, as far as the agent reported it."""
     machine: str | None = None
-    """Where it was taken, in a store of several machines."""
+    """The machine that ran it, in a store shared by several machines."""
 
     @property
     def used(self) -> Usage | None:
-        """What it cost, as far as its agent told."""
+        """Its usage, as far as the agent reported it."""
         return Usage(**json.loads(self.usage)) if self.usage else None
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to run a task.  `token` only ever grows; a write with an older one is refused."""
+    """The right to run a task.  `token` only ever grows; a write with an older token is refused."""
 
     task_id: str
     owner: str
@@ -88,7 +88,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Fence:
-    """What a write carries to show that its task is still ours."""
+    """Carried by a write to prove that the writer still holds the task's lease."""
 
     task_id: str
     token: int
@@ -96,7 +96,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class ChildLease:
-    """An agent's process, recorded before it starts, so that it can be found after a crash."""
+    """An agent's process, recorded before it starts so that it can be found after a crash."""
 
     task_id: str
     member: str
@@ -110,12 +110,12 @@ class ChildLease:
 
 
 RequestKind = Literal["say", "end", "stop", "cancel", "interrupt", "stop_member"]
-"""`end` stands until a task has ended, `stop_member` until a turn of who is named has failed."""
+"""`end` stays pending until the task has ended, `stop_member` until that member's turn fails."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A word from another process to the owner of a task."""
+    """A request from another process to the owner of a task."""
 
     id: int
     task_id: str
@@ -127,7 +127,7 @@ class Request:
 
 @dataclass(frozen=True)
 class TaskHistory:
-    """All that a run needs to know of a task, as of one moment."""
+    """Everything a run needs to know about a task, at one point in time."""
 
     events: list[Event]
     lease: Lease | None
@@ -136,25 +136,25 @@ class TaskHistory:
     turns: list[Turn]
     requests: list[Request]
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
-    """By id: the tickets that are part of the task; what was said and done in them is in here."""
+    """The tickets that are part of the task, by id; what was said and done in them is included."""
     seen: int = field(default=0, compare=False)
-    """For `Storage.changed`: what came later is not in here."""
+    """The version for `Storage.changed`: later changes are not included."""
 
 
 class IllegalWrite(ValueError):
-    """A write that cannot follow what is recorded: a bug, or a damaged history."""
+    """A write that contradicts what is recorded: a bug, or a damaged history."""
 
 
 class AppendEvent(NamedTuple):
-    """A domain event; the store numbers it and keeps the projections of tasks and questions."""
+    """A domain event; the store numbers it and updates the projections of tasks and questions."""
 
     event: Event
     step: str | None = None
     """For a question: the step that asks it."""
     once: str | None = None
-    """What all questions have in common of which one may be open; IllegalWrite where one is."""
+    """A key shared by questions of which only one may be open; IllegalWrite if one already is."""
     incident: str | None = None
-    """What the user is to be told of elsewhere, once: the question, or the task that ended."""
+    """What to notify the user of, once: the question, or the task that ended."""
 
 
 class AppendMessage(NamedTuple):
@@ -164,13 +164,13 @@ class AppendMessage(NamedTuple):
 
 
 class AppendAudit(NamedTuple):
-    """A row of the audit."""
+    """A row for the audit."""
 
     entry: AuditEntry
 
 
 class AppendThread(NamedTuple):
-    """A further entry of a thread that we keep ourselves; its number must be the next."""
+    """An entry of a thread that Coterie stores itself; its number must be the next."""
 
     task_id: str
     thread: str
@@ -180,7 +180,7 @@ class AppendThread(NamedTuple):
 
 
 class OpenStep(NamedTuple):
-    """A step that begins, or one that is recorded whole."""
+    """A step that begins, or one recorded together with its result."""
 
     step: Step
 
@@ -194,7 +194,7 @@ class CloseStep(NamedTuple):
 
 
 class OpenTurn(NamedTuple):
-    """An attempt that is about to be sent."""
+    """An attempt at a turn that is about to be sent."""
 
     task_id: str
     step: str
@@ -207,7 +207,7 @@ class OpenTurn(NamedTuple):
 
 
 class SpendTurn(NamedTuple):
-    """What an open attempt has cost so far: it counts, however the attempt ends."""
+    """The usage of an open attempt so far: it counts, however the attempt ends."""
 
     task_id: str
     step: str
@@ -229,15 +229,15 @@ class CloseTurn(NamedTuple):
 
 
 class AppendEnvelope(NamedTuple):
-    """A message about tickets; the store gives it the session's next number."""
+    """A message about tickets; the store assigns the session's next number to it."""
 
     envelope: Envelope
     key: bytes | None = None
-    """What it is to be signed with, once it is as it will be kept; a store never sees it."""
+    """The key to sign its final stored form with; stores never see it."""
 
 
 class PutTicket(NamedTuple):
-    """A ticket's new form; refused unless it was in the state `before` (None: it is new)."""
+    """A ticket's new version; refused unless it was in the state `before` (None: it is new)."""
 
     session_id: str
     ticket: Ticket
@@ -251,9 +251,9 @@ class TakeRequest(NamedTuple):
 
 
 class SupersedeSteps(NamedTuple):
-    """Steps, with their turns, that no longer count since the user chose to do them anew.
+    """Steps, with their turns, that no longer count because the user chose to redo them.
 
-    They are kept under another name: `aside` and a number, and the name they had.
+    They are kept under another name: `aside`, a number, and the original name.
     """
 
     task_id: str
@@ -262,9 +262,9 @@ class SupersedeSteps(NamedTuple):
 
 
 class SetMemberState(NamedTuple):
-    """A member's state that another process should see; only the rare ones are kept.
+    """A member's state that other processes should see; only rare states are stored.
 
-    All others are known from what is recorded anyway: the open turn, call and question.
+    All others follow from what is recorded anyway: the open turn, call and question.
     """
 
     task_id: str
@@ -277,7 +277,7 @@ class SetMemberState(NamedTuple):
 
 
 class ParkLease(NamedTuple):
-    """Let go of the right to run a task: whoever wants may take it up."""
+    """Give up the right to run a task, so that any process may acquire it."""
 
     task_id: str
     token: int
@@ -303,20 +303,20 @@ Write = (
 
 
 class WorkflowChanged(Exception):
-    """The workflow no longer asks for what is recorded."""
+    """The workflow no longer matches the recorded steps."""
 
     def __init__(self, step: str, difference: str, digest: str) -> None:
         super().__init__(f"{step}: {difference}")
         self.step = step
         self.difference = difference
         self.digest = digest
-        """What the workflow asks for now: another change is another question."""
+        """The digest of what the workflow asks for now: a different change is a new question."""
 
 
 class Journal:
-    """The recorded steps of one task, handed out as the workflow comes to them again."""
+    """The recorded steps of one task, returned when the workflow reaches them again."""
 
-    def __init__(self, task_id: str, steps: Sequence[Step]) -> None:  # in the order of opening
+    def __init__(self, task_id: str, steps: Sequence[Step]) -> None:  # in opening order
         self.task_id = task_id
         self._steps, self._kept = _after_decisions(steps)
         self.superseded: tuple[str, ...] = tuple(
@@ -324,19 +324,19 @@ class Journal:
             for step in steps
             if step.name not in self._steps and not parse(step.name).is_superseded
         )
-        """Steps that a fork supersedes, and that still stand under their names."""
+        """Steps that a fork supersedes but that are still recorded under their own names."""
         self._used: set[str] = set()
         self._ahead = {name for name in self._steps if parse(name).is_own}
 
     @property
     def replaying(self) -> bool:
-        """Whether recorded steps lie ahead: what comes next has already happened."""
+        """Whether recorded steps lie ahead, that is, the next steps have already happened."""
         return bool(self._ahead)
 
     def begin(self, name: str, kind: StepKind, intent: object) -> tuple[Step, bool]:
-        """The step of that name as it is recorded, or a new one; and whether it is new.
+        """Return the recorded step of that name, or a new one, and whether it is new.
 
-        Raises WorkflowChanged if something else is recorded under the name, open or closed.
+        Raises WorkflowChanged if a different step is recorded under the name, open or closed.
         """
         if name in self._used:
             raise StepRepeated(self.task_id, name)
@@ -352,35 +352,35 @@ class Journal:
         return step, False
 
     def asked_in(self, turn: str) -> list[tuple[StepName, Step]]:
-        """What an agent asked in a turn, in order."""
+        """The steps that an agent asked for in a turn, in order."""
         named = [(parse(name), step) for name, step in self._steps.items()]
         return [(name, step) for name, step in named if name.asked_in == turn]
 
     def asked(self) -> Iterator[tuple[StepName, Step]]:
-        """All that was asked in turns, in order; an answer that nobody got is no result."""
+        """All questions asked in turns, in order; without a result if no answer was delivered."""
         for name, step in ((parse(name), step) for name, step in self._steps.items()):
             if name.asked_in is not None and step.kind == "ask":
                 yield name, step
 
     def subtasks(self) -> int:
-        """How many subtasks were handed out so far."""
+        """How many subtasks have been handed out so far."""
         return sum(parse(name).is_subtask for name in self._steps)
 
     def caught_up(self) -> None:
-        """Nothing recorded lies ahead any more: the workflow goes by what it finds kept."""
+        """End the replay: the workflow no longer has to ask for every recorded step."""
         self._ahead.clear()
 
     def check_all_used(self) -> None:
-        """At the end of a workflow: a recorded step it never came to means that it changed."""
+        """At the end of a workflow, raise WorkflowChanged if it never reached a recorded step."""
         for name in self._steps:
             if name in self._ahead and name not in self._kept:
-                raise WorkflowChanged(name, "it is recorded but no longer asked for", "gone")
+                raise WorkflowChanged(name, "it is recorded, but no longer reached", "gone")
 
 
 def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[str]]:
-    """The steps that count, and those whose recorded result is kept whatever the code says.
+    """The steps that count, and those whose recorded result stands even though the code changed.
 
-    A fork supersedes what was recorded from the changed step up to the question about it.
+    A fork supersedes everything recorded from the changed step up to the question about it.
     """
     counted: dict[str, Step] = {}
     kept: set[str] = set()

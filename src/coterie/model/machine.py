@@ -1,4 +1,4 @@
-"""What is known of the machines and processes that run tasks, and of the tasks on offer to them."""
+"""What is known about the machines and processes that run tasks, and about the tasks on offer."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from itertools import combinations
 from typing import Literal
 
 Pool = Literal["seat", "session"]
-"""`seat`: a task that runs agents.  `session`: one that waits for tasks of its own; were it to take
-a seat, all seats could wait for what nobody has a seat to run."""
+"""`seat`: a task that runs agents.  `session`: a task that waits for its child tasks; if sessions
+took seats, they could fill all of them while no seat is left for the tasks they wait for."""
 
 FULL = "allow full"
-"""What a machine must allow, where a member may do everything unasked."""
+"""The need of a task with a member that may do everything without asking."""
 MOST_NEEDS = 4
-"""How many different things a task may need at once."""
+"""The maximum number of different needs of a task."""
 
 
 @dataclass(frozen=True)
 class OwnerRow:
-    """A process that may own tasks, as a store of several machines knows it; never used again."""
+    """A process that may own tasks, as recorded in a shared store; ids are never reused."""
 
     id: str
     machine: str
-    """Where it runs, by the name that the machine has in the store."""
+    """The machine that it runs on, by its name in the store."""
     beat: int
     """How often it has renewed its lease."""
     dead: bool
-    """Whether it was declared dead, which is never taken back."""
+    """Whether it was declared dead, which is final."""
     started_at: str
     version: str
-    """Of Coterie."""
+    """The version of Coterie."""
 
 
 @dataclass(frozen=True)
 class OwnerFacts:
-    """What an owner wrote about itself: good for a message, never for a decision."""
+    """What an owner wrote about itself: only for messages, never for decisions."""
 
     pid: int | None = None
     host: str | None = None
@@ -45,7 +45,7 @@ class OwnerFacts:
 
 @dataclass(frozen=True)
 class MachineRow:
-    """A machine that runs `coterie worker`, as it described itself: for people."""
+    """A machine that runs `coterie worker`, as it described itself, for people to read."""
 
     name: str
     agents: tuple[str, ...]
@@ -54,21 +54,21 @@ class MachineRow:
     version: str
     seen: str
     allows_full: bool = False
-    """Whether it takes members that never ask."""
+    """Whether it accepts members that never ask for permission."""
 
     @property
     def has(self) -> list[str]:
-        """What it has to give, as tasks need it."""
+        """What it offers, in the terms of tasks' needs."""
         return _has(self.agents, allows_full=self.allows_full)
 
 
 @dataclass(frozen=True)
 class MachineView:
-    """A machine as it is shown."""
+    """A machine, as shown to people."""
 
     name: str
     state: Literal["alive", "dead"]
-    """`dead`: no process of it lives that could own a task."""
+    """`dead`: it has no live process that could own a task."""
     agents: tuple[str, ...] = ()
     seats: int = 0
     running: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class MachineView:
 
     @property
     def has(self) -> list[str]:
-        """What it has to give, as tasks need it."""
+        """What it offers, in the terms of tasks' needs."""
         return _has(self.agents, allows_full=self.allows_full)
 
 
@@ -89,49 +89,50 @@ def _has(agents: Iterable[str], *, allows_full: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class Offer:
-    """A task that any machine may run which has what it needs."""
+    """A task that any machine that has what it needs may run."""
 
     task_id: str
     pool: Pool = "seat"
     needs: tuple[str, ...] = ()
     """Names of agents, and FULL."""
     machine: str | None = None
-    """Which alone may take it."""
+    """The only machine that may take it, if any."""
     woken: int = 0
-    """How often something has happened to it that is to be looked at."""
+    """How often it was put on offer again, because something happened that a run must handle."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By machine: why it did not take it."""
+    """Why machines did not take it, by machine."""
     taker: str | None = field(default=None, compare=False)
-    """The owner that has it in hand."""
+    """The owner that has taken it."""
 
     @property
     def queue(self) -> str:
-        """Where it is queued, so that only those who can take it are asked."""
+        """Its queue, chosen so that only machines that can take it are asked."""
         return queue_of(self.pool, self.needs, self.machine)
 
 
 @dataclass(frozen=True)
 class SentRef:
-    """A branch of a session as it was last sent, for whichever machine goes on with it."""
+    """A branch of a session as last sent, for any machine that continues the session."""
 
     name: str
-    """A ticket, or what all that is approved is called."""
+    """A ticket, or the name for all approved work."""
     commit: str
     digest: str | None = None
-    """Of the bundle that holds it."""
+    """The digest of the bundle that contains it."""
     remote_ref: str | None = None
-    """What it is called in the repository that branches travel by.  Neither: every clone has it, or
-    can fetch it."""
+    """Its ref in the remote repository that branches travel by.  With neither a digest nor a ref,
+    every clone has the commit or can fetch it."""
 
 
 def queue_of(pool: Pool, needs: Iterable[str], machine: str | None = None) -> str:
-    """The queue of all that needs the same; a name in PostgreSQL is no longer than 63 bytes."""
+    """The queue for all tasks with these needs; hashed, as PostgreSQL names have at most 63
+    bytes."""
     meant = json.dumps([machine] if machine else [None, *sorted(needs)])
     return f"{pool}-{hashlib.blake2b(meant.encode(), digest_size=8).hexdigest()}"
 
 
 def queues_of(pool: Pool, offers: Iterable[str], machine: str) -> list[str]:
-    """The queues that a machine serves: its own, and those of all that it can run."""
+    """The queues that a machine serves: its own, and one for every set of needs it can meet."""
     has = sorted(set(offers))
     together = {part for count in range(MOST_NEEDS + 1) for part in combinations(has, count)}
     return [queue_of(pool, (), machine), *sorted(queue_of(pool, part) for part in together)]

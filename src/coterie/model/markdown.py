@@ -1,6 +1,6 @@
-"""Text that others wrote, as a part of a Markdown document of ours: it begins nothing of its own.
+"""Embed untrusted text in a generated Markdown document without letting it add structure.
 
-A heading, a fence or a comment in a plan's text must not end the section that it stands in.
+A heading, a fence or a comment in a plan's text must not end the section that contains it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from coterie.model.visible import printable
 
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
 _BEGINS = re.compile(r"(?P<blank>\s*)(?P<mark>#{1,6}(?=\s|$)|<!--|={3,}\s*$|-{3,}\s*$|`{3,}|~{3,})")
-"""What a line must not begin with outside of a block of code."""
+"""What a line outside a code block must not begin with."""
 
 
 def inline(text: str, longest: int | None = None) -> str:
-    """A text as one line, whose beginning is nothing but text."""
+    """A text as one line, with any Markdown marker at its beginning escaped."""
     line = printable(" ".join(text.split()))
     if longest is not None and len(line) > longest:
         line = f"{line[: longest - 1].rstrip()}…"
@@ -24,7 +24,7 @@ def inline(text: str, longest: int | None = None) -> str:
 
 
 def paragraph(text: str) -> str:
-    """A text of several lines; blocks of code stay what they are where they have an end."""
+    """A text of several lines, with markers escaped; code blocks are kept if they are closed."""
     lines = [printable(line) for line in text.strip("\n").splitlines()]
     inside = _in_blocks(lines)
     shown = [
@@ -39,7 +39,7 @@ def paragraph(text: str) -> str:
 
 
 def _in_blocks(lines: list[str]) -> list[bool]:
-    """For each line whether it belongs to a block of code that is closed again."""
+    """Whether each line belongs to a closed code block."""
     inside = [False] * len(lines)
     opened, marks = -1, ""
     for number, line in enumerate(lines):
@@ -55,16 +55,16 @@ def _in_blocks(lines: list[str]) -> list[bool]:
 
 
 def bullets(texts: Iterable[str], otherwise: str = "") -> str:
-    """A list, or what stands for an empty one."""
+    """A bullet list, or `otherwise` if it would be empty."""
     lines = [f"- {inline(text)}" for text in texts if text.strip()]
     return "\n".join(lines) or otherwise
 
 
 def section(heading: str, body: str, level: int = 2) -> str:
-    """A section with its heading; nothing where there is nothing to say."""
+    """A section with its heading; empty if the body is empty."""
     return f"{'#' * level} {heading}\n\n{body}\n" if body else ""
 
 
 def document(title: str, *sections: str) -> str:
-    """A document of the sections that are not empty."""
+    """A document with a title and those sections that are not empty."""
     return "\n".join((f"# {inline(title)}\n", *(one for one in sections if one)))

@@ -1,4 +1,4 @@
-"""What a person is told elsewhere when a question waits or a task ends: the `notify` setting."""
+"""Notifications sent when a question waits, a task ends or a rate limit parks it (`notify`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.model.task import Status, TaskCreated, TaskState, title_of
 from coterie.model.visible import printable
 
 MOST = 300
-"""So many characters of what agents and people wrote are passed on, at most."""
+"""The maximum number of characters passed on of a text by agents or people."""
 
 
 class _Part(BaseModel):
@@ -25,59 +25,59 @@ class _Part(BaseModel):
 
 
 class NotifiedChoice(_Part):
-    """One answer that may be given."""
+    """One possible answer."""
 
     id: str
     """`approve`, `reject`, …"""
     label: str
-    """What a person reads."""
+    """The text shown to a person."""
     command: str
-    """What gives this answer."""
+    """The command that gives this answer."""
 
 
 class NotifiedQuestion(_Part):
-    """A question that waits."""
+    """A question waiting for an answer."""
 
     id: str
     """`q4`"""
     kind: Kind
-    """A choice (`Select`, `Confirm`), text (`Input`), or a choice with words (`Composite`)."""
+    """A choice (`Select`, `Confirm`), text (`Input`), or a choice with text (`Composite`)."""
     author: str
     """The member who asks."""
     text: str
-    """Who asks what, in one line; of a tool call, the command line."""
+    """Who asks what, in one line; for a tool call, the command line."""
     choices: tuple[NotifiedChoice, ...]
-    """Empty where the answer is text."""
+    """Empty if the answer is text."""
 
 
 class NotifiedEnd(_Part):
     """How a task ended."""
 
     status: Literal["completed", "failed", "canceled"]
-    """What became of it."""
+    """The final status of the task."""
     reason: str
     """Why, in one word."""
     summary: str
-    """What there is to say of it; may be empty."""
+    """A summary of the outcome; may be empty."""
 
 
 class NotifiedLimit(_Part):
-    """The rate limit for which a task parked."""
+    """The rate limit that parked a task."""
 
     member: str
-    """Whose agent has reached it."""
+    """The member whose agent has reached it."""
     until: Instant
     """When it ends."""
 
 
 class Notification(_Part):
-    """What the `notify` setting's command gets on stdin, and its address as the body of a POST."""
+    """Passed to the `notify` setting's command on stdin, or to its URL as the body of a POST."""
 
     version: Literal[1] = 1
-    """Of this form: fields may be added to it, but none is changed or taken away."""
+    """The version of this format: fields may be added, but none are changed or removed."""
     id: str
-    """The question, the task that ended, or `k3f9@` and the end of the limit it waits for: each
-    comes once in a project."""
+    """The question, the task that ended, or `k3f9@` and the end of the limit it waits for; each is
+    sent once per project."""
     kind: Literal["question", "task_ended", "task_limited"]
     """What happened."""
     at: Instant
@@ -85,21 +85,22 @@ class Notification(_Part):
     project: str
     """The project's folder."""
     task: str
-    """`k3f9`; of a question that a ticket asks, `k3f9/T2`."""
+    """`k3f9`; for a question asked by a ticket, `k3f9/T2`."""
     workflow: str
     """`chat`, `solo`, `tickets`, `pipeline`"""
     title: str
     """What the task is about: the first line of its goal."""
     text: str
-    """All of it in one sentence, for a person."""
+    """The whole notification in one sentence, for a person."""
     command: str
-    """What answers the question, shows the task, or goes on with it when the limit is over."""
+    """The command that answers the question, shows the task, or resumes it once the limit is
+    over."""
     question: NotifiedQuestion | None = None
-    """Where it is one."""
+    """Set if a question waits."""
     ended: NotifiedEnd | None = None
-    """Where a task ended."""
+    """Set if a task ended."""
     limit: NotifiedLimit | None = None
-    """Where a rate limit parked a task."""
+    """Set if a rate limit parked a task."""
 
 
 _ENDINGS: dict[Status, str] = {
@@ -110,7 +111,7 @@ _ENDINGS: dict[Status, str] = {
 
 
 def of_question(question: Question, task: TaskCreated, project: str) -> Notification:
-    """That a question waits, in a task or in a ticket of it."""
+    """The notification that a question waits, in a task or in one of its tickets."""
     asked = question.interaction
     name, here = asked.interaction_id, f" -C {shlex.quote(project)}"
     say = ' --say "…"' if asked.kind == "Composite" and asked.validation.required else ""
@@ -141,7 +142,7 @@ def of_question(question: Question, task: TaskCreated, project: str) -> Notifica
 
 
 def of_end(state: TaskState, project: str) -> Notification:
-    """That a task has ended."""
+    """The notification that a task has ended."""
     task, title = state.created, _line(title_of(state.created.goal))
     assert state.status in ("completed", "failed", "canceled"), "a task that has ended"
     return Notification(
@@ -161,7 +162,7 @@ def of_end(state: TaskState, project: str) -> Notification:
 def of_limit(
     pending: PendingNotification, task: TaskCreated, member: str, project: str
 ) -> Notification:
-    """That a task is parked until a rate limit is over."""
+    """The notification that a task is parked until a rate limit is over."""
     name, until = task.task_id, pending.limited_until
     title = _line(title_of(task.goal))
     end = f"{until[:10]} {until[11:16]} UTC"

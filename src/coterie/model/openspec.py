@@ -1,8 +1,8 @@
 """A plan as an OpenSpec change: proposal, design, tasks, and what it adds to a capability's spec.
 
-The files are laid out as OpenSpec 1.13 does, so that `openspec validate --strict` accepts them
-whatever the plan says.  `change_problems` is our own look at their form, where that tool is
-missing.
+The files follow the layout of OpenSpec 1.13, so that `openspec validate --strict` accepts them
+whatever the plan says.  `change_problems` is a built-in check of their form, for when that tool is
+not installed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from coterie.model.planning import Requirement, Scenario, StructuredPlan
 _LONGEST_ID, _LONGEST_NAME = 48, 120
 _NORMATIVE = re.compile(r"\b(?:SHALL|MUST)\b")
 _CLOSING = re.compile(r"(?:\s+#+)+$")
-"""Marks at the end of a heading that are no part of its name."""
+"""Closing marks of a heading, which are not part of its name."""
 OPENSPEC_FILES = ("openspec.change", "openspec.design", "openspec.tasks", "openspec.spec")
 
 
 def change_id(title: str, task: str) -> str:
-    """The id of a change: its title in small letters, and the task, so that no two are the same."""
+    """The id of a change: a slug of its title, and the task id to make it unique."""
     return f"{_slug(title)}-{_slug(task)}"
 
 
@@ -41,7 +41,7 @@ def _slug(text: str) -> str:
 
 
 def change_files(plan: StructuredPlan) -> Mapping[str, str]:
-    """The files of a change by their names among the artifacts."""
+    """The contents of a change's files, by artifact name."""
     return {
         "openspec.change": _proposal(plan),
         "openspec.design": _design(plan),
@@ -51,7 +51,7 @@ def change_files(plan: StructuredPlan) -> Mapping[str, str]:
 
 
 def change_paths(plan: StructuredPlan, change: str) -> Mapping[str, str]:
-    """Where these files are, below the folder that holds `openspec`."""
+    """The paths of these files, relative to the folder that contains `openspec`."""
     capability = capability_of(plan)
     return {name: artifact_file(name, change, capability) for name in OPENSPEC_FILES}
 
@@ -78,7 +78,7 @@ def _design(plan: StructuredPlan) -> str:
     )
     return document(
         f"Design: {plan.title}",
-        section("Context", bullets(plan.assumptions, "Nothing was taken for granted.")),
+        section("Context", bullets(plan.assumptions, "No assumptions.")),
         section("Goals / Non-Goals", f"{goals}\n\n{non_goals}"),
         section("Decisions", paragraph(plan.design) or "None beyond the proposal."),
         section("Risks / Trade-offs", bullets(risks, "- none named")),
@@ -143,7 +143,7 @@ def _scenario(title: str, scenario: Scenario) -> str:
 
 
 def _heading(text: str) -> str:
-    """A text as the name in a heading."""
+    """A text in the form of a heading's name."""
     return _CLOSING.sub("", inline(text.strip("# \t"), _LONGEST_NAME))
 
 
@@ -158,7 +158,7 @@ def _unique(names: Iterable[str]) -> Iterator[str]:
         yield fresh
 
 
-# -- our own look at the form of a change --------------------------------------------------------
+# -- built-in check of the form of a change ------------------------------------------------------
 
 _HEADING = re.compile(r"^(?P<marks>#{1,6})[ \t]+(?P<name>.+?)[ \t]*$", re.MULTILINE)
 _REQUIREMENT, _SCENARIO = "requirement:", "scenario:"
@@ -166,7 +166,7 @@ _DELTAS = ("added requirements", "modified requirements", "removed requirements"
 
 
 def change_problems(files: Mapping[str, str]) -> list[str]:
-    """What is wrong with the form of a change; none where it has all that OpenSpec asks for."""
+    """The problems with the form of a change; none if it has everything OpenSpec requires."""
     return [
         *_proposal_problems(files.get("openspec.change", "")),
         *_task_problems(files.get("openspec.tasks", "")),
@@ -175,7 +175,7 @@ def change_problems(files: Mapping[str, str]) -> list[str]:
 
 
 def _parts(text: str, level: int) -> list[tuple[str, str]]:
-    """The sections of a level, each with what stands below its heading."""
+    """The sections of a level, each with the text under its heading."""
     code = [match.span() for match in re.finditer(r"^(```|~~~).*?^\1", text, re.M | re.S)]
     found = [
         match
@@ -194,12 +194,12 @@ def _proposal_problems(text: str) -> Iterator[str]:
     sections = {name.lower(): body for name, body in _parts(text, 2)}
     for name in ("Why", "What Changes"):
         if not sections.get(name.lower()):
-            yield f'proposal.md says nothing under "## {name}"'
+            yield f'proposal.md has no text under "## {name}"'
 
 
 def _task_problems(text: str) -> Iterator[str]:
     if not re.search(r"^- \[[ x]\] \S", text, re.MULTILINE):
-        yield "tasks.md has no task to tick off"
+        yield "tasks.md has no checklist item"
 
 
 def _spec_problems(text: str) -> Iterator[str]:
@@ -218,7 +218,7 @@ def _spec_problems(text: str) -> Iterator[str]:
             yield f'spec.md has the requirement "{name}" twice'
         seen.add(name)
         if not _NORMATIVE.search(body.split("####")[0]):
-            yield f'spec.md says of "{name}" neither SHALL nor MUST'
+            yield f'spec.md: the requirement "{name}" contains neither SHALL nor MUST'
         scenarios = [one for title, one in _parts(body, 4) if title.lower().startswith(_SCENARIO)]
         if not any(scenarios):
             yield f'spec.md has no scenario for "{name}"'

@@ -1,7 +1,7 @@
-"""The phases of a pipeline as data: what each does, what it needs to pass, and where it leads.
+"""The phases of a pipeline as data: what each does, the gate it must pass, and where it leads.
 
 A graph is checked before it is used, so that a run cannot reach a phase without its inputs, wait
-for a gate that nobody decides, or go round for ever.
+for a gate that no step decides, or loop forever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 from coterie.model.flags import words
 
 DONE = "done"
-"""The phase that every graph ends in."""
+"""The final phase of every graph."""
 ROUNDS = 3
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 
@@ -23,11 +23,11 @@ Gate = Literal["plan", "review", "tests"]
 
 
 class PipelineStep(NamedTuple):
-    """What a step of the pipeline works with; who carries it out stands in the team's roles."""
+    """What a step of the pipeline reads and writes; the team's roles say who carries it out."""
 
     what: str
     reads: frozenset[str] = frozenset()
-    """Artifacts, by the names that they have in the state."""
+    """Artifacts, by their names in the state."""
     writes: frozenset[str] = frozenset()
     decides: Gate | None = None
 
@@ -65,13 +65,13 @@ PIPELINE_STEPS: Mapping[str, PipelineStep] = {
     "review_meeting": _step("a chair merges the reviews", "review.code", "review.meeting"),
     "test_codegen": _step("tests are written from the test plan", "code.patch"),
     "test_run": _step("Coterie runs the tests", writes="test.report", decides="tests"),
-    "accept": _step("gates are decided, and the user takes the work", "code.patch"),
+    "accept": _step("gates are decided, and the user accepts the work", "code.patch"),
 }
 """Every step that a graph may name."""
 
 
 class Phase(BaseModel):
-    """One phase: steps, the gate that they must pass, and the phases that may follow."""
+    """One phase: its steps, the gate that they must pass, and the phases that may follow."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -81,11 +81,11 @@ class Phase(BaseModel):
     )
     next: PhaseName | None = Field(default=None, description="The phase that follows.")
     back: PhaseName | None = Field(
-        default=None, description="The phase that follows where the gate fails."
+        default=None, description="The phase that follows if the gate fails."
     )
     rounds: Annotated[StrictInt, Field(ge=1, le=20)] = Field(
         default=ROUNDS,
-        description="How often it may go back before the user is asked what is to be done.",
+        description="How often it may go back before the user is asked what to do.",
     )
 
 
@@ -94,13 +94,13 @@ class PhaseGraph(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    name: PhaseName = Field(description="What the graph is called.")
+    name: PhaseName = Field(description="The name of the graph.")
     description: str = Field(default="", description="What it is for, in a sentence.")
     start: PhaseName = Field(description="The first phase.")
     phases: Mapping[PhaseName, Phase] = Field(description="Every phase by its name.")
 
     def edges(self) -> Iterator[PhaseEdge]:
-        """Every way from one phase to another, in the order of the phases."""
+        """Every edge from one phase to another, in the order of the phases."""
         for name, phase in self.phases.items():
             if phase.next is not None:
                 yield PhaseEdge(name, phase.next)
@@ -109,23 +109,25 @@ class PhaseGraph(BaseModel):
 
 
 class PhaseEdge(NamedTuple):
-    """A way from one phase to another."""
+    """An edge from one phase to another."""
 
     source: str
     target: str
     rounds: int | None = None
-    """How often it may be taken; None for the way on, which is taken when the gate has passed."""
+    """How often it may be taken; None for the edge to the next phase, taken once the gate has
+    passed."""
 
 
 class GraphMistake(NamedTuple):
-    """What makes a graph unusable, and where: keys below the graph."""
+    """What makes a graph unusable, and where, as a path of keys in the graph."""
 
     place: tuple[str | int, ...]
     problem: str
 
 
 def graph_mistakes(graph: PhaseGraph) -> list[GraphMistake]:
-    """All that is wrong with a graph; later checks rely on what earlier ones refuse."""
+    """All mistakes in a graph; later checks run only if the earlier ones, on which they rely, find
+    none."""
     return (
         [*_unknown_names(graph), *_wrong_gates(graph)]
         or [*_dead_ends(graph), *_unreachable(graph)]
@@ -136,18 +138,18 @@ def graph_mistakes(graph: PhaseGraph) -> list[GraphMistake]:
 
 def _unknown_names(graph: PhaseGraph) -> Iterator[GraphMistake]:
     if graph.start not in graph.phases:
-        yield GraphMistake(("start",), f"names no phase: {graph.start}")
+        yield GraphMistake(("start",), f"names an unknown phase: {graph.start}")
     if DONE not in graph.phases:
-        yield GraphMistake(("phases",), f'has no "{DONE}", in which every graph ends')
+        yield GraphMistake(("phases",), f'has no "{DONE}", the final phase of every graph')
     for name, phase in graph.phases.items():
         for key, target in (("next", phase.next), ("back", phase.back)):
             if target is not None and target not in graph.phases:
-                yield GraphMistake(("phases", name, key), f"names no phase: {target}")
+                yield GraphMistake(("phases", name, key), f"names an unknown phase: {target}")
         for number, step in enumerate(phase.steps):
             if step not in PIPELINE_STEPS:
                 known = ", ".join(PIPELINE_STEPS)
                 place = ("phases", name, "steps", number)
-                yield GraphMistake(place, f"is no step: {step}; there are {known}")
+                yield GraphMistake(place, f"is not a step: {step}; known steps: {known}")
 
 
 def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
@@ -157,7 +159,7 @@ def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
         if phase.gate is not None and phase.gate not in decided:
             deciding = [step for step, one in PIPELINE_STEPS.items() if one.decides == phase.gate]
             said = f'waits for "{phase.gate}", which no step of {name} decides'
-            yield GraphMistake((*place, "gate"), f"{said}; {' or '.join(deciding)} would")
+            yield GraphMistake((*place, "gate"), f"{said}; add {' or '.join(deciding)}")
         if phase.back is not None and phase.gate is None:
             yield GraphMistake((*place, "back"), "is never taken: this phase has no gate")
 
@@ -165,7 +167,7 @@ def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
 def _dead_ends(graph: PhaseGraph) -> Iterator[GraphMistake]:
     for name, phase in graph.phases.items():
         if name == DONE and (phase.next or phase.steps):
-            yield GraphMistake(("phases", name), "is the end: it has neither steps nor a next")
+            yield GraphMistake(("phases", name), 'is the final phase: remove its steps and "next"')
         elif name != DONE and phase.next is None:
             yield GraphMistake(("phases", name), 'is a dead end: it has no "next"')
 
@@ -184,7 +186,7 @@ def _unreachable(graph: PhaseGraph) -> Iterator[GraphMistake]:
 
 
 def _endless(graph: PhaseGraph) -> list[GraphMistake]:
-    """Circles of `next` alone; one with a `back` in it ends when its rounds are used up."""
+    """Cycles made of `next` alone; a cycle with a `back` ends once its rounds are used up."""
     found: list[GraphMistake] = []
     ends = {DONE}
     for first in graph.phases:
@@ -195,14 +197,14 @@ def _endless(graph: PhaseGraph) -> list[GraphMistake]:
             name = graph.phases[name].next or DONE
         if name in path:
             circle = path[path.index(name) :]
-            said = f"goes round for ever: {' → '.join((*circle, name))}"
+            said = f"loops forever: {' → '.join((*circle, name))}"
             found.append(GraphMistake(("phases", name, "next"), said))
         ends.update(path)
     return found
 
 
 def _missing_inputs(graph: PhaseGraph) -> list[GraphMistake]:
-    """Steps that read what was not written on every way to them."""
+    """Steps that read artifacts not written on every path to them."""
     everything = frozenset[str]().union(*(step.writes for step in PIPELINE_STEPS.values()))
     before = dict.fromkeys(graph.phases, everything) | {graph.start: frozenset[str]()}
     changing = True

@@ -1,4 +1,4 @@
-"""The roles of a pipeline, and which member of a team fills each."""
+"""The roles of a pipeline, and the member of a team that fills each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from coterie.model.team import Member, Team
 CODER = "codegen"
 REVIEWER = "review"
 WORKSHOP = ("product", "system", "senior_developer", "test", "risk", "design", "file_impact")
-"""The roles whose notes a plan is made of; none needs another's."""
+"""The roles whose notes go into a plan; they do not depend on each other."""
 REVIEWING = ("plan_review", REVIEWER, "second_opinion", "security")
-"""Roles that judge: not filled by the coder where there is somebody else."""
+"""The roles that review: not filled by the coder if anyone else is available."""
 
 PIPELINE_ROLES: Mapping[str, str] = {
     "product": "says what the change is for and where it ends",
     "system": "knows how the parts of the project fit together",
     "senior_developer": "says how the change can be made simply",
-    "test": "says how it will be known that the change is right",
+    "test": "says how to verify the change",
     "risk": "says what could go wrong",
-    "design": "says how the change sits in the project",
+    "design": "says how the change fits into the project",
     "file_impact": "says which files the change touches",
     "planning": "writes the plan",
     "plan_review": "reviews the plan",
@@ -37,32 +37,32 @@ PIPELINE_ROLES: Mapping[str, str] = {
 
 
 class RoleMistake(NamedTuple):
-    """What is wrong with who fills a role."""
+    """A mistake in the assignment of a role."""
 
     role: str
     problem: str
 
 
 def role_mistakes(roles: Mapping[str, str], members: Sequence[Member]) -> Iterator[RoleMistake]:
-    """What is wrong with a team's `roles`, for these members."""
+    """The mistakes in a team's `roles`, given its members."""
     able = [member.id for member in members if member.type == "ai"]
     people = [member.id for member in members if member.type != "ai"]
     for role, named in roles.items():
         if role not in PIPELINE_ROLES:
-            yield RoleMistake(role, f"is no role; there are {', '.join(PIPELINE_ROLES)}")
+            yield RoleMistake(role, f"is not a role; known roles: {', '.join(PIPELINE_ROLES)}")
         elif named in people:
             yield RoleMistake(role, f"names {named}, a person; roles are filled by agents")
         elif named not in able:
-            yield RoleMistake(role, f"names no member: {named}; there are {', '.join(able)}")
+            yield RoleMistake(role, f"names no known member: {named}; there are {', '.join(able)}")
     coder = roles.get(CODER)
     for role in (REVIEWER, "second_opinion"):
         if coder in able and roles.get(role) == coder and len(able) > 1:
             others = ", ".join(one for one in able if one != coder)
-            yield RoleMistake(role, f"names {coder}, who writes the code; take {others}")
+            yield RoleMistake(role, f"names {coder}, who writes the code; use {others}")
 
 
 class FilledRoles:
-    """Who fills each role of a pipeline in one team."""
+    """The member that fills each role of a pipeline in one team."""
 
     def __init__(self, team: Team) -> None:
         self._members = team.ai_members
@@ -77,14 +77,15 @@ class FilledRoles:
         self._coder = self._stated.get(CODER) or self._first_coder()
 
     def member(self, role: str) -> Member:
-        """Who fills a role.  Raises NotFound for one that there is not."""
+        """The member that fills a role.  Raises NotFound if there is no such role."""
         if role not in PIPELINE_ROLES:
-            raise NotFound(f'There is no role "{role}". Roles are: {", ".join(PIPELINE_ROLES)}.')
+            known = ", ".join(PIPELINE_ROLES)
+            raise NotFound(f'There is no role "{role}". The roles are: {known}.')
         stated = self._stated.get(role)
         if stated is not None:
             return stated
         if role in WORKSHOP:
-            # Spread over all members: what is independent can then be asked for side by side.
+            # Spread over all members: independent roles can then be asked concurrently.
             return self._members[WORKSHOP.index(role) % len(self._members)]
         return self._by_rule(role)()
 
@@ -100,7 +101,7 @@ class FilledRoles:
         return rules.get(role, self._other_than_coder)
 
     def _first_coder(self) -> Member:
-        """Who may write comes first, and who was not asked to review."""
+        """Prefer members without an assigned review role, then those that may write."""
         judging = [self._stated[role].id for role in REVIEWING if role in self._stated]
         return min(
             self._members,
@@ -112,7 +113,7 @@ class FilledRoles:
         return (others or list(self._members))[0]
 
     def _second_opinion(self) -> Member:
-        """Not the coder; then not the reviewer; then of an agent that is neither's."""
+        """Avoid the coder, then the reviewer, then members on either's agent."""
         reviewer = self.member(REVIEWER)
         kinds = (reviewer.agent, self._coder.agent)
         return min(
@@ -126,14 +127,14 @@ class FilledRoles:
         )
 
     def _security(self) -> Member:
-        """Not the coder; then whoever has the least to review already."""
+        """Avoid the coder, then prefer the member with the fewest reviews."""
         busy = [self.member(REVIEWER).id, self.member("second_opinion").id]
         return min(
             self._members, key=lambda one: (one.id == self._coder.id, busy.count(one.id), one.order)
         )
 
     def _test_writer(self) -> Member:
-        """Who may write and did not write the code; else who did."""
+        """A member that may write but is not the coder; otherwise the coder."""
         able = [one for one in self._members if one.permissions.mode != "read"]
         others = [one for one in able if one.id != self._coder.id]
         return (others or [self._coder])[0]

@@ -1,7 +1,7 @@
-"""The state of a pipeline: where it is, how each actor stands, which artifacts there are.
+"""The state of a pipeline: its phase, the state of each actor, and the existing artifacts.
 
-It is folded from what the journal has of the pipeline's steps, and never kept in another way:
-`state.json` is written from it, for people and for programs to read.
+It is folded from the pipeline's steps in the journal and stored nowhere else: `state.json` is only
+written from it, for people and programs to read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ACTOR_OF: Mapping[str, Actor] = {
     "test_run": "test",
     "accept": "accept",
 }
-"""By step: whose round it is."""
+"""The actor of each step."""
 _PLANNING = "planning"
 _ROUNDS = frozenset({"workshop", "codegen", "code_review", "test_run", "accept"})
-"""Steps with which a round of their actor begins."""
+"""The steps that begin a new round of their actor."""
 _OF_CHANGE = frozenset(
     name
     for step in ("codegen", "code_review", "review_meeting", "test_run")
     for name in PIPELINE_STEPS[step].writes
 )
-"""Artifacts about a change: those of a change that was taken back say nothing of the next one."""
+"""The artifacts about a change: after a revert they say nothing about the next change."""
 
 
 class _Value(BaseModel):
@@ -51,19 +51,20 @@ class _Value(BaseModel):
 
 
 class PipelineSettings(_Value):
-    """What a pipeline was started with; kept with its task."""
+    """What a pipeline was started with; stored with its task."""
 
     graph: PhaseGraph
     accept: str | None = None
-    """The message of the commit with which the change is taken where every gate has passed."""
+    """If set, the change is accepted without asking once every gate has passed, with this commit
+    message."""
     evals: tuple[str, ...] = ()
-    """Test commands that the user gave, in place of those of the project."""
+    """Test commands given by the user, which replace those of the project."""
     attended: bool = False
-    """Whether somebody says at the end of every phase what comes next."""
+    """Whether the user is asked at the end of every phase what comes next."""
 
 
 class ActorState(_Value):
-    """How one actor of the pipeline stands."""
+    """The state of one actor of the pipeline."""
 
     round: int = 0
     status: ActorStatus = "idle"
@@ -72,68 +73,69 @@ class ActorState(_Value):
 
 
 class PipelineMeta(_Value):
-    """What is known of the whole."""
+    """The state of the pipeline as a whole."""
 
     status: Literal["active", "redo", "done"] = "active"
     gates: Mapping[str, GateDecision] = Field(default_factory=dict[str, GateDecision])
-    """By gate: the last decision."""
+    """The last decision of each gate."""
     overrides: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """By gate that failed: why the user went on all the same."""
+    """Why the user continued despite a failed gate, by gate."""
     reverts: int = 0
-    """How often the work was taken back."""
+    """How often the work was reverted."""
     tree: str = ""
-    """The files that the user was last asked to take."""
+    """The hash of the files that the user was last asked to accept."""
     message: str = ""
-    """What the user said the commit should say."""
+    """The commit message that the user gave."""
     commit: str = ""
-    """What the accepted change is on the user's branch."""
+    """The commit of the accepted change on the user's branch."""
 
 
 class StepMessage(_Value):
-    """What a step is told when it is taken: by the user, or by the step before it."""
+    """A message to a step when it runs, from the user or from the step before it."""
 
     sender: Literal["user", "agent"]
     content: str = ""
     choice: str = ""
-    """The option that was chosen, where it answers a question."""
+    """The option that was chosen, if it answers a question."""
     answers: tuple[str, ...] = ()
-    """What was said to each question, where several were asked."""
+    """The answer to each question, if several were asked."""
 
 
 class StatePatch(_Value):
-    """What a step changes of the state."""
+    """What a step changes in the state."""
 
     status: ActorStatus = "completed"
     reason: str = ""
     artifacts: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """By name: the file below the task's artifacts."""
+    """The files of artifacts under the task's artifacts, by artifact name."""
     gate: GateDecision | None = None
     overrides: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """By gate that failed: why the user went on all the same."""
+    """Why the user continued despite a failed gate, by gate."""
     trees: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """By gate that holds as it was decided: the files it is for, as the change was brought on to a
-    branch that had moved."""
+    """The hash of the files after the change was moved onto a branch that had advanced, by gate
+    whose decision still holds for it."""
     tree: str = ""
     message: str = ""
     commit: str = ""
 
 
 class StepResult(_Value):
-    """What a step gives: a change of the state, words for people, what it suggests, questions."""
+    """The result of a step: a state change, log lines for people, suggestions, and questions."""
 
     patch: StatePatch = StatePatch()
     logs: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
-    """What it suggests, such as `suggest_plan_review`, `call_review`, `run_tests`, `ask_user`."""
+    """Suggested next actions, such as `suggest_plan_review`, `call_review`, `run_tests`,
+    `ask_user`."""
     questions: tuple[Ask, ...] = ()
-    """The answers are what the step is told when it is taken again."""
+    """Questions whose answers are passed to the step when it runs again."""
     ended_at: str = ""
     cost: StepCost = Field(default_factory=StepCost)
-    """What it used; like the time, filled in by whoever takes the step."""
+    """What it used; like `ended_at`, filled in by the code that runs the step."""
 
 
 class PipelineState(_Value):
-    """Where a pipeline is; `state.json` holds it."""
+    """The state of a pipeline, as written to `state.json`."""
 
     task_id: str
     phase: str
@@ -141,30 +143,30 @@ class PipelineState(_Value):
         default_factory=lambda: {name: ActorState() for name in ACTORS}
     )
     artifacts: Mapping[str, object] = Field(default_factory=dict[str, object])
-    """By name, nested at its points: the file below the task's artifacts."""
+    """The files of artifacts under the task's artifacts, by name, nested at the dots."""
     meta: PipelineMeta = PipelineMeta()
 
     @property
     def files(self) -> dict[str, str]:
-        """The file of each artifact there is, by the whole name."""
+        """The file of each existing artifact, by its full name."""
         return dict(_flat(self.artifacts))
 
     def allows(self, step: str) -> bool:
-        """Whether a step can be taken: all that it reads is there."""
+        """Whether a step can run: all the artifacts that it reads exist."""
         return PIPELINE_STEPS[step].reads <= self.files.keys()
 
     def passed(self, gate: str) -> bool:
-        """Whether a gate stands open: it was passed, or the user went on over it."""
+        """Whether a gate is open: it passed, or the user overrode it."""
         decided = self.meta.gates.get(gate)
         return decided is not None and (decided.passed or gate in self.meta.overrides)
 
     def entered(self, phase: str, reverts: int) -> PipelineState:
-        """The state at the beginning of a phase, after work was taken back so often."""
+        """The state at the beginning of a phase, after this many reverts."""
         state = self.reverted(reverts) if reverts > self.meta.reverts else self
         return state.model_copy(update={"phase": phase})
 
     def begun(self, step: str) -> PipelineState:
-        """The state while a step is taken."""
+        """The state while a step runs."""
         name = ACTOR_OF[step]
         rounds = self.actors[name].round + (step in _ROUNDS)
         begun = ActorState(round=rounds, status="in_progress")
@@ -174,7 +176,7 @@ class PipelineState(_Value):
         return state
 
     def after(self, step: str, patch: StatePatch) -> PipelineState:
-        """The state with what a step changed."""
+        """The state after a step, with its changes applied."""
         failed = step if patch.status in ("failed", "error") else ""
         own = {"status": patch.status, "reason": patch.reason, "failed_step": failed}
         name = ACTOR_OF[step]
@@ -197,11 +199,11 @@ class PipelineState(_Value):
         return state
 
     def overridden(self, gate: str, why: str) -> PipelineState:
-        """The state after the user went on over a gate that failed."""
+        """The state after the user overrode a failed gate."""
         return self._with_meta(overrides={**self.meta.overrides, gate: why})
 
     def reverted(self, reverts: int) -> PipelineState:
-        """The state after the task's change was taken back."""
+        """The state after the task's change was reverted."""
         actors: dict[Actor, ActorState] = {
             **self.actors,
             "revert": ActorState(round=self.actors["revert"].round + 1, status="completed"),
@@ -255,7 +257,7 @@ def _nested(flat: Mapping[str, str]) -> dict[str, object]:
 def trajectory_line(
     visit: int, step: str, before: PipelineState, result: StepResult
 ) -> TrajectoryLine | None:
-    """What was done in which state and how it went; None for a step that only asks something."""
+    """The trajectory entry for a step: its state, action and outcome; None if it only asked."""
     status, gate = result.patch.status, result.patch.gate
     if status in ("idle", "in_progress") or not result.ended_at:
         return None
@@ -279,9 +281,9 @@ def trajectory_line(
 def folded(
     task_id: str, start: str, recorded: Iterable[tuple[str, str | None]], reverts: int = 0
 ) -> PipelineState:
-    """The state after what is recorded: steps of the journal and their results, in order.
+    """The state after the recorded journal steps and their results, in order.
 
-    `reverts`: how often the work was taken back so far, by whoever.
+    `reverts` is how often the work has been reverted so far, by anyone.
     """
     state = PipelineState(task_id=task_id, phase=start)
     for text, result in recorded:

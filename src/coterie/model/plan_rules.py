@@ -10,31 +10,31 @@ from coterie.model.envelope import Plan, PlanTask
 from coterie.model.team import Member
 
 MOST_TASKS = 1_000
-"""More than anybody could read before saying yes to it."""
+"""The maximum size of a plan: nobody could read more before approving it."""
 
 
 def capable(workers: Iterable[Member], capability: str) -> list[Member]:
-    """Workers with a capability; if nobody has it, those without any particular one."""
+    """The workers with a capability; if there are none, those without any stated capability."""
     known = list(workers)
     able = [worker for worker in known if capability in worker.capabilities]
     return able or [worker for worker in known if not worker.capabilities]
 
 
 def problems(plan: Plan, workers: Sequence[Member], done: Iterable[str] = ()) -> list[str]:
-    """What is wrong with a plan, each problem in one sentence; none if it can be carried out.
+    """The problems of a plan, each in one sentence; none if it can be carried out.
 
-    `workers` are the members that a part may be assigned to; `done` are parts of an earlier plan
-    that a part of this one may depend on.
+    `workers` are the members to which a part may be assigned; `done` are parts of an earlier plan
+    on which a part of this one may depend.
     """
     if len(plan.tasks) > MOST_TASKS:
-        return [f"the plan has {len(plan.tasks)} tasks; at most {MOST_TASKS} can be looked over"]
+        return [f"the plan has {len(plan.tasks)} tasks; the maximum is {MOST_TASKS}"]
     found: list[str] = []
     ids = [task.task_id for task in plan.tasks]
     known = set(ids) | set(done)
     seen: set[str] = set()
     for task in plan.tasks:
         if task.task_id in seen:
-            found.append(f"{task.task_id} is there twice")
+            found.append(f"{task.task_id} appears twice")
         seen.add(task.task_id)
         found += _of_task(task, known, workers)
     path = cycle({task.task_id: task.dependencies for task in plan.tasks})
@@ -57,15 +57,15 @@ def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list
         )
     elif named is None and task.capability and not capable(workers, task.capability):
         known_to = ", ".join(sorted({one for worker in workers for one in worker.capabilities}))
-        found.append(f"{task.task_id} needs {task.capability}; the workers can {known_to}")
+        found.append(f"{task.task_id} needs {task.capability}; the workers offer {known_to}")
     return found
 
 
 def cycle(dependencies: Mapping[str, Iterable[str]]) -> list[str]:
-    """The parts of a cycle, the first of them again at the end; empty if there is no cycle."""
+    """The parts of a cycle, with the first repeated at the end; empty if there is no cycle."""
     done: set[str] = set()
     for start in dependencies:
-        # A stack of our own: a chain of a thousand parts is deeper than Python's.
+        # An explicit stack: a chain of a thousand parts would exceed Python's recursion limit.
         path: list[str] = []
         stack: list[tuple[str, bool]] = [(start, False)]
         while stack:
@@ -83,6 +83,6 @@ def cycle(dependencies: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """What an approval is bound to: the whole plan, however it was written down."""
+    """The hash to which an approval is bound: of the whole plan, however it was formatted."""
     text = json.dumps(plan.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The artifacts of planning: a structured plan, what was said about it, and the files it means."""
+"""The artifacts of planning: a structured plan, its transcript, and the files it concerns."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from coterie.model.artifact import ArtifactData, FileOperation, Lines, Said
+from coterie.model.artifact import (
+    ArtifactData,
+    FileOperation,
+    Lines,
+    NonEmptyText,
+    object_from_text,
+)
 from coterie.model.instant import Instant
 from coterie.model.visible import visible
-
-
-def _as(field: str) -> BeforeValidator:
-    """One text stands for an object with that text in its main field."""
-
-    def made(given: object) -> object:
-        return {field: given} if isinstance(given, str) else given
-
-    return BeforeValidator(made)
-
 
 _NOBODYS = frozenset({".git", ".coterie"})
 
 
 def relative_path(given: str) -> str:
-    """The path of a file of the project, with `/`; one that leads out of it is refused."""
+    """Normalize the path of a project file to use `/`.
+
+    Raises ValueError for a path outside the project, or inside `.git` or `.coterie`.
+    """
     path = PurePosixPath(given.replace("\\", "/"))
     if not given.strip() or path.is_absolute() or ".." in path.parts or path == PurePosixPath():
-        raise ValueError(f"{visible(given)} is no path of a file below the project's folder")
+        raise ValueError(f"{visible(given)} is not the path of a file in the project's folder")
     if any(part.casefold() in _NOBODYS for part in path.parts):
-        raise ValueError(f"{visible(given)} is git's or Coterie's own, and part of no plan")
+        raise ValueError(f"{visible(given)} belongs to git or Coterie and cannot be part of a plan")
     return str(path)
 
 
@@ -39,20 +38,20 @@ ProjectPath = Annotated[str, AfterValidator(relative_path)]
 
 
 class Scenario(ArtifactData):
-    """One case that shows that a requirement holds."""
+    """A case that shows that a requirement is met."""
 
-    name: str = Field(default="", description="What the case is called.")
-    given: str = Field(default="", description="What holds before. Left out: nothing particular.")
+    name: str = Field(default="", description="The name of the case.")
+    given: str = Field(default="", description="The precondition. Omitted if there is none.")
     when: str = Field(default="", description="What happens.")
-    then: str = Field(default="", description="What must be seen.")
+    then: str = Field(default="", description="The expected outcome.")
 
 
 class Requirement(ArtifactData):
     """Something that must hold when the work is done."""
 
-    title: Said = Field(description="Its name, in a few words.")
+    title: NonEmptyText = Field(description="Its name, in a few words.")
     text: str = Field(default="", description="What must hold, in a sentence.")
-    scenarios: tuple[Annotated[Scenario, _as("then")], ...] = Field(
+    scenarios: tuple[Annotated[Scenario, object_from_text("then")], ...] = Field(
         default=(), description="Cases that show it."
     )
 
@@ -66,95 +65,88 @@ class FileImpact(ArtifactData):
 
 
 class PlanRisk(ArtifactData):
-    """What could go wrong."""
+    """Something that could go wrong."""
 
-    description: Said = Field(description="What could go wrong.")
+    description: NonEmptyText = Field(description="What could go wrong.")
     mitigation: str = Field(default="", description="What is done about it.")
-    rollback: str = Field(default="", description="How it is undone where it did go wrong.")
+    rollback: str = Field(default="", description="How to undo it if it does go wrong.")
 
 
 class PlannedCase(ArtifactData):
-    """A test that is to be there."""
+    """A test that should exist."""
 
-    name: Said = Field(description="What is tested.")
+    name: NonEmptyText = Field(description="What is tested.")
     steps: str = Field(default="", description="How.")
-    expected: str = Field(default="", description="What must come out.")
-    automated: bool = Field(default=True, description="False: a person must look.")
+    expected: str = Field(default="", description="The expected result.")
+    automated: bool = Field(default=True, description="False: a person must check.")
 
 
 class PlannedTests(ArtifactData):
-    """`test-plan.json`: how it will be known that the work is right."""
+    """`test-plan.json`: how to verify that the work is correct."""
 
     strategy: str = Field(default="", description="What is tested, and at which level.")
-    key_cases: tuple[Annotated[PlannedCase, _as("name")], ...] = Field(
+    key_cases: tuple[Annotated[PlannedCase, object_from_text("name")], ...] = Field(
         default=(), description="The tests that matter most."
     )
-    automation: str = Field(default="", description="What runs by itself and what a person does.")
+    automation: str = Field(default="", description="What is automated and what a person does.")
     write_tests: bool = Field(
-        default=True, description="Whether tests are to be written in a step of their own."
+        default=True, description="Whether a separate step should write tests."
     )
 
 
 class PlannedTask(ArtifactData):
     """One piece of the work."""
 
-    title: Said = Field(description="What is to be done.")
+    title: NonEmptyText = Field(description="What is to be done.")
     details: Lines = Field(default=(), description="Its parts.")
+
+
+_Requirements = tuple[Annotated[Requirement, object_from_text("title")], ...]
+_FileImpacts = tuple[Annotated[FileImpact, object_from_text("path")], ...]
+_PlanRisks = tuple[Annotated[PlanRisk, object_from_text("description")], ...]
 
 
 class StructuredPlan(ArtifactData):
     """`planning.ai.json`, `planning.draft.json` and `planning.final.json`: the plan as data."""
 
-    title: Said = Field(description="The change, in a few words.")
-    why: Said = Field(description="What it is good for.")
-    what: Said = Field(description="What will be different.")
+    title: NonEmptyText = Field(description="The change, in a few words.")
+    why: NonEmptyText = Field(description="Why it is worth doing.")
+    what: NonEmptyText = Field(description="What will change.")
     capability: str = Field(
         default="", description="The part of the product it belongs to, in a word or two."
     )
-    requirements: tuple[Annotated[Requirement, _as("title")], ...] = Field(
-        default=(), description="What must hold in the end."
-    )
+    requirements: _Requirements = Field(default=(), description="What must hold in the end.")
     scope: Lines = Field(default=(), description="What belongs to it.")
-    non_goals: Lines = Field(default=(), description="What does not.")
-    design: str = Field(default="", description="How it is built, and why so.")
-    file_impacts: tuple[Annotated[FileImpact, _as("path")], ...] = Field(
-        default=(), description="Files that will be touched."
-    )
-    tasks: tuple[Annotated[PlannedTask, _as("title")], ...] = Field(
+    non_goals: Lines = Field(default=(), description="What does not belong to it.")
+    design: str = Field(default="", description="How it is built, and why.")
+    file_impacts: _FileImpacts = Field(default=(), description="Files that will be touched.")
+    tasks: tuple[Annotated[PlannedTask, object_from_text("title")], ...] = Field(
         default=(), description="The work, in order."
     )
-    risks: tuple[Annotated[PlanRisk, _as("description")], ...] = Field(
-        default=(), description="What could go wrong."
+    risks: _PlanRisks = Field(default=(), description="What could go wrong.")
+    test_plan: Annotated[PlannedTests, object_from_text("strategy")] = Field(
+        default_factory=PlannedTests, description="How to verify that the work is correct."
     )
-    test_plan: Annotated[PlannedTests, _as("strategy")] = Field(
-        default_factory=PlannedTests, description="How it will be known that the work is right."
-    )
-    assumptions: Lines = Field(default=(), description="What was taken for granted.")
+    assumptions: Lines = Field(default=(), description="Assumptions made.")
     open_questions: Lines = Field(
         default=(), description="What only the user can say; nothing the team can settle itself."
     )
 
 
 class RoleNotes(ArtifactData):
-    """What one role of the workshop has to say about a goal or a draft."""
+    """What one role of the workshop says about a goal or a draft."""
 
-    summary: Said = Field(description="The role's view, in a few sentences.")
-    requirements: tuple[Annotated[Requirement, _as("title")], ...] = Field(
-        default=(), description="What must hold in the end."
-    )
+    summary: NonEmptyText = Field(description="The role's view, in a few sentences.")
+    requirements: _Requirements = Field(default=(), description="What must hold in the end.")
     scope: Lines = Field(default=(), description="What belongs to it.")
-    non_goals: Lines = Field(default=(), description="What does not.")
+    non_goals: Lines = Field(default=(), description="What does not belong to it.")
     design: str = Field(default="", description="How it should be built.")
-    file_impacts: tuple[Annotated[FileImpact, _as("path")], ...] = Field(
-        default=(), description="Files that will be touched."
+    file_impacts: _FileImpacts = Field(default=(), description="Files that will be touched.")
+    risks: _PlanRisks = Field(default=(), description="What could go wrong.")
+    test_plan: Annotated[PlannedTests, object_from_text("strategy")] | None = Field(
+        default=None, description="How to verify that the work is correct."
     )
-    risks: tuple[Annotated[PlanRisk, _as("description")], ...] = Field(
-        default=(), description="What could go wrong."
-    )
-    test_plan: Annotated[PlannedTests, _as("strategy")] | None = Field(
-        default=None, description="How it will be known that the work is right."
-    )
-    assumptions: Lines = Field(default=(), description="What was taken for granted.")
+    assumptions: Lines = Field(default=(), description="Assumptions made.")
     open_questions: Lines = Field(
         default=(), description="What neither the project nor another role can answer."
     )
@@ -163,12 +155,12 @@ class RoleNotes(ArtifactData):
 class RoleAnswer(ArtifactData):
     """A role's answer to one open question."""
 
-    number: Annotated[int, Field(ge=1)] = Field(description="Of the question.")
-    answer: str = Field(default="", description="Left out: only the user can say.")
+    number: Annotated[int, Field(ge=1)] = Field(description="The number of the question.")
+    answer: str = Field(default="", description="Empty: only the user can say.")
 
 
 class RoleAnswers(ArtifactData):
-    """What a role can settle of the open questions of a draft."""
+    """A role's answers to those open questions of a draft that it can settle."""
 
     answers: tuple[RoleAnswer, ...] = Field(
         default=(), description="Those questions that the project or common sense answers."
@@ -193,6 +185,6 @@ class PlanFiles(ArtifactData):
 
     @classmethod
     def of(cls, plan: StructuredPlan) -> PlanFiles:
-        """The files of a plan, each once; of two about the same file the later one is meant."""
+        """The files of a plan, each once; for duplicates the last entry wins."""
         latest: Mapping[str, FileImpact] = {one.path: one for one in plan.file_impacts}
         return cls(files=tuple(latest.values()))

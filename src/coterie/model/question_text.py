@@ -1,4 +1,4 @@
-"""The words of Coterie's own questions, made from what they are about.  Nothing reads them back."""
+"""The texts of Coterie's own questions, generated from their `about`.  Nothing parses them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from coterie.model import about
 from coterie.model.interaction import ContentKind, Display
-from coterie.model.team import shown
+from coterie.model.team import format_amounts
 from coterie.model.update import PendingCall
 
 MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
-"""By measure: an answer that raises a budget."""
+"""An example of an answer that raises a budget, by measure."""
 
 _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.ToolPermission: ("Use {tool}", ""),
@@ -19,29 +19,29 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.HumanTurn: ("Your turn, {name}", "Say something, or /end to end the conversation."),
     about.FailedTurn: ("{member} cannot speak (turn {turn})", "{message}"),
     about.BudgetReached: (
-        "{whose} used {figures}{when}",
+        "{usage}{when}",
         "The next call was not made. How much more, such as {example}, or stop?",
     ),
     about.WorkflowChange: (
         "The workflow changed at {step}",
-        "What is recorded no longer fits what would run now: {difference}.",
+        "The recorded steps no longer match the workflow: {difference}.",
     ),
-    about.Subtask: ("{asker} wants to hand out a part of its work", "{proposal}"),
+    about.Subtask: ("{asker} wants to delegate a part of its work", "{proposal}"),
     about.ClarifyingQuestion: (
         "{question}",
-        '{number} of {total}. Answer it, or say "go" to begin as it is.',
+        '{number} of {total}. Answer it, or say "go" to begin without more questions.',
     ),
     about.PlanApproval: (
         "{plan} with {count}{reason}",
         "Approve it, or say what to change (--say).",
     ),
     about.PlanRejected: (
-        "{manager} gives no plan that can be carried out",
-        "Tried {tries} times. What is wrong with the last one:",
+        "{manager} gave no plan that can be carried out",
+        "Tried {tries} times. The problems of the last one:",
     ),
     about.FailedChecks: (
         "{ticket} was approved, but {outcomes}",
-        "Done means checked: only you can let it pass.",
+        "A ticket is done only if its checks pass; only you can override that.",
     ),
     about.FailedTicket: ("{ticket} failed: {title}", "{reason}"),
     about.NobodyCapable: (
@@ -52,36 +52,36 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
         "The final report: {summary}",
         "Confirm it, or say what is missing (--say). All of it: {report}",
     ),
-    about.OutsideEdits: ("Was it you? {message}", "Nothing was put back: it may be your own work."),
-    about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
+    about.OutsideEdits: ("Was it you? {message}", "Nothing was reverted: it may be your own work."),
+    about.TicketHelp: ("{question}", "{ticket} cannot continue without an answer."),
     about.PhaseChoice: ("{over}: what next?", "{summary}"),
     about.GateFailed: (
         "The gate {gate} failed{after}",
-        "{why}\nOnly you can let it pass.",
+        "{why}\nOnly you can override it.",
     ),
-    about.FailedPhaseStep: ("{step} came to nothing", "{reason}"),
+    about.FailedPhaseStep: ("{step} failed", "{reason}"),
     about.UnplannedFiles: (
-        "{member} changed what the plan does not name: {names}",
-        "Let it be, have it put back, or have the change made anew.",
+        "{member} changed files that the plan does not name: {names}",
+        "Keep the changes, revert them, or have the work redone.",
     ),
     about.PlanQuestion: ("{question}", "{number} of {total}, asked by {role}."),
     about.ChangeAcceptance: (
         "Accept the change: {summary}",
-        "{stand}Say the message of the commit with it (--say).",
+        "{stand}You can give the commit message with it (--say).",
     ),
     about.SilentMachine: (
-        "{machine} has not been heard of since {heard}",
+        "{machine} has not been heard from since {heard}",
         "It runs {what}. Take over only if you know that it is dead: an agent that still runs "
         "there would run twice.",
     ),
 }
-"""By what a question is about: its title and description."""
+"""Title and description of a question, by the type of its `about`."""
 _STOPPED = "{member} was stopped (turn {turn})"
-_NO_MANAGER = "{member} (manager) gives no answer that can be used"
+_NO_MANAGER = "{member} (manager) gave no usable answer"
 
 
 def display_of(subject: about.About, content: str = "", kind: ContentKind = "PlainText") -> Display:
-    """What the person reads; `content` is what they have to look at besides."""
+    """The text shown to the person; `content` is additional material to look at."""
     title, description = _TEXTS[type(subject)]
     if isinstance(subject, about.FailedTurn) and subject.failure == "stopped":
         title = _STOPPED
@@ -97,7 +97,7 @@ def display_of(subject: about.About, content: str = "", kind: ContentKind = "Pla
 
 
 def call_display(call: PendingCall) -> Display:
-    """What the person reads of a tool call that waits for a yes: exactly what it would do."""
+    """The text shown for a tool call that awaits approval: exactly what it would do."""
     action = call.action
     if action is not None and action.effect == "run" and action.command:
         return Display(title="Run a command", content=action.command)
@@ -110,20 +110,22 @@ def call_display(call: PendingCall) -> Display:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 ticket`, `5 tickets`."""
+    """A count with its noun: `1 ticket`, `5 tickets`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _derived(subject: about.About) -> Mapping[str, str]:
-    """Words that are put together from several fields."""
+    """Texts composed from several fields."""
     match subject:
         case about.FailedTurn(message=message, hint=hint):
             return {"message": "\n".join(part for part in (message, hint) if part)}
         case about.BudgetReached(measure=measure, used=used, limit=limit):
+            figures = format_amounts(measure, used, limit)
             return {
-                "whose": subject.member or "Today",
-                "figures": shown(measure, used, limit),
-                "when": " today" if subject.scope == "member's day" else "",
+                "usage": f"{subject.member} used {figures}"
+                if subject.member
+                else f"{figures} used",
+                "when": " today" if subject.scope in ("day", "member's day") else "",
                 "example": MORE_EXAMPLES[measure],
             }
         case about.Subtask(proposed=proposed):
@@ -149,9 +151,9 @@ def _derived(subject: about.About) -> Mapping[str, str]:
 def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
     match subject:
         case about.PhaseChoice(phase=phase, reverted=reverted):
-            return {"over": "The work was taken back" if reverted else f"{phase} is over"}
+            return {"over": "The work was reverted" if reverted else f"{phase} is over"}
         case about.GateFailed(reasons=reasons, rounds=rounds):
-            after = f", after it went back {counted(rounds, 'time')}" if rounds else ""
+            after = f" after {counted(rounds, 'round')} of rework" if rounds else ""
             return {"why": "\n".join(reasons), "after": after}
         case about.UnplannedFiles(files=files):
             return {"names": ", ".join(files)}

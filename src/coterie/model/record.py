@@ -1,4 +1,4 @@
-"""What surfaces show: records of a running task, one per line of `--json`, and views at rest."""
+"""What surfaces show: records of a running task, one per line of `--json`, and static views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle"
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """A task came to a status."""
+    """A task changed its status."""
 
     type: ClassVar[str] = "task"
     id: str
@@ -37,19 +37,19 @@ class MemberRecord:
     member: str
     state: MemberState
     reason: str = ""
-    """More about it, in the words of its agent; nothing is decided by it."""
+    """Details in the agent's own words; for display only."""
     since: str = ""
     question: str | None = None
-    """For one that waits for an answer: to which question."""
+    """The question whose answer it waits for, if any."""
     waits_for: WaitsFor | None = None
-    """For one that waits, or is quiet: for what."""
+    """What it waits for, if it is waiting or quiet."""
     until: str | None = None
-    """For one that waits for a limit: when that ends."""
+    """When the rate limit it waits for ends, if it waits for one."""
 
 
 @dataclass(frozen=True)
 class DeltaRecord:
-    """A piece of a reply under way; for live screens only, never a line of `--json`."""
+    """A piece of a reply in progress; for live screens only, never a line of `--json`."""
 
     type: ClassVar[str] = "delta"
     task: str
@@ -71,13 +71,13 @@ class MessageRecord:
     duration_ms: int | None = None
     usage: Usage | None = None
     cut: bool = False
-    """Whether the user broke it off."""
+    """Whether the user interrupted it."""
 
     @classmethod
     def of(
         cls, message: Message, *, duration_ms: int | None = None, usage: Usage | None = None
     ) -> MessageRecord:
-        """A kept message, as surfaces are told of it."""
+        """The record of a stored message."""
         return cls(
             task=message.task_id,
             turn=message.turn,
@@ -93,7 +93,7 @@ class MessageRecord:
 
 @dataclass(frozen=True)
 class ToolCallRecord:
-    """A member used a tool; once when it begins and once when it ends."""
+    """A member used a tool; one record when the call begins and one when it ends."""
 
     type: ClassVar[str] = "tool_call"
     task: str
@@ -105,17 +105,18 @@ class ToolCallRecord:
     is_error: bool | None = None
     duration_ms: int | None = None
     denied: str = ""
-    """Why it was not permitted; then it was not run."""
+    """Why it was denied permission, and so not run."""
     not_run: str = ""
-    """Why else it was never run."""
+    """Why it was not run, for any other reason."""
     effect: Effect | None = None
-    """What its agent said that it would do; known while its task runs, not kept in the audit."""
+    """What its agent said it would do; known only while the task runs, not kept in the audit."""
 
     @classmethod
     def of(
         cls, entry: AuditEntry, given: Mapping[str, object], effect: Effect | None = None
     ) -> ToolCallRecord:
-        """A row of the audit; `given` is the call's input, which its last row does not repeat."""
+        """The record of an audit row; `given` is the call's input, which the row of its end does
+        not repeat."""
         output = entry.output or {}
         return cls(
             task=entry.task_id,
@@ -143,12 +144,13 @@ class InteractionRecord:
     answer: str = ""
     by: str = ""
     said: str = ""
-    """What was typed with the answer: a rule, a word to the agent; or why it was closed."""
+    """The text typed with the answer, such as a rule or a message to the agent; or why the question
+    was closed."""
 
 
 @dataclass(frozen=True)
 class TicketRecord:
-    """A ticket came to a state."""
+    """A ticket changed its state."""
 
     type: ClassVar[str] = "ticket"
     task: str
@@ -160,9 +162,9 @@ class TicketRecord:
     dependencies: tuple[str, ...] = ()
     closed_by: str | None = None
     checks: str = ""
-    """How many of its checks passed, as `2/3`; empty where none was run."""
+    """How many of its checks passed, as `2/3`; empty if none was run."""
     is_new: bool = False
-    """Whether a plan has just made it."""
+    """Whether a plan has just created it."""
 
 
 @dataclass(frozen=True)
@@ -173,21 +175,21 @@ class PhaseRecord:
     task: str
     phase: str
     step: str = ""
-    """Empty: the phase was entered."""
+    """Empty if the phase was entered."""
     status: str = "in_progress"
-    """How its actor stands, as in the state."""
+    """The status of its actor, as in the state."""
     round: int = 1
     logs: tuple[str, ...] = ()
     gate: str = ""
     """The gate that it decided."""
     passed: bool | None = None
-    """How."""
+    """Whether that gate passed."""
     issues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ErrorRecord:
-    """Something went wrong; the task may well go on."""
+    """Something went wrong; the task may continue nevertheless."""
 
     type: ClassVar[str] = "error"
     code: str
@@ -200,7 +202,7 @@ class ErrorRecord:
 
 @dataclass(frozen=True)
 class ResultRecord:
-    """How a run of a task ended: always the last."""
+    """How a run of a task ended: always the last record."""
 
     type: ClassVar[str] = "result"
     task: str
@@ -213,7 +215,7 @@ class ResultRecord:
     checks: tuple[Mapping[str, object], ...] = ()
     next: tuple[str, ...] = field(default_factory=tuple[str, ...])
     stop: Stop | None = None
-    """Why a task that is not over does not run any more; `reason` is its word."""
+    """Why a task that has not ended no longer runs; the same as `reason`, with details."""
 
 
 Record = (
@@ -231,29 +233,29 @@ Record = (
 
 
 TaskStanding = Literal["running", "waiting", "parked", "completed", "failed", "canceled"]
-"""How a task stands for a person: `waiting` for an answer, `parked` where nobody runs it."""
+"""The status of a task as shown to people: `waiting` for an answer, `parked` if nobody runs it."""
 
 
 @dataclass(frozen=True)
 class TaskView(TaskRow):
-    """A task in a list, with whether somebody runs it now."""
+    """A task in a list, and who is running it, if anyone."""
 
     pid: int | None = None
-    """The process that runs it here; None when none does."""
+    """The process on this machine that runs it, if any."""
     questions: tuple[str, ...] = ()
     machine: str | None = None
-    """The machine that runs it, where that is another one."""
+    """The other machine that runs it, if any."""
     offered: bool = False
-    """Whether nobody runs it, and any machine may that has what it needs."""
+    """Whether it is not running and on offer to any machine that has what it needs."""
 
     @property
     def is_run(self) -> bool:
-        """Whether somebody runs it now."""
+        """Whether it is being run now."""
         return self.pid is not None or self.machine is not None
 
     @property
     def standing(self) -> TaskStanding:
-        """How it stands for a person."""
+        """Its status as shown to people."""
         if self.status in ("completed", "failed", "canceled"):
             return self.status
         if self.questions:
@@ -262,13 +264,13 @@ class TaskView(TaskRow):
 
     @property
     def resumable(self) -> bool:
-        """Whether `coterie resume` would do something."""
+        """Whether `coterie resume` would have any effect."""
         return not self.is_run and self.status in ("created", "running", "waiting")
 
 
 @dataclass(frozen=True)
 class RunningMember:
-    """A member of a task that runs, and what it does now, as `ps` shows it."""
+    """A member of a running task, and what it is doing, as shown by `ps`."""
 
     task: str
     member: str
@@ -279,44 +281,44 @@ class RunningMember:
     since: str
     folder: Path
     mode: Mode = "ask"
-    """What it may do unasked; `full` is shown wherever the member is."""
+    """What it may do without asking; `full` is shown wherever the member is shown."""
     home: Path | None = None
     thread: str | None = None
     """The agent's own id of the conversation."""
     memory: int | None = None
-    """Bytes that its whole process tree holds."""
+    """The memory used by its whole process tree, in bytes."""
     waits_for: WaitsFor | None = None
-    """For one that waits, or is quiet: for what."""
+    """What it waits for, if it is waiting or quiet."""
     until: str | None = None
-    """For one that waits for a limit: when that ends."""
+    """When the rate limit it waits for ends, if it waits for one."""
     question: str | None = None
-    """For one that waits for an answer: to which question."""
+    """The question whose answer it waits for, if any."""
     parked: bool = False
-    """Whether nobody runs its task, which waits for a limit to end."""
+    """Whether its task is parked until a rate limit ends."""
     project: Path = Path()
 
     @property
     def label(self) -> str:
-        """How the pair is shown; never parsed."""
+        """The label shown for agent and member; never parsed."""
         return f"{self.agent}-{self.member}"
 
 
 @dataclass(frozen=True)
 class QuestionView:
-    """A question in the inbox, with enough around it to answer without looking elsewhere."""
+    """A question in the inbox, with enough context to answer it without looking elsewhere."""
 
     interaction: Interaction
     state: str
     project: Path
     member: Member | None
-    """None when Coterie itself asks."""
+    """None if Coterie itself asks."""
     task_title: str
     asked_at: str
     answer: str = ""
     answered_at: str | None = None
     answered_by: str = ""
     said: str = ""
-    """What was typed with the answer, or why it was closed."""
+    """The text typed with the answer, or why the question was closed."""
 
 
 @dataclass(frozen=True)
@@ -326,21 +328,21 @@ class Entry:
     at: str
     record: Record
     seq: int = 0
-    """Its number in the project: later lines of all its tasks have higher ones."""
+    """Its number in the project: later entries of any task have higher numbers."""
 
 
 @dataclass(frozen=True)
 class TaskDetail:
-    """Everything `show` tells of a task."""
+    """Everything that `show` prints about a task."""
 
     view: TaskView
     state: TaskState
     turns: int
     failures: tuple[tuple[str, str], ...]
-    """(member, what happened) of turns that failed, oldest first."""
+    """(member, what happened) for each failed turn, oldest first."""
     questions: tuple[QuestionView, ...]
     folder: Path
     children: tuple[TaskView, ...] = ()
-    """Its tickets and the subtasks that were handed out in it."""
+    """Its tickets, and the subtasks that were handed out in it."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By machine: why it did not take the task, which is on offer."""
+    """For a task on offer: why machines did not take it, by machine."""

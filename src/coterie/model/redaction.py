@@ -1,8 +1,8 @@
-"""Secrets: what is never written, and how it is taken out of what is.
+"""Redaction: keep secrets out of everything that is stored or shown.
 
-A secret is known by its value, in whatever form that is written, or by the fixed format of a
-service's keys; never by a word that stands before it.  Only its own characters are masked, with
-their count, so that whatever stands around or between them can still be read: `[redacted 40]`.
+A secret is recognized by its value, in any encoding, or by the fixed format of a service's keys;
+never by a word in front of it.  Only its own characters are masked, with their count, so that
+everything around or between them stays readable: `[redacted 40]`.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from coterie.model.secret_formats import (
 T = TypeVar("T")
 
 MASK = re.compile(r"\[redacted(?: \d+)?\]")
-"""What stands in place of a secret; in older records without the count."""
+"""The mask that replaces a secret; without a count in older records."""
 _SHORTEST = 4
-"""A shorter value is no secret, and would be found in half of all words."""
+"""Shorter values are not treated as secrets: they would match inside half of all words."""
 _USUAL = frozenset(
     words(
         "debug default development error false info local main none null production release "
         "staging test testing trace true verbose warn warning"
     )
 )
-"""Settings in one word, which nobody calls a secret."""
+"""Common one-word settings, which are not secrets."""
 _ANYWHERE = 8
-"""A value of so many characters is masked wherever it stands, a shorter one as a word alone."""
+"""Values of at least this many characters are masked anywhere, shorter ones only as whole words."""
 
 
 def is_kept_as(text: str, kept: str | None) -> bool:
-    """Whether this is the text that was kept, as far as its masks show."""
+    """Whether this text matches the stored one, as far as its masks allow to tell."""
     if kept is None or text == kept:
         return text == kept
     parts = (re.escape(part) for part in MASK.split(kept))
@@ -63,47 +63,50 @@ def _count(found: re.Match[str]) -> str:
 # -- by value ------------------------------------------------------------------------------------
 
 _RARE = "QZXJqzjx7968K4Y3V52UG0HB1WFNDPLRCMEkOSvATIwybgpfmcudlhrsionate"
-_NO_WORD = bytes(sign for sign in range(128) if not chr(sign).isalnum())
+_NO_WORD = bytes(character for character in range(128) if not chr(character).isalnum())
 _ESCAPED_BLANK = (b"\\n", b"\\r", b"\\t")
 
 
 def _core(text: str) -> bytes:
-    """The letters and digits of a text: they are the same however it is quoted or broken up."""
+    """The letters and digits of a text, which stay the same however it is quoted or split."""
     return text.encode("ascii", "ignore").translate(None, _NO_WORD)
 
 
-class _Writing(NamedTuple):
-    """A way in which text is written: what a sign of it looks like, and what it stands for."""
+class _Encoding(NamedTuple):
+    """A way to encode text: the pattern of one encoded character, and its decoder."""
 
-    sign: re.Pattern[str]
-    meaning: Callable[[str], str]
-
-
-def _plain(sign: str) -> str:
-    return sign
+    pattern: re.Pattern[str]
+    decode: Callable[[str], str]
 
 
-def _unescaped(sign: str) -> str:
-    """What an escape of JSON, a shell or a programming language stands for."""
-    if len(sign) == 1:
-        return sign
-    bare = sign.lstrip("\\")
+def _plain(character: str) -> str:
+    return character
+
+
+def _unescaped(character: str) -> str:
+    """Decode an escape of JSON, a shell or a programming language."""
+    if len(character) == 1:
+        return character
+    bare = character.lstrip("\\")
     if bare[:1] in ("u", "x") and len(bare) > 2:
         return chr(int(bare[1:], 16))
     return chr(int(bare, 8)) if len(bare) == 3 else _BLANKS.get(bare, bare or "\\")
 
 
-def _unquoted(sign: str) -> str:
-    """What a character of an address, or of JSON that holds one, stands for; of an address within
-    an address too."""
-    return chr(int(sign[-2:], 16)) if len(sign) > 2 and sign[0] in "%=" else _unescaped(sign)
+def _unquoted(character: str) -> str:
+    """Decode a character of a URL, of JSON that contains one, or of a URL within a URL."""
+    return (
+        chr(int(character[-2:], 16))
+        if len(character) > 2 and character[0] in "%="
+        else _unescaped(character)
+    )
 
 
-def _of_entity(sign: str) -> str:
-    """What a character of HTML stands for."""
-    code = sign[2:-1]
-    if len(sign) == 1 or sign[1] != "#":
-        return _NAMED.get(sign, sign[0])
+def _of_entity(character: str) -> str:
+    """Decode a character of HTML."""
+    code = character[2:-1]
+    if len(character) == 1 or character[1] != "#":
+        return _NAMED.get(character, character[0])
     return chr(min(int(code[1:], 16) if code[0] in "xX" else int(code), 0x10FFFF))
 
 
@@ -112,25 +115,25 @@ _HEX = "[0-9a-fA-F]{2}"
 _ESCAPE = rf"\\+u{_HEX}{_HEX}|\\+x{_HEX}|\\+[0-7]{{3}}|\\+[^ux]|"
 _NAMED = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
 _ENTITY = rf"&#[0-9]{{1,7}};|&#[xX][0-9a-fA-F]{{1,6}};|{'|'.join(_NAMED)}"
-_AS_IS = _Writing(re.compile(r".", re.DOTALL), _plain)
-_ESCAPED = _Writing(re.compile(_ESCAPE + ".", re.DOTALL), _unescaped)
-_OTHERS: Sequence[tuple[str, re.Pattern[str], _Writing]] = (
+_AS_IS = _Encoding(re.compile(r".", re.DOTALL), _plain)
+_ESCAPED = _Encoding(re.compile(_ESCAPE + ".", re.DOTALL), _unescaped)
+_OTHERS: Sequence[tuple[str, re.Pattern[str], _Encoding]] = (
     ("\\", re.compile(rf"\\(?:[ux]{_HEX}|[0-7]{{3}})"), _ESCAPED),
     (
         "%",
         re.compile(f"%{_HEX}"),
-        _Writing(re.compile(f"%{_HEX}|{_ESCAPE}.", re.DOTALL), _unquoted),
+        _Encoding(re.compile(f"%{_HEX}|{_ESCAPE}.", re.DOTALL), _unquoted),
     ),
     (
         "%",
         re.compile(f"%25{_HEX}"),
-        _Writing(re.compile(f"%(?:25)+{_HEX}|.", re.DOTALL), _unquoted),
+        _Encoding(re.compile(f"%(?:25)+{_HEX}|.", re.DOTALL), _unquoted),
     ),
-    ("&", re.compile(_ENTITY), _Writing(re.compile(f"{_ENTITY}|.", re.DOTALL), _of_entity)),
-    ("=", re.compile(f"={_HEX}"), _Writing(re.compile(f"={_HEX}|.", re.DOTALL), _unquoted)),
+    ("&", re.compile(_ENTITY), _Encoding(re.compile(f"{_ENTITY}|.", re.DOTALL), _of_entity)),
+    ("=", re.compile(f"={_HEX}"), _Encoding(re.compile(f"={_HEX}|.", re.DOTALL), _unquoted)),
 )
-"""Other ways than as it is: by a character without which there is none of it, what it looks like,
-and how it is read.  Programs, addresses, addresses in addresses, HTML, mail."""
+"""Encodings other than plain text: a character that each requires, a pattern that detects it, and
+how to decode it.  For program escapes, URLs, URLs within URLs, HTML and mail."""
 
 
 _NAMES = frozenset(
@@ -139,7 +142,7 @@ _NAMES = frozenset(
 
 
 def _is_name(field: str) -> bool:
-    """Whether a field holds what others go by, and nobody's words."""
+    """Whether a field holds a machine-readable value, such as an id, rather than free text."""
     return field in _NAMES or field.endswith(("_id", "_ids"))
 
 
@@ -148,7 +151,7 @@ _NO_TEXT = frozenset((type(None), bool, int, float))
 
 @cache
 def _fields_of(kind: type[object]) -> tuple[str, ...]:
-    """The fields of a model or dataclass that may hold somebody's words; none of other types."""
+    """The fields of a model or dataclass that may contain free text; none for other types."""
     if issubclass(kind, BaseModel):
         names = tuple(kind.model_fields)
     else:
@@ -165,7 +168,7 @@ _HINTS = {
     "9": ("ya29.",),
     "G": ("SG.",),
 }  # fmt: skip
-"""One of them stands in each format of a key; by a character that is looked for first."""
+"""Every key format contains one of these; grouped by a character that is searched for first."""
 
 
 def _may_hold_key(text: str) -> bool:
@@ -178,16 +181,16 @@ def _may_hold_key(text: str) -> bool:
 
 
 class Redactor:
-    """Takes known secrets, and what has the format of one, out of texts."""
+    """Masks known secrets, and anything in the format of a key, in texts."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = {one.strip() for one in secrets}
         known = sorted((one for one in known if one.lower() not in _USUAL), key=len, reverse=True)
         self._cores: dict[bytes, list[str]] = {}
-        """By their letters and digits: secrets, and their forms in base64 and hexadecimal."""
+        """Secrets and their base64 and hexadecimal forms, by their letters and digits."""
         words: list[str] = []
         self._words: list[str] = []
-        """What is looked for as it is: short secrets, and those of few letters."""
+        """Forms that are searched for literally: short ones, and those with few letters."""
         for one in known:
             for form in _forms(one):
                 if len(core := _core(form)) >= _ANYWHERE:
@@ -196,14 +199,14 @@ class Redactor:
                     self._words.append(form)
                     words.append(_pattern(form))
         self._rare = {min(core.decode(), key=_RARE.find) for core in self._cores}
-        """Of each of them a letter or digit that few texts have; without it, none is there."""
+        """The rarest letter or digit of each core: without it, a text cannot contain that core."""
         self._pattern = re.compile("|".join(words)) if words else None
 
     def text(self, text: str) -> str:
         """The text without secrets."""
         if len(text) < _SHORTEST:
             return text
-        # Most texts hold none, and to look for that much costs next to nothing.
+        # Most texts contain no secret, and these checks cost next to nothing.
         if "@" in text and ":" in text:
             text = without_users(text)
         if self._cores:
@@ -216,18 +219,18 @@ class Redactor:
             return text
         return without_formats(text) if _may_hold_key(text) else text
 
-    def begun(self, text: str) -> int:
-        """From where on a secret may have begun in a text that goes on; its length if none has."""
+    def secret_start(self, text: str) -> int:
+        """Where a secret may begin at the end of an unfinished text; its length if none does."""
         tail = text[-4 * max(map(len, self._cores), default=0) :]
         letters = _core(tail)
         rest = max((_overlap(letters, core) for core in self._cores), default=0)
         if not rest:
             return len(text)
-        places = [at for at, sign in enumerate(tail) if _is_letter(sign)]
+        places = [at for at, character in enumerate(tail) if _is_letter(character)]
         return len(text) - len(tail) + places[-rest]
 
     def value(self, value: object) -> object:
-        """JSON data without secrets, also where one is a key."""
+        """JSON data without secrets, in keys as well as in values."""
         if isinstance(value, str):
             return self.text(value)
         if type(value) in _NO_TEXT:
@@ -242,10 +245,10 @@ class Redactor:
         """An object without secrets."""
         return {self.text(str(key)): self.value(one) for key, one in given.items()}
 
-    def whole(self, value: T) -> T:
-        """A value of ours with every text in it without secrets, but for names and places.
+    def redact_object(self, value: T) -> T:
+        """A model, dataclass or other value with the secrets masked in all of its free text.
 
-        It is the same object where there are none, which is as good as always.
+        Returns the same object if there are none, which is almost always the case.
         """
         return cast("T", self._whole(value))
 
@@ -261,22 +264,26 @@ class Redactor:
                 return value.model_copy(update=changed) if changed else value
             return replace(cast("Any", value), **changed) if changed else value
         match value:
-            case dict() | Mapping():  # the first is seen at once
+            case dict() | Mapping():  # `dict` first: it is checked faster
                 given = cast("Mapping[str, object]", value)
                 kept = self.mapping(given)
                 return given if kept == given else kept
             case str():
                 return self.text(value)
             case tuple() | list():
-                items = cast("Sequence[object]", value)
-                kept = [self._whole(one) for one in items]
-                same = all(one is other for one, other in zip(kept, items, strict=True))
-                return value if same else type(items)(kept)  # type: ignore[call-arg]
+                return self._items(cast("Sequence[object]", value))
             case _:
                 return value
 
+    def _items(self, given: Sequence[object]) -> Sequence[object]:
+        kept = [self._whole(one) for one in given]
+        if all(one is other for one, other in zip(kept, given, strict=True)):
+            return given
+        make: Any = getattr(given, "_make", type(given))  # a named tuple has `_make`
+        return make(kept)
+
     def _changed(self, value: object, names: tuple[str, ...]) -> dict[str, Any]:
-        """The fields of a value in which a secret stood."""
+        """The fields of a value that contained a secret, with their new values."""
         changed: dict[str, Any] = {}
         for name in names:
             given = getattr(value, name)
@@ -290,9 +297,9 @@ class Redactor:
             if rare in text:
                 text = self._without_words(text)
                 break
-        for character, sign, writing in _OTHERS:
-            if character in text and sign.search(text) and self._holds(_meant(text, writing)):
-                text = self._masked_in(text, writing)
+        for character, found, encoding in _OTHERS:
+            if character in text and found.search(text) and self._holds(_decoded(text, encoding)):
+                text = self._masked_in(text, encoding)
         return text
 
     def _without_words(self, text: str) -> str:
@@ -310,25 +317,25 @@ class Redactor:
         squeezed = letters.translate(None, _NO_WORD)
         return any(core in squeezed for core in self._cores)
 
-    def _masked_in(self, text: str, writing: _Writing) -> str:
-        """The text with the secrets masked that can be read in it, when it is read that way."""
-        signs: list[str] = writing.sign.findall(text)
-        meanings = list(map(writing.meaning, signs))
-        places = [at for at, one in enumerate(meanings) if _is_letter(one)]
-        letters = "".join(meanings[at] for at in places).encode()
+    def _masked_in(self, text: str, encoding: _Encoding) -> str:
+        """The text with the secrets masked that it contains when decoded in this way."""
+        characters: list[str] = encoding.pattern.findall(text)
+        decoded = list(map(encoding.decode, characters))
+        places = [at for at, one in enumerate(decoded) if _is_letter(one)]
+        letters = "".join(decoded[at] for at in places).encode()
         hidden: set[int] = set()
         for core, forms in self._cores.items():
             start = letters.find(core)
             while start >= 0:
                 found = places[start : start + len(core)]
                 for form in forms:
-                    hidden.update(own_places(meanings, found, form))
+                    hidden.update(own_places(decoded, found, form))
                 start = letters.find(core, start + 1)
-        return "".join(with_masks(signs, hidden)) if hidden else text
+        return "".join(with_masks(characters, hidden)) if hidden else text
 
 
 def _overlap(letters: bytes, core: bytes) -> int:
-    """How many letters at the end of a text are the first of a secret, which is not whole yet."""
+    """How many letters at the end of a text form the beginning of a still incomplete secret."""
     start = letters.find(core[:_SHORTEST])
     while start >= 0:
         if len(letters) - start < len(core) and core.startswith(letters[start:]):
@@ -337,16 +344,16 @@ def _overlap(letters: bytes, core: bytes) -> int:
     return 0
 
 
-def _is_letter(sign: str) -> bool:
-    return sign.isascii() and sign.isalnum()
+def _is_letter(character: str) -> bool:
+    return character.isascii() and character.isalnum()
 
 
-def _meant(text: str, writing: _Writing) -> bytes:
-    return "".join(map(writing.meaning, writing.sign.findall(text))).encode("ascii", "ignore")
+def _decoded(text: str, encoding: _Encoding) -> bytes:
+    return "".join(map(encoding.decode, encoding.pattern.findall(text))).encode("ascii", "ignore")
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret, what of it is always the same in base64, whatever stands around it, and in hex."""
+    """A secret, the part of its base64 form that is independent of its neighbors, and its hex."""
     if len(secret) < _SHORTEST:
         return
     yield secret
@@ -363,7 +370,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _pattern(form: str) -> str:
-    """How a form is found that has few letters, or is short."""
+    """The regex for a form that is short, or has few letters."""
     if len(form) >= _ANYWHERE:
         return re.escape(form)
     return rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"

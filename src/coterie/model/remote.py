@@ -1,4 +1,4 @@
-"""The git repository that branches travel by, where they do not travel in the store."""
+"""The git repository that branches travel through, if they do not travel in the store."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ BUNDLE = "bundle"
 _GIT = "git:"
 _REMOTE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _SSH = re.compile(r"(?:[^/:@-][^/:@]*@)?[^/:@-][^/:@]*:[^:].*")
-"""`user@host:path`, as git takes it."""
+"""`user@host:path`, as git accepts it."""
 
 Transport = Literal["network", "file"]
 _TRANSPORTS: Mapping[str, Transport] = {"ssh": "network", "https": "network", "file": "file"}
 _PROTOCOLS: Mapping[Transport, str] = {"network": "https:ssh", "file": "file"}
-"""The user's own git may reach a host by the other of the two."""
+"""Both network protocols, since the user's git configuration may replace one by the other."""
 
 
 def transport_of(url: str) -> Transport:
-    """By what git reaches a repository; ValueError says why it is none that is spoken to."""
+    """How git reaches a repository.  Raises ValueError, with the reason, if it is unsupported."""
     if not url.isprintable() or url.startswith("-"):
-        raise ValueError("is no address of a repository")
+        raise ValueError("is not the address of a repository")
     scheme, separator, _ = url.partition("://")
     if not separator:
         if url.startswith("/"):
@@ -33,10 +33,10 @@ def transport_of(url: str) -> Transport:
             return "network"
     elif scheme in _TRANSPORTS:
         if _holds_password(url):
-            raise ValueError("holds a password, which belongs to git's credential helper")
+            raise ValueError("contains a password, which belongs in git's credential helper")
         return _TRANSPORTS[scheme]
     raise ValueError(
-        "is no ssh://… or https://… address, user@host:path or absolute path of a repository"
+        "is not an ssh://… or https://… address, user@host:path or absolute path of a repository"
     )
 
 
@@ -49,27 +49,27 @@ def _holds_password(url: str) -> bool:
 
 @dataclass(frozen=True)
 class Travel:
-    """How branches go from machine to machine, as the user's setting has it."""
+    """How branches travel between machines, according to the user's setting."""
 
     remote: str | None = None
-    """The remote of the clone that they go by, by its name."""
+    """The name of the clone's remote that they travel through."""
     url: str | None = None
-    """The address of the repository that they go by."""
+    """The address of the repository that they travel through."""
 
     @classmethod
     def parsed(cls, setting: str) -> Travel:
-        """Read `bundle`, `git:NAME` or `git:ADDRESS`; ValueError says what is wrong with it."""
+        """Parse `bundle`, `git:NAME` or `git:ADDRESS`.  Raises ValueError, with the reason."""
         if setting == BUNDLE:
             return cls()
         where = setting.removeprefix(_GIT)
         if where == setting or not where:
-            raise ValueError(f"it is {BUNDLE}, or {_GIT} and a remote's name or an address")
+            raise ValueError(f"it must be {BUNDLE}, or {_GIT} and a remote's name or an address")
         if _REMOTE_NAME.fullmatch(where):
             return cls(remote=where)
         try:
             transport_of(where.replace("~", "/", 1) if where.startswith("~") else where)
         except ValueError as wrong:
-            raise ValueError(f"what stands after {_GIT} {wrong}") from None
+            raise ValueError(f"the part after {_GIT} {wrong}") from None
         return cls(url=where)
 
 
@@ -79,7 +79,7 @@ class GitRemote:
 
     url: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What of the user's own git needs to get there."""
+    """The environment that the user's own git needs to reach it."""
 
     @property
     def is_path(self) -> bool:
@@ -88,17 +88,17 @@ class GitRemote:
 
     @property
     def allowed(self) -> Mapping[str, str]:
-        """What lets git speak the protocols that lead there, and no other."""
+        """The environment that restricts git to the protocols for this address."""
         return {"GIT_ALLOW_PROTOCOL": _PROTOCOLS[transport_of(self.url)]}
 
 
 REMOTE_AWAY = "remote_away"
-"""The code of what is told while the repository that branches travel by cannot be reached."""
+"""The error code reported while the repository that branches travel through is unreachable."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 
 
 def pauses() -> Iterator[float]:
-    """For how many seconds one waits before a remote that is away is tried again."""
+    """The seconds to wait before each retry of an unreachable remote."""
     pause = FIRST_PAUSE
     while True:
         yield pause

@@ -1,4 +1,4 @@
-"""Secrets that nobody told us of, by the fixed format of a service's keys; and how to mask one."""
+"""Detect unknown secrets by the fixed formats of services' keys, and mask secrets in a text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def mask(count: int) -> str:
-    """What is written in place of so many characters of a secret."""
+    """The mask for this many characters of a secret."""
     return f"[redacted {count}]"
 
 
 def masked(found: re.Match[str]) -> str:
-    """What is written in place of what was found."""
+    """The mask for a regex match."""
     return mask(len(found[0]))
 
 
@@ -25,21 +25,22 @@ _FORMATS = re.compile(
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
 )
 SHORTEST_KEY = 15
-"""No format is shorter, in characters."""
+"""The minimum length of a key in any format, in characters."""
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END |\Z)", re.DOTALL)
 _KEY_LINES = re.compile(
     r"\\[nrt]|[A-Za-z0-9+/]{40,}={0,2}"
     r"|(?:[A-Za-z0-9+/]{12,}={0,2}|[A-Za-z0-9+/]+={1,2})(?=(?:\\[nrt]|[^A-Za-z0-9+/=])*\Z)"
 )
-"""The lines of a key, of which the last may be short; an escaped end of a line is passed over."""
+"""The lines of a key, the last of which may be short; escaped line ends are skipped."""
 _USER_PART = re.compile(r"""(:\\*/\\*/)([^\s/?#@"'`<>|;&()\\{}\[\]]{1,512})(?=@)""")
-"""Without what would end a word of a shell, or begin a command in it."""
+"""The user part of a URL; it excludes characters that would end a shell word or begin a command in
+it."""
 _USER_WORDS = re.compile(r"\$\w+|[:$]|[^:$]+")
-"""A variable is no secret, and what it would send somewhere is to be seen."""
+"""Shell variables are not masked: they are not secrets, and what they would send must be seen."""
 
 
 def without_formats(text: str) -> str:
-    """The text without what has the format of a key."""
+    """The text with everything in the format of a key masked."""
     text = _PRIVATE_KEY.sub(lambda key: key[1] + _KEY_LINES.sub(_key_line, key[2]), text)
     return _FORMATS.sub(masked, text)
 
@@ -57,21 +58,21 @@ def _user_word(found: re.Match[str]) -> str:
 
 
 def without_users(text: str) -> str:
-    """The text without the user parts of addresses in it."""
+    """The text with the user parts of its URLs masked."""
     return _USER_PART.sub(_user_part, text)
 
 
-# -- what is masked of a secret that was found ---------------------------------------------------
+# -- which characters of a detected secret are masked --------------------------------------------
 
 _BREAK = re.compile(r"""|[+,$ ]*["'`\\]["'`\\+,$ ]*|.*[\n\r].*""", re.DOTALL)
-"""What may stand within a secret that was broken up: ends of lines, or the quotes of its parts."""
+"""What may occur within a secret that was split: line breaks, or the quotes around its parts."""
 _LETTER = re.compile(r"[A-Za-z0-9]")
 
 
 def own_places(meanings: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
-    """Where the characters of a secret stand, whose letters and digits were `found` there.
+    """The positions of all characters of a secret, given those `found` of its letters and digits.
 
-    None, if what stands between them is more than the ways in which a text is broken up.
+    Empty if the text between them is more than what splitting a secret would insert.
     """
     before, *between, after = _LETTER.split(secret)
     own = list(found)
@@ -89,7 +90,7 @@ def own_places(meanings: Sequence[str], found: Sequence[int], secret: str) -> li
 
 
 def _matching(meanings: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
-    """Where these characters stand in that order, other ones between them."""
+    """The positions of these characters, in order and possibly with others between them."""
     found: list[int] = []
     for place in places:
         if len(found) < len(wanted) and meanings[place] == wanted[len(found)]:
@@ -98,7 +99,7 @@ def _matching(meanings: Sequence[str], places: Iterable[int], wanted: str) -> li
 
 
 def with_masks(signs: Sequence[str], hidden: set[int]) -> Iterator[str]:
-    """The signs, each run of hidden ones as a mask."""
+    """The signs, with each run of hidden ones replaced by a mask."""
     count = 0
     for place, sign in enumerate(signs):
         if place in hidden:

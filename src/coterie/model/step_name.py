@@ -1,4 +1,4 @@
-"""The names of steps: the one place where their text form is put together and taken apart.
+"""The names of steps: the only place where their text form is built and parsed.
 
 A name is scope/kind/key and stable across releases: databases hold its text form.
 """
@@ -28,7 +28,7 @@ _ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+/ask/(?P<role>\w+)/")
 
 
 class PermissionKey(NamedTuple):
-    """A permission that an agent asked for in one attempt at a turn."""
+    """A permission that an agent requested in one attempt at a turn."""
 
     attempt: int
     call: str
@@ -36,53 +36,53 @@ class PermissionKey(NamedTuple):
 
 
 class PipelineStepName(NamedTuple):
-    """What of a pipeline's own record a step is."""
+    """The parts of a name in a pipeline's own record."""
 
     visit: int
-    """The how-manieth phase that was entered."""
+    """The number of the phase visit, counted over all phases entered."""
     kind: str
-    """`enter`: a phase; `override`: of its gate; `step`: one of its steps."""
+    """`enter`: a phase was entered; `override`: of its gate; `step`: one of its steps."""
     step: str = ""
     number: int = 0
-    """The how-manieth time the step is taken in this visit: again after each answer."""
+    """The number of the step's run within this visit: it runs again after each answer."""
 
 
 @dataclass(frozen=True)
 class StepName:
-    """What the name of a step says."""
+    """The information in a step's name."""
 
     text: str
     asked_in: str | None = None
     """The turn in which it was asked; None for a step of the workflow itself."""
     subject: PermissionKey | None = None
-    """What was asked in that turn, where it was a permission."""
+    """The permission that was requested in that turn, if it was one."""
     is_subtask: bool = False
     """Whether it is a subtask that was handed out in a turn."""
     changed: str | None = None
-    """The step at which the workflow changed, where this asks what to do about that."""
+    """The step at which the workflow changed, if this asks what to do about the change."""
     is_superseded: bool = False
     """Whether it was recorded before a fork, and no longer counts."""
     ticket: str | None = None
-    """The ticket it is about."""
+    """The ticket that it is about."""
     topic: str = ""
-    """What a thread of a member is about: its ticket; empty: the conversation."""
+    """The topic of the member's thread, such as its ticket; empty for the conversation."""
     is_failed_ticket: bool = False
     """Whether it asks what to do about a ticket that failed."""
     turn: int | None = None
     """For a turn of a conversation: its number."""
     is_check: bool = False
     pipeline: PipelineStepName | None = None
-    """What of a pipeline's own record it is."""
+    """Its place in a pipeline's own record, if any."""
 
     @property
     def is_own(self) -> bool:
-        """Whether the workflow itself asks for it, and must do so again when it is replayed."""
+        """Whether the workflow itself asks for it, and must do so again on replay."""
         return self.asked_in is None and self.changed is None
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> StepName:
-    """Take a name apart; one of a workflow that is not ours has nothing but its text."""
+    """Parse a name; names of third-party workflows have nothing but their text."""
     if text.startswith(_SUPERSEDED):
         return StepName(text, is_superseded=True)
     if text.startswith(_CHANGED):
@@ -122,17 +122,17 @@ def _subject(key: str) -> PermissionKey | None:
 
 
 def asked(step: str, key: str) -> str:
-    """What an agent asked in a turn."""
+    """The name for something that an agent asked in a turn."""
     return f"{step}{_ASKED}{key}"
 
 
 def permission(step: str, attempt: int, call: str, member: str) -> str:
-    """A permission that an agent asked for."""
+    """A permission that an agent requested."""
     return asked(step, f"{attempt}.{call}@{member}")
 
 
 def budget(scope: BudgetScope, measure: Measure, whose: str, limit: float, number: int) -> str:
-    """A budget that is used up before a model call: of a ticket, or of the whole task."""
+    """The question about a budget used up before a model call: a ticket's, or the whole task's."""
     _, _, about = whose.partition("/")
     place = f"ticket/{about}/limits" if scope == "ticket" else "limits"
     return asked(place, f"budget.{scope}.{measure}.{whose}.{limit:g}.{number}")
@@ -144,23 +144,23 @@ def subtask(question: str) -> str:
 
 
 def workflow_changed(step: str, digest: str, number: int = 1) -> str:
-    """The question about a workflow that changed at a step; another change asks again."""
+    """The question about a workflow that changed at a step; each different change asks again."""
     name = f"{_CHANGED}{step}@{digest}"
     return name if number == 1 else f"{name}/{number}"
 
 
 def superseded(recorded: int) -> str:
-    """What stands before the names of steps that a fork supersedes, of so many recorded ones."""
+    """The name prefix of steps superseded by a fork when this many steps were recorded."""
     return f"{_SUPERSEDED}{recorded}/"
 
 
 def turn(number: int, tries: int = 0) -> str:
-    """A turn of a conversation; `tries` counts how often the user had it repeated."""
+    """A turn of a conversation; `tries` counts how often the user asked for it to be repeated."""
     return f"turn/{number}/again/{tries}" if tries else f"turn/{number}"
 
 
 def failed_turn(number: int, tries: int) -> str:
-    """What to do about a turn that failed."""
+    """The question of what to do about a failed turn."""
     return f"turn/{number}/failed/{tries}"
 
 
@@ -170,12 +170,12 @@ def said(number: int) -> str:
 
 
 def ticket(ticket_id: str, history: int, what: str) -> str:
-    """A step of the work on a ticket, when its history has so many lines."""
+    """A step of the work on a ticket, taken when its history has this many lines."""
     return f"ticket/{ticket_id}/at/{history}/{what}"
 
 
 def manager(ticket_id: str, history: int, what: str) -> str:
-    """A step of the manager about a ticket; the manager has one memory for all tickets."""
+    """A step of the manager about a ticket; the manager has one thread for all tickets."""
     return f"manager/{ticket_id}/at/{history}/{what}"
 
 
@@ -190,10 +190,10 @@ def check(step: str, number: int) -> str:
 
 
 def phase(visit: int, what: str) -> str:
-    """Something in the how-manieth phase of a pipeline: `enter`, `override`, a question."""
+    """A step within a phase visit of a pipeline: `enter`, `override`, a question."""
     return f"{_IN_PHASE}{visit}/{what}"
 
 
 def pipeline_step(visit: int, step: str, number: int) -> str:
-    """A step of a pipeline, taken for the how-manieth time in this visit of its phase."""
+    """The given run of a pipeline step within a visit of its phase."""
     return phase(visit, f"step/{step}/{number}")

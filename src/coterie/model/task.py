@@ -1,4 +1,4 @@
-"""A task: its seven domain events, and the state that is folded from them."""
+"""A task: its seven domain events, and the state folded from them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from coterie.model.ticket import SchedulerConfig
 Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
 ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})
 TICKET = "ticket"
-"""The workflow of a task that is a ticket: carried out as part of its parent, which holds the
-lease and the journal."""
+"""The workflow of a ticket's task: runs as part of its parent, which holds the lease and the
+journal."""
 TICKET_TURN = "ticket-turn"
-"""The workflow of a worker's turn on a ticket that any machine may take."""
+"""The workflow of a worker's turn on a ticket, which any machine may take."""
 DEMO: Literal["demo"] = "demo"
-"""In place of a script: the model of `coterie demo`, which ships with Coterie."""
+"""Used instead of a script: the built-in model of `coterie demo`."""
 
 
 Floor = Literal["ask", "end"]
 
 
 class Caps(BaseModel, frozen=True, extra="ignore"):
-    """What a run was told about when to end; kept with the task, so that `resume` keeps them."""
+    """When a run should end; stored with the task, so that `resume` keeps the caps."""
 
     max_turns: int | None = None
     max_rounds: int | None = 1
     yes: bool = False
-    """Whether a plan is approved without being asked about; never a tool."""
+    """Whether plans are approved without asking; never applies to tools."""
     floor: Floor = "end"
-    """When the rounds are over: ask the human for the next word, or end."""
+    """When the rounds are over: ask the human for the next message, or end."""
 
     @classmethod
     def of(cls, team: Team, *, yes: bool = False, floor: Floor = "end") -> Self:
-        """The caps of a team's talk: where members do not follow in order there are no rounds, and
-        it is over when nobody hands the word on."""
+        """The caps of a team's chat: without a fixed order of speakers there are no rounds, and it
+        ends when nobody names a next speaker."""
         rounds = 1 if team.routing == "round_robin" else None
         return cls(max_rounds=rounds, yes=yes, floor=floor)
 
@@ -51,40 +51,42 @@ _SIGNS = _LETTERS + "23456789"
 
 
 def new_task_id(length: int) -> str:
-    """A short id that can be read out."""
+    """A short id that is easy to read aloud."""
     rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
     return secrets.choice(_LETTERS) + rest
 
 
 def ticket_task(session: str, ticket_id: str) -> str:
-    """The id of the task that a ticket of a session is."""
+    """The task id of a session's ticket."""
     return f"{session}/{ticket_id}"
 
 
-def run_with(task_id: str) -> str:
-    """The task whose run carries a task out: of a ticket its session, else the task itself."""
+def running_task(task_id: str) -> str:
+    """The task whose run executes a task: a ticket's session, otherwise the task itself."""
     return task_id.partition("/")[0]
 
 
-def whole_of(task_id: str) -> tuple[str, ...]:
-    """A task and those that it is a part of: of a ticket its session, of a turn on one both."""
-    return tuple(dict.fromkeys((task_id, ticket_above(task_id) or task_id, run_with(task_id))))
+def task_and_parents(task_id: str) -> tuple[str, ...]:
+    """A task and the tasks it is part of: for a ticket its session, for a turn on it both."""
+    return tuple(
+        dict.fromkeys((task_id, ticket_task_of(task_id) or task_id, running_task(task_id)))
+    )
 
 
 def is_part(task_id: str, of: str) -> bool:
-    """Whether a task is another one, or a ticket of it, or a turn on a ticket."""
-    return of in whole_of(task_id)
+    """Whether a task is `of` itself, one of its tickets, or a turn on one of them."""
+    return of in task_and_parents(task_id)
 
 
-def ticket_in(task_id: str) -> str:
-    """The ticket that a task is, or is a turn on, as its session calls it; else empty."""
+def ticket_id_of(task_id: str) -> str:
+    """The ticket id, within its session, of a ticket's or ticket turn's task; otherwise empty."""
     return task_id.partition("/")[2].partition(".")[0]
 
 
-def ticket_above(task_id: str) -> str:
-    """The same as the id of the ticket's task."""
-    ticket = ticket_in(task_id)
-    return ticket_task(run_with(task_id), ticket) if ticket else ""
+def ticket_task_of(task_id: str) -> str:
+    """Like `ticket_id_of`, but the id of the ticket's task."""
+    ticket = ticket_id_of(task_id)
+    return ticket_task(running_task(task_id), ticket) if ticket else ""
 
 
 class _Event(BaseModel):
@@ -99,11 +101,11 @@ class AllowedTeam(BaseModel, frozen=True, extra="ignore"):
 
     team: str
     env: Mapping[str, str]
-    """By member: of the values that are not kept."""
+    """Digests of the environment values, which are not stored, by member."""
 
 
 class TaskCreated(_Event):
-    """A task was asked for; carries all that its workflow needs, so that it can be run anywhere."""
+    """A task was requested; carries all that its workflow needs, so that it can run anywhere."""
 
     type: Literal["TaskCreated"] = "TaskCreated"
     session_id: str
@@ -113,37 +115,37 @@ class TaskCreated(_Event):
     goal: str
     author: str
     member: str | None = None
-    """Whose job it is, in `solo`; None: that of the team's first with an agent."""
+    """The member that does the job in `solo`; None for the team's first AI member."""
     team: Team
-    """Sealed: environment values are not kept, they come from `team_file` again.  Of a ticket it
-    has no members: they are those of its session."""
+    """Sealed: environment values are not stored but read again from `team_file`.  A ticket's team
+    has no members: it uses those of its session."""
     team_file: str | None = None
     allowed: AllowedTeam | None = None
-    """What the user allowed by starting it; None in tasks of earlier releases."""
+    """What the user allowed by starting the task; None in tasks of earlier releases."""
     caps: Caps = Caps()
     scheduler: SchedulerConfig = SchedulerConfig()
     """For a session with tickets: its limits."""
     pipeline: Mapping[str, object] | None = None
-    """For a pipeline: its `PipelineSettings`, which other tasks need not know."""
+    """For a pipeline: its `PipelineSettings`; untyped, so that other tasks need not import them."""
     rehearsal: bool = False
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None
-    """The file a stand-in's replies come from, or `DEMO`; None: it makes them up."""
+    """The file with the stand-in's replies, or `DEMO`; None: it makes them up."""
     turn: Mapping[str, object] | None = None
-    """For the turn of a ticket that any machine may take: its `HandedOutTurn`."""
+    """For a ticket turn that any machine may take: its `HandedOutTurn`."""
     base: str | None = None
-    """For work on a branch of its own, in such a store: the commit that was checked out where it
-    was asked for."""
+    """For work on a separate branch in a store shared by several machines: the commit that was
+    checked out where the task was created."""
     root: str | None = None
-    """The project's folder where the task was made, in a store that several machines share: paths
-    below it are meant below the project wherever it is run."""
+    """In a store shared by several machines: the project's folder where the task was created.
+    Paths under it are relative to the project's folder on whichever machine runs the task."""
 
 
 _TITLE = 80
 
 
 def title_of(goal: str) -> str:
-    """A task in one line of a list: the first line of its goal that says something."""
+    """The task's one-line title: the first non-blank line of its goal, shortened."""
     for line in goal.splitlines():
         words = line.strip()
         if words:
@@ -158,7 +160,7 @@ class TaskStarted(_Event):
 
 
 class TaskCompleted(_Event):
-    """Its workflow came to its end."""
+    """Its workflow finished."""
 
     type: Literal["TaskCompleted"] = "TaskCompleted"
     reason: str
@@ -166,7 +168,7 @@ class TaskCompleted(_Event):
 
 
 class TaskFailed(_Event):
-    """Its workflow could not go on."""
+    """Its workflow could not continue."""
 
     type: Literal["TaskFailed"] = "TaskFailed"
     reason: str
@@ -174,21 +176,21 @@ class TaskFailed(_Event):
 
 
 class TaskCanceled(_Event):
-    """The user gave it up."""
+    """The user canceled it."""
 
     type: Literal["TaskCanceled"] = "TaskCanceled"
     reason: str = "canceled"
 
 
 class UserInteractionRequested(_Event):
-    """A question was put to the user."""
+    """The user was asked a question."""
 
     type: Literal["UserInteractionRequested"] = "UserInteractionRequested"
     interaction: Interaction
 
 
 class UserInteractionResponded(_Event):
-    """A question was answered, or closed by Coterie with the reason as comment."""
+    """A question was answered, or closed by Coterie with the reason as the comment."""
 
     type: Literal["UserInteractionResponded"] = "UserInteractionResponded"
     response: Response
@@ -218,7 +220,7 @@ TRANSITIONS: Mapping[Status, Mapping[str, Status]] = {
     },
     "waiting": {
         "UserInteractionRequested": "waiting",
-        "UserInteractionResponded": "waiting",  # running again when it was the last open one
+        "UserInteractionResponded": "waiting",  # running if it was the last open question
         "TaskCompleted": "completed",
         "TaskFailed": "failed",
         "TaskCanceled": "canceled",
@@ -230,12 +232,12 @@ TRANSITIONS: Mapping[Status, Mapping[str, Status]] = {
 
 
 class IllegalEvent(ValueError):
-    """An event that cannot follow what has happened: a bug, or a damaged history."""
+    """An event that cannot follow the preceding ones: a bug, or a damaged history."""
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """What is true of a task now."""
+    """The current state of a task."""
 
     created: TaskCreated
     status: Status = "created"
@@ -250,7 +252,7 @@ class TaskState:
 
 
 def fold(events: Iterable[Event]) -> TaskState:
-    """The state after all of a task's events, in their order."""
+    """The state after all events of a task, in order."""
     state: TaskState | None = None
     for event in events:
         state = after(state, event)
@@ -260,7 +262,7 @@ def fold(events: Iterable[Event]) -> TaskState:
 
 
 def after(state: TaskState | None, event: Event) -> TaskState:
-    """The state one event later."""
+    """The state after one more event."""
     before = None if state is None else (state.status, state.open_questions)
     status, questions = transition(before, event)
     if state is None:
@@ -279,7 +281,8 @@ def after(state: TaskState | None, event: Event) -> TaskState:
 def transition(
     before: tuple[Status, frozenset[str]] | None, event: Event
 ) -> tuple[Status, frozenset[str]]:
-    """A task's status and open questions one event later; raises IllegalEvent for one too many."""
+    """A task's status and open questions after one more event.  Raises IllegalEvent if the event
+    cannot follow."""
     if before is None:
         if not isinstance(event, TaskCreated):
             raise IllegalEvent(f"{event.type} before TaskCreated")
@@ -329,30 +332,30 @@ class TaskRow:
 
 
 BY_PERSON = "ended"
-"""The reason of an end that a person asked for."""
+"""The reason recorded when a person ended the task."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A workflow came to its end."""
+    """A workflow finished."""
 
     reason: str
     summary: str = ""
     failed: bool = False
-    """Whether what was asked for was not done, and never will be."""
+    """Whether the goal was not reached and never will be."""
 
 
 @dataclass(frozen=True)
 class Stopped:
     """A run ended before its task did: `question`, `stopped`, `budget`, `workflow_changed`, or a
-    word of a workflow's own."""
+    workflow-specific reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class RateLimited:
-    """A run ended because a member's agent may only be called again later."""
+    """A run ended because a member's agent has reached its rate limit."""
 
     member: str
     until: str

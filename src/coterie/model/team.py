@@ -1,7 +1,7 @@
 """A team, its members and their budgets, in the fully resolved form that all code uses.
 
-The file a person writes is shorter; `config.team_file` turns it into this.  A task keeps the
-team it started with as JSON, so both read back what they write, and a newer field is ignored.
+The file that people write is shorter; `config.team_file` resolves it into this form.  A task stores
+the team it started with as JSON: the models can read back what they write, and ignore newer fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coterie.model.about import Measure, Wire
 from coterie.model.update import Usage
 
 MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
-"""What may be answered where a budget is used up: how much more, or stop."""
+"""The answers accepted when a budget is used up: how much more, or stop."""
 
 AMOUNT = r"^[0-9]+(\.[0-9]+)?[kKmM]?$"
 """A number of tokens as people write it: 500k, 1.5M."""
@@ -28,9 +28,9 @@ _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
 
 
 def amount(text: str) -> int:
-    """How many `500k` or `1.5M` are; ValueError for what is no amount."""
+    """Parse an amount such as `500k` or `1.5M`.  Raises ValueError if the text is not one."""
     if re.match(AMOUNT, text) is None:
-        raise ValueError(f"{text!r} is no amount")
+        raise ValueError(f"{text!r} is not an amount")
     return round(_number(text))
 
 
@@ -44,14 +44,14 @@ def _written(value: object) -> object:
 
 
 class Allowance(Wire):
-    """How much of each may be used; None: as much as it takes."""
+    """How much of each measure may be used; None: unlimited."""
 
     tokens: Annotated[int | None, BeforeValidator(_written)] = Field(default=None, ge=0)
     usd: float | None = Field(default=None, ge=0)
     turns: int | None = Field(default=None, ge=0)
 
     def limits(self) -> Iterator[tuple[Measure, float]]:
-        """What is limited, and to how much."""
+        """The limited measures, with their limits."""
         if self.tokens is not None:
             yield "tokens", self.tokens
         if self.usd is not None:
@@ -61,15 +61,15 @@ class Allowance(Wire):
 
 
 class Budget(Allowance):
-    """An allowance for a task, and one for a day (UTC) of all tasks."""
+    """An allowance for a task, and one per day (UTC) for all tasks."""
 
     per_day: Allowance = Allowance()
     per_ticket: Allowance = Allowance()
-    """Of a team: for each ticket of a session."""
+    """For each ticket of a session; only in a team's budget."""
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is limited at all."""
+        """Whether any limit is set."""
         parts = (self, self.per_day, self.per_ticket)
         return any(True for part in parts for _ in part.limits())
 
@@ -83,21 +83,21 @@ class Tally:
     turns: int = 0
 
     def plus(self, usage: Usage | None, turns: int = 0) -> Tally:
-        """The tally after something more; what an agent did not tell cannot be counted."""
+        """The tally plus some more usage; what an agent did not report cannot be counted."""
         if usage is None:
             return Tally(self.tokens, self.usd, self.turns + turns)
         used = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         return Tally(self.tokens + used, self.usd + (usage.cost_usd or 0.0), self.turns + turns)
 
     def of(self, measure: Measure) -> float:
-        """One of its figures."""
+        """The figure for one measure."""
         return {"tokens": self.tokens, "usd": self.usd, "turns": self.turns}[measure]
 
 
 class Reservation(NamedTuple):
-    """What a turn may use of budgets, set apart from before it begins until it is over.
+    """What a turn may use of budgets, set aside before it begins until it ends.
 
-    It holds while its run does: the lease of `run` has this token, and its owner lives.
+    Valid as long as its run: while the lease of `run` has this token and its owner is alive.
     """
 
     task_id: str
@@ -105,12 +105,13 @@ class Reservation(NamedTuple):
     member: str
     at: str
     run: str
-    """The task whose lease its run holds."""
+    """The task whose lease the run holds."""
     token: int
 
 
-def tells(usage: Usage | None, measure: Measure) -> bool:
-    """Whether what an agent told of a turn says how much it used; turns are counted by us."""
+def reports_measure(usage: Usage | None, measure: Measure) -> bool:
+    """Whether the usage that an agent reported for a turn includes this measure; turns are counted
+    by Coterie itself."""
     if measure == "turns":
         return True
     if usage is None:
@@ -119,15 +120,15 @@ def tells(usage: Usage | None, measure: Measure) -> bool:
     return known is not None
 
 
-def more(said: str) -> float | None:
-    """How much more an answer gives (`+200k`, `0.50`); None for stop."""
+def parse_increase(said: str) -> float | None:
+    """How much more an answer grants (`+200k`, `0.50`); None for stop."""
     text = re.sub(r"[\s+$]", "", said).lower()
     if text == "stop":
         return None
     return _number(text)
 
 
-def shown(measure: Measure, *amounts: float) -> str:
+def format_amounts(measure: Measure, *amounts: float) -> str:
     """Amounts as people read them: `500k tokens`, `12 of 20 turns`, `$1.90 of $3.70`."""
     said = " of ".join(_figure(measure, amount) for amount in amounts)
     return said if measure == "usd" else f"{said} {measure}"
@@ -146,22 +147,22 @@ Mode = Literal["read", "ask", "accept-edits", "full"]
 Work = Literal["link", "worktree"]
 
 Routing = Literal["round_robin", "mention", "handoff"]
-"""Who speaks next in a chat.  In all of them `[NEXT: name]` and a person's `@name` count;
-`round_robin` goes on in the members' order, `mention` with whoever a reply mentions as `@name`, and
-`handoff` with nobody: the floor goes back to the person."""
+"""Who speaks next in a chat.  `[NEXT: name]` and a person's `@name` always count; otherwise
+`round_robin` continues in the members' order, `mention` with the member that a reply mentions as
+`@name`, and `handoff` with nobody: the floor returns to the person."""
 
 _HANDING_ON: Mapping[Routing, str] = {
-    "mention": "To hand the word to another member, mention them in your reply: @id. Whoever is "
-    "not mentioned does not speak; where nobody is, it is the person's turn.",
-    "handoff": "To hand the word to another member, end your reply with [NEXT: id]. Without it, it "
-    "is the person's turn.",
+    "mention": "To hand over to another member, mention them in your reply as @id. Members who are "
+    "not mentioned do not speak; if nobody is mentioned, it is the person's turn.",
+    "handoff": "To hand over to another member, end your reply with [NEXT: id]. Without it, it is "
+    "the person's turn.",
 }
 
 OUR_WORKFLOWS = ("chat", "tickets", "solo", "pipeline")
 """The workflows that ship with Coterie."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""What a team name or a member id may be: both become names of folders."""
+"""The valid team names and member ids: both become folder names."""
 
 _SAFE = re.compile(NAME_PATTERN.removesuffix("$"))
 
@@ -184,41 +185,41 @@ ISOLATING = frozenset(
         "XDG_STATE_HOME",
     }
 )
-"""Variables by which any program finds its files; Coterie sets them, for each member apart.
-Each agent's own are among its facts."""
+"""Variables by which any program finds its files; Coterie sets them separately for each member.
+Agent-specific ones are in `AgentFacts.isolating`."""
 
 
 MANAGER = "manager"
-"""The role of who plans and reviews tickets."""
+"""The role of the member that plans and reviews tickets."""
 RATE_LIMIT = "rate_limit"
-"""The key in a member's metadata that says how often it may be asked."""
+"""The key of a member's rate limit in its metadata."""
 INSTANCE = "#"
-"""Stands between a member's id and the number of one of several that work at once."""
+"""Separates a member's id from the number of one of its concurrent instances."""
 
 
 def base_of(seat: str) -> str:
-    """The id of the member that has a seat: `wren` for `wren#2`."""
+    """The id of the member behind a seat: `wren` for `wren#2`."""
     return seat.partition(INSTANCE)[0]
 
 
 def safe_seat(seat: str) -> bool:
-    """Whether a member's id, or that of one of its instances, can be the name of a folder."""
+    """Whether the id of a member or of one of its instances is a valid folder name."""
     member, mark, number = seat.partition(INSTANCE)
     return safe_name(member) and (not mark or (number.isdecimal() and number.isascii()))
 
 
 def safe_name(name: str) -> bool:
-    """Whether a team name or member id can be the name of a folder."""
+    """Whether a team name or member id is a valid folder name."""
     return _SAFE.fullmatch(name) is not None
 
 
 def breaks_isolation(variable: str, isolating: Collection[str] = ISOLATING) -> bool:
-    """Whether a member that set this variable would share files with another, or with us."""
+    """Whether setting this variable could make a member share files with others or Coterie."""
     return variable in isolating or variable.startswith(OUR_PREFIX)
 
 
 class Permissions(Wire):
-    """What a member may do unasked; rules are tried before the mode, `deny` before `allow`."""
+    """What a member may do without asking; rules apply before the mode, `deny` before `allow`."""
 
     mode: Mode = "ask"
     allow: tuple[str, ...] = ()
@@ -226,7 +227,7 @@ class Permissions(Wire):
 
 
 class Member(Wire):
-    """One of a team: an agent plus who it is, or a human."""
+    """A member of a team: an agent plus its identity, or a human."""
 
     id: str
     name: str
@@ -237,7 +238,7 @@ class Member(Wire):
     agent: str | None = Field(
         default=None, validation_alias="agentConfigId", serialization_alias="agentConfigId"
     )
-    """The registry's name of its agent; None for a human."""
+    """The name of its agent in the registry; None for a human."""
     system_instruction: str = ""
     model: str | None = None
     working_dir: str | None = None
@@ -245,18 +246,18 @@ class Member(Wire):
     execution_dir: str | None = None
     """The process's cwd; None: `work` in the member's folder, which links to the project."""
     work: Work = "link"
-    """What `work` is: a link to the project, or a git worktree of it on a branch of its own."""
+    """What `work` is: a link to the project, or a git worktree of it on a separate branch."""
     home_dir: str | None = None
     """The process's HOME; None: `home` in the member's folder."""
     additional_args: tuple[str, ...] = ()
     env: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
-    """May hold keys, so it is never shown; see `Team.sealed`."""
+    """May contain keys, so it is never shown; see `Team.sealed`."""
     capabilities: tuple[str, ...] = ()
-    """What it can do, by which a worker is chosen for a ticket."""
+    """What it can do; used to choose a worker for a ticket."""
     supports_multiple_instances: bool = False
-    """Whether several of it may work at once, each in a folder of its own."""
+    """Whether several instances of it may work at once, each in its own folder."""
     metadata: Mapping[str, object] = Field(default_factory=dict[str, object])
-    """What a roles file says besides; kept, and shown by `team show --full`."""
+    """Additional fields of a roles file; kept, and shown by `team show --full`."""
     permissions: Permissions = Permissions()
     budget: Budget = Budget()
     idle_timeout_ms: int | None = None
@@ -265,12 +266,12 @@ class Member(Wire):
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What it may be called by, in the order in which it is looked for."""
+        """The names by which it may be addressed, in lookup order."""
         return (self.id, self.name, self.display_name)
 
     @property
     def turns_per_minute(self) -> int | None:
-        """How many turns it may begin in a minute; None: as many as come."""
+        """How many turns it may begin per minute; None: unlimited."""
         limit = self.metadata.get(RATE_LIMIT)
         if limit is None or not isinstance(limit, Mapping):
             return None
@@ -287,35 +288,36 @@ class Team(Wire):
     members: tuple[Member, ...]
     team_instruction: str | None = None
     permissions: Permissions | None = None
-    """Rules for everybody; its mode is that of members who name none."""
+    """Rules for all members; its mode applies to members without one."""
     budget: Budget = Budget()
     context_message_count: int = CONTEXT_MESSAGES
     context_characters: int = CONTEXT_CHARACTERS
     roles: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """Which member fills a role of a pipeline, where the file says so."""
+    """The member for each pipeline role that the team file assigns."""
 
     @property
     def told(self) -> str:
-        """What every member is told: the team's own text, and how the word is handed on."""
+        """The instruction for every member: the team's own text, and how to name a next speaker."""
         parts = (self.team_instruction or "", _HANDING_ON.get(self.routing, ""))
         return "\n\n".join(part for part in parts if part)
 
     @property
     def in_order(self) -> tuple[Member, ...]:
-        """Everyone, by `order` and then by place in the list."""
+        """All members, by `order` and then by position in the list."""
         return tuple(sorted(self.members, key=lambda member: member.order))
 
     @property
     def ai_members(self) -> tuple[Member, ...]:
-        """Those with an agent, in order."""
+        """The members with an agent, in order."""
         return tuple(member for member in self.in_order if member.type == "ai")
 
     @property
     def manager(self) -> Member:
-        """Who plans and reviews tickets: whose role is manager, else the first with an agent.
+        """The member that plans and reviews tickets: the one with the role manager, else the first
+        AI member.
 
-        Where that is the only one who may change files, the first that only reads manages instead,
-        so that somebody is left who can do the work.
+        If that first member is the only one that may change files, the first read-only member
+        manages instead, so that a member remains that can do the work.
         """
         members = self.ai_members
         named = [one for one in members if one.role.strip().casefold() == MANAGER]
@@ -324,7 +326,7 @@ class Team(Wire):
         return (named or (readers if readers and is_only_writer else members))[0]
 
     def find(self, name: str) -> Member | None:
-        """Who is called so: by id, else by name, else by display name, whatever the case."""
+        """The member with this id, else name, else display name, ignoring case."""
         wanted = name.strip().casefold()
         for place in range(3):
             for member in self.members:
@@ -334,22 +336,22 @@ class Team(Wire):
 
     def get(self, member_id: str) -> Member | None:
         """The member with exactly this id, if there is one."""
-        for member in self.members:  # a loop: every message of a prompt asks for its author
+        for member in self.members:  # a plain loop: called for every message of a prompt
             if member.id == member_id:
                 return member
         return None
 
     def seated(self, seat: str) -> Member | None:
-        """Who has a seat: for `wren#2` the member `wren`, under the name of the seat."""
+        """The member in a seat: for `wren#2` the member `wren`, with the seat as its id."""
         member = self.get(base_of(seat))
         if member is None or member.id == seat:
             return member
-        # An instance has folders of its own.
+        # Each instance has its own folders.
         own = {"id": seat, "working_dir": None, "home_dir": None}
         return member.model_copy(update=own)
 
     def member(self, member_id: str) -> Member:
-        """The member with exactly this id."""
+        """The member with exactly this id.  Raises NotFound if there is none."""
         member = self.get(member_id)
         if member is not None:
             return member
@@ -357,16 +359,16 @@ class Team(Wire):
         raise NotFound(f'No member "{member_id}" in team {self.name}. Here: {here}.')
 
     def only(self, member: Member) -> Team:
-        """The team with this member and its people: for work that one member does alone."""
+        """The team reduced to this member and its humans: for work that one member does alone."""
         kept = tuple(one for one in self.members if one.id == member.id or one.type == "human")
         return self.model_copy(update={"members": kept})
 
     def sealed(self) -> Team:
-        """The team as it may be kept: the names of environment variables, not their values."""
+        """The team in storable form: the names of environment variables without their values."""
         return self._with_env({member.id: dict.fromkeys(member.env, "") for member in self.members})
 
     def unsealed(self, source: Team) -> Team:
-        """A sealed team with the values that the same members have in `source`."""
+        """A sealed team with the environment values that the same members have in `source`."""
         given = {member.id: member.env for member in source.members}
         filled: dict[str, dict[str, str]] = {}
         for member in self.members:
@@ -376,7 +378,7 @@ class Team(Wire):
                 raise NotFound(
                     f"{member.id} was started with {', '.join(missing)} in its env, "
                     f"which team {source.name} no longer gives it.",
-                    "Put it back into the team file.",
+                    "Add it to the team file again.",
                 )
             filled[member.id] = {key: known[key] for key in member.env}
         return self._with_env(filled)
@@ -390,9 +392,9 @@ class Team(Wire):
 
 
 def member_folder(root: Path, team: str, member: Member) -> Path:
-    """A member's folder: `.coterie/teams/<team>/<id>` of the project, or where its file says."""
+    """A member's folder: `.coterie/teams/<team>/<id>` in the project, or its `working_dir`."""
     if not safe_name(team) or not safe_seat(member.id):
-        raise UsageError(f"{team}/{member.id} cannot be the name of a folder.")
+        raise UsageError(f"{team}/{member.id} is not a valid folder name.")
     if member.working_dir is not None:
         return Path(member.working_dir)
     return root / ".coterie" / "teams" / team / member.id

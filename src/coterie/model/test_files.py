@@ -1,4 +1,4 @@
-"""Which files of a project are tests, and what a new one would be called there."""
+"""Which files of a project are tests, and the conventional names for new ones."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _FORMS = {
     "java": "{}Test.java",
     "kt": "{}Test.kt",
 }
-"""By ending: what the tests of a file are called."""
+"""The name pattern of a file's tests, by file extension."""
 _OTHERS = "test_{}"
-"""The same where nobody here knows better, before the ending."""
+"""The name pattern for all other extensions, without the extension."""
 _PROSE = frozenset({"", ".adoc", ".md", ".rst", ".txt"})
 _BESIDE = frozenset({"go"})
-"""Endings whose tests stand beside what they test."""
+"""Extensions of languages whose tests are next to the files they test."""
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is a test, or something that only tests use."""
+    """Whether a file is a test, or used only by tests."""
     place = PurePosixPath(path)
     return bool(_FOLDERS.intersection(place.parts[:-1])) or bool(_NAME.fullmatch(place.stem))
 
 
 def is_testable(path: str) -> bool:
-    """Whether a file could have tests: one that people only read has none."""
+    """Whether a file could have tests: neither a test itself nor prose."""
     return PurePosixPath(path).suffix.lower() not in _PROSE and not is_test(path)
 
 
 def suggested_tests(changed: Iterable[str], known: Iterable[str]) -> list[str]:
-    """What the tests of changed files would be called, in a project that has the known files."""
+    """The paths for tests of the changed files, following the layout of the known files."""
     folders = {PurePosixPath(one).parts[0] for one in known if is_test(one) and "/" in one}
     folder = next((one for one in ("tests", "test", "__tests__", "spec") if one in folders), "")
     found: list[str] = []

@@ -17,18 +17,18 @@ class _Settings(BaseModel):
 
 
 class TimeLimits(_Settings):
-    """After how long something is given up, in minutes."""
+    """Time limits in minutes."""
 
-    work: Minutes = Field(default=60, description="One piece of a worker's work.")
-    manager: Minutes = Field(default=30, description="One answer of the manager.")
+    work: Minutes = Field(default=60, description="One turn of a worker.")
+    manager: Minutes = Field(default=30, description="One turn of the manager.")
     check: Minutes = Field(default=10, description="One check.")
 
 
 class Alerts(_Settings):
-    """When the user is told that something stands still."""
+    """When the user is told that something has stalled."""
 
     stalled: Minutes = Field(
-        default=15, description="A ticket that waits this long for another is announced, once."
+        default=15, description="A ticket that waits this long for another is reported once."
     )
 
 
@@ -40,22 +40,22 @@ class SchedulerConfig(_Settings):
     )
     instances: Annotated[int, Field(ge=1, le=64)] = Field(
         default=4,
-        description="How many of a worker work at once, where it supports several instances.",
+        description="How many instances of a worker run at once, if it supports several.",
     )
     retries: Count = Field(
-        default=2, description="How often failed work is tried again before the manager is asked."
+        default=2, description="How often a ticket may be blocked before it fails."
     )
     rework: Count = Field(
         default=3, description="How often a ticket may be sent back by review before it fails."
     )
     replans: Count = Field(
-        default=2, description="How often the manager may plan anew before you are asked."
+        default=2, description="How often the manager may replan before you are asked."
     )
     clarifications: Count = Field(
         default=3, description="How many rounds of questions the manager may have."
     )
     checks: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(), description="Commands that every merged tree must pass, such as make test."
+        default=(), description="Commands that every ticket and merge must pass, such as make test."
     )
     time_limits: TimeLimits = TimeLimits()
     alerts: Alerts = Alerts()
@@ -67,7 +67,7 @@ TicketState = Literal[
 ]
 STATES: tuple[TicketState, ...] = get_args(TicketState)
 TicketNote = Literal["created", "closed", "discussed", "re-pointed", "resumed", "stalled"]
-"""What is kept in a ticket's history besides its changes of state."""
+"""Entries in a ticket's history other than its state changes."""
 
 TRANSITIONS: Mapping[TicketState, frozenset[TicketState]] = {
     "pending": frozenset({"discussing", "in_progress"}),
@@ -78,29 +78,29 @@ TRANSITIONS: Mapping[TicketState, frozenset[TicketState]] = {
     "done": frozenset(),
     "error": frozenset({"pending"}),
 }
-"""The only changes of state there are; `error` goes back to `pending` by hand alone."""
+"""The only valid state changes; `error` goes back to `pending` only by hand."""
 
 
 BASE_COMMIT = "ground"
-"""The step whose result is the commit at which a session began; empty where there is no git."""
+"""The step whose result is the commit at which a session began; empty without git."""
 FINAL_COMMIT = "final/commit"
-"""The step whose result is the commit with which it ended: that one is accepted, and no other."""
+"""The step whose result is the commit with which a session ended: only that commit is accepted."""
 
 
 class IllegalMove(ValueError):
-    """A change of state that the table does not have."""
+    """A state change that TRANSITIONS does not allow."""
 
 
 def check_move(ticket_id: str, before: TicketState, after: TicketState) -> None:
-    """Raise IllegalMove unless the table has the change."""
+    """Raise IllegalMove unless TRANSITIONS allows the change."""
     if after not in TRANSITIONS[before]:
         known = ", ".join(sorted(TRANSITIONS[before])) or "nothing"
-        raise IllegalMove(f"{ticket_id} is {before}: after that comes {known}, never {after}")
+        raise IllegalMove(f"{ticket_id} is {before}: it can become {known}, not {after}")
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One line of a ticket's history."""
+    """One entry of a ticket's history."""
 
     at: str
     event: TicketState | TicketNote
@@ -109,7 +109,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A ticket as it stands."""
+    """The current state of a ticket."""
 
     id: str
     task_id: str
@@ -121,46 +121,46 @@ class Ticket:
     dependencies: tuple[str, ...] = ()
     """Tickets that must be done before this one begins."""
     closed_by: str | None = None
-    """Why it no longer counts: the ticket that took its place, `dropped`, `canceled`."""
+    """Why it no longer counts: the ticket that replaced it, `dropped` or `canceled`."""
     reason: str = ""
     stalls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By ticket that it waits for: when it was last announced that this one stands still."""
+    """When it was last announced that this ticket is stalled, by the ticket it waits for."""
     history: tuple[Moment, ...] = ()
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be done about it."""
+        """Whether no more work on it remains."""
         return self.state == "done" or self.closed_by is not None
 
     def moved(
         self, state: TicketState, at: str, message: str = "", owner: str | None = None
     ) -> Ticket:
-        """The ticket in its next state, with its owner where one is named.  Raises IllegalMove."""
+        """The ticket in its next state, with a new owner if one is given.  Raises IllegalMove."""
         check_move(self.id, self.state, state)
         history, owner = (*self.history, Moment(at, state, message)), owner or self.owner
         return replace(self, state=state, owner=owner, history=history, reason=message)
 
     def noted(self, at: str, event: TicketNote, message: str, stuck: str | None = None) -> Ticket:
-        """The ticket with one more line in its history; `stuck`: whose stall that announces."""
+        """The ticket with another history entry; `stuck` is the ticket whose delay it announces."""
         history = (*self.history, Moment(at, event, message))
         stalls = {**self.stalls, stuck: at} if stuck else self.stalls
         return replace(self, stalls=stalls, history=history)
 
     def closed(self, by: str, at: str, reason: str) -> Ticket:
-        """The ticket taken out of the run; its state stays what it was."""
+        """The ticket removed from the run; its state stays unchanged."""
         history = (*self.history, Moment(at, "closed", reason))
         return replace(self, closed_by=by, reason=reason, history=history)
 
 
 @dataclass(frozen=True)
 class TicketView:
-    """One row of a session's table."""
+    """One row of a session's ticket table."""
 
     ticket: Ticket
     checks: str = ""
-    """How many of its checks passed when they were last run, as `2/3`; empty where none was."""
+    """How many of its checks passed in their last run, as `2/3`; empty if none was run."""
     turns: int = 0
     seconds: float = 0.0
-    """What its turns took, the manager's included."""
+    """The duration of its turns, including the manager's."""
     tokens: int | None = None
-    """None where no agent told."""
+    """None if no agent reported them."""

@@ -1,4 +1,4 @@
-"""The rows of a project's timeline: one order over all that is told of its tasks."""
+"""The rows of a project's timeline: everything reported about its tasks, in a single order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.model.tool_call import AuditEntry
 
 @dataclass(frozen=True)
 class StatusChange:
-    """A task came to a status."""
+    """A task changed its status."""
 
     event: Event
     workflow: str
@@ -31,7 +31,7 @@ class AskedQuestion:
 
 @dataclass(frozen=True)
 class SaidMessage:
-    """A message, and the turn that it ended; None for a word that was nobody's turn."""
+    """A message, and the turn that it ended; None for a message outside any turn."""
 
     message: Message
     turn: Turn | None
@@ -39,7 +39,7 @@ class SaidMessage:
 
 @dataclass(frozen=True)
 class AuditedCall:
-    """A tool call began or ended; `given` is its input, which the row of its end has not."""
+    """A tool call began or ended; `given` is its input, which the row of its end lacks."""
 
     entry: AuditEntry
     given: Mapping[str, object]
@@ -47,7 +47,7 @@ class AuditedCall:
 
 @dataclass(frozen=True)
 class TicketMoment:
-    """A line of a ticket's history, by its place in there, from 1."""
+    """An entry of a ticket's history, by its position, from 1."""
 
     session_id: str
     ticket_id: str
@@ -55,14 +55,14 @@ class TicketMoment:
 
 
 TimelineSource = Literal["status", "question", "message", "call", "failure", "ticket"]
-"""Where rows come from."""
+"""The kinds of sources that rows come from."""
 Source = StatusChange | AskedQuestion | SaidMessage | AuditedCall | Turn | TicketMoment
-"""What a row tells; a turn is one that failed."""
+"""The content of a row; a turn is a failed one."""
 
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """One row, with its number in the project: a later commit has a higher one."""
+    """One row, with its number in the project: later commits have higher numbers."""
 
     sequence: int
     task_id: str

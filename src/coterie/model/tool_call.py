@@ -1,4 +1,4 @@
-"""Tool calls: what one would do, what the rules say of it, and how the audit keeps it."""
+"""Tool calls: what a call would do, what the rules say about it, and its form in the audit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 Effect = Literal["read", "write", "run", "fetch", "other"]
-"""Look at files, change files, run a command, reach the network, or what nobody can say."""
+"""Look at files, change files, run a command, reach the network, or unknown."""
 
 Verdict = Literal["allow", "allow_read_only", "ask", "deny"]
-"""`allow_read_only`: only where it runs in a sandbox in which it can do no more than look."""
+"""`allow_read_only`: allowed only in a read-only sandbox."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One tool call in terms that hold for every agent: rules are about these, not about names
-    that each agent gives its tools."""
+    """A tool call in agent-independent terms: rules apply to these, not to the names that each
+    agent gives its tools."""
 
     effect: Effect
     tool: str
-    """What the agent itself calls the tool."""
+    """The agent's own name for the tool."""
     cwd: str
-    """Where it would happen; relative paths count from here."""
+    """The folder it would run in; relative paths are resolved against it."""
     command: str = ""
     """`run`: the command line, exactly as a shell would get it."""
     paths: tuple[str, ...] = ()
@@ -30,26 +30,26 @@ class Action:
     target: str = ""
     """`fetch`: the address."""
     confined: bool = False
-    """Whether the tool itself keeps to the work folder, whatever its paths and the links there."""
+    """Whether the tool itself stays in the work folder, regardless of its paths and links there."""
     read_only_sandbox: bool = False
-    """`run`: whether who asks can have it run where it can do no more than look."""
+    """`run`: whether the agent can run it in a read-only sandbox."""
     keeps_folder: bool = False
-    """`run`: whether a `cd` holds for what the agent runs next; inside a sandbox none does."""
+    """`run`: whether a `cd` affects the agent's next commands; inside a sandbox it never does."""
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say of an action, and which of them says it."""
+    """The verdict of the rules on an action, and the rule that decided it."""
 
     verdict: Verdict
     because: str
-    """The rule or the mode, in the words of the team file: `deny run(rm *)`, `mode ask`."""
+    """The rule or the mode, in the form of the team file: `deny run(rm *)`, `mode ask`."""
 
 
 DENIED = "denied"
-"""The key in a completed call's output that says why it was not permitted, and so not run."""
+"""The key in a completed call's output that states why it was denied, and so not run."""
 NOT_RUN = "not_run"
-"""The key in a completed call's output that says that it was not run at all; `error` says why."""
+"""The key in a completed call's output that marks it as never run; `error` states why."""
 
 
 def not_run(why: str) -> Mapping[str, object]:
@@ -74,17 +74,17 @@ class AuditEntry:
 
 
 def command_of(given: Mapping[str, object]) -> str:
-    """The command that a tool call runs, by its input; empty for a call of another kind."""
+    """The command in a tool call's input; empty for other kinds of calls."""
     command = given.get("command")
     return command if isinstance(command, str) else ""
 
 
 @dataclass(frozen=True)
 class ChainedEntry:
-    """A row of the audit in its place in the chain: its hash is over `previous` and itself."""
+    """An audit row in its place in the chain: its hash covers `previous` and the row itself."""
 
     sequence: int
     previous: str
-    """The hash of the row before, in hex; empty for the first."""
+    """The hash of the previous row, in hex; empty for the first row."""
     hash: str
     entry: AuditEntry

@@ -1,4 +1,4 @@
-"""The artifact recorded for later learning: what was done in which state, and how it went."""
+"""The artifact recorded for later learning: what was done in which state, and the outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Amount = Annotated[int, Field(ge=0)]
 
 
 class TrajectoryState(ArtifactData):
-    """Where the task stood before a step."""
+    """The state of the task before a step."""
 
     phase: str = Field(description="The phase.")
     rounds: Mapping[str, Amount] = Field(
@@ -26,7 +26,7 @@ class TrajectoryState(ArtifactData):
 
 
 class StepCost(ArtifactData):
-    """What a step used, as far as its agents told."""
+    """What a step used, as far as its agents reported it."""
 
     turns: Amount = Field(default=0, description="Turns taken.")
     input_tokens: Amount = Field(default=0, description="Tokens sent.")
@@ -39,12 +39,12 @@ class TrajectoryLine(ArtifactData):
     """One line of `trajectory.jsonl`."""
 
     timestamp: Instant = Field(description="When the step ended: UTC, ISO 8601.")
-    visit: Annotated[int, Field(ge=1)] = Field(description="The how-manieth phase of the task.")
-    state: TrajectoryState = Field(description="Where the task stood before.")
+    visit: Annotated[int, Field(ge=1)] = Field(description="The number of the visit to a phase.")
+    state: TrajectoryState = Field(description="The state of the task before the step.")
     action: str = Field(description="The step.")
     outcome: Literal["completed", "failed", "error", "redo"] = Field(description="How it went.")
     gate: bool | None = Field(
-        default=None, description="How the step decided its gate. Left out: it decides none."
+        default=None, description="Whether the gate that it decides passed. Omitted if none."
     )
-    issues: Amount = Field(default=0, description="How much was found that must be mended.")
+    issues: Amount = Field(default=0, description="How many issues were found that must be fixed.")
     cost: StepCost = Field(default_factory=StepCost, description="What it used.")

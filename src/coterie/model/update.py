@@ -15,7 +15,7 @@ _Figure = TypeVar("_Figure", int, float)
 
 @dataclass(frozen=True)
 class Usage:
-    """What a turn cost, as far as the agent told."""
+    """The cost of a turn, as far as the agent reported it."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -23,14 +23,14 @@ class Usage:
     source: str = ""
 
 
-UNTOLD = Usage()
-"""What is known of a cost that nobody tells."""
-REHEARSED = Usage(source="rehearsal")
-"""What a turn of a rehearsal costs: nothing, whatever its agent believes."""
+UNKNOWN_USAGE = Usage()
+"""An unreported cost."""
+REHEARSAL_USAGE = Usage(source="rehearsal")
+"""The cost of a rehearsed turn: nothing, whatever its agent reports."""
 
 
 def sum_of(costs: Iterable[Usage]) -> Usage | None:
-    """Several costs as one; a figure that none of them tells stays unknown."""
+    """The sum of several costs; a figure that none of them reports stays unknown."""
     known = list(costs)
     if not known:
         return None
@@ -56,7 +56,7 @@ class TextDelta:
 
 @dataclass(frozen=True)
 class Activity:
-    """A sign of life that is nothing to show; it sets the silence clock back."""
+    """A sign of life with nothing to show; it resets the silence clock."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ToolCallStarted:
     name: str
     input: Mapping[str, object] = field(default_factory=dict[str, object])
     effect: Effect = "other"
-    """What the tool can do; nobody's files are looked after for one that only reads."""
+    """What the tool can do; no snapshot is taken for a tool that only reads."""
 
 
 @dataclass(frozen=True)
@@ -78,61 +78,61 @@ class ToolCallFinished:
     is_error: bool
     output: Mapping[str, object] = field(default_factory=dict[str, object])
     name: str = ""
-    """The tool, for a call that an earlier try began; the others are known by their id."""
+    """The tool's name, for a call begun by an earlier attempt; other calls are known by id."""
 
 
 @dataclass(frozen=True)
 class PendingCall:
-    """A tool call that waits for a yes."""
+    """A tool call that waits for approval."""
 
     call_id: str
     name: str
     input: Mapping[str, object]
     cwd: str
     action: Action | None = None
-    """What it would do, for the rules; None: nobody can say, so a person must."""
+    """What it would do, for the rules; None if unknown, so that a person must decide."""
     why: str = ""
-    """What the agent says that it is for."""
+    """The purpose that the agent stated."""
     said: str = ""
     """The last thing the agent said."""
     note: str = ""
-    """What a person should know besides."""
+    """What else a person should know."""
     ticket: str | None = None
-    """The ticket that it is for; None: nobody's, or the agent cannot tell."""
+    """The ticket that it is for; None if there is none, or the agent cannot tell."""
     is_untouched: bool = False
-    """Whether it is known, also after a crash, that the call has not begun: then a yes that was
-    given to it before still holds."""
+    """Whether the call is known not to have begun, even after a crash: an earlier approval of it
+    then still holds."""
     must_ask: bool = False
-    """Whether nothing would hold it in, so that no rule is enough: a person must say yes."""
+    """Whether nothing would confine it, so that rules are not enough: a person must approve it."""
     diff: str = ""
-    """What it would change, where that can be said."""
+    """The change that it would make, if known."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The agent needs an answer before it goes on; `key` is its own name for the question."""
+    """The agent needs an answer before it continues; `key` is its own name for the question."""
 
     key: str
     kind: Kind
     purpose: Purpose
     display: Display | None = None
-    """The agent's own words; None for a permission: they are made from its call."""
+    """The agent's own text; None for a permission, whose text is generated from the call."""
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
     call: PendingCall | None = None
     """For a permission: the tool call that it is about."""
     about: About = AgentQuestion()
-    """What it is about, where it is no permission."""
+    """What it is about, if it is not a permission."""
     takes_words: bool = True
-    """Whether the agent can be told, with a no, why; else that is said to it afterwards."""
+    """Whether a rejection can include the reason; otherwise the agent is told it afterwards."""
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """An agent of our own adds to its thread.
+    """A built-in agent adds to its thread.
 
-    Kept in one transaction with the tool calls that it is about: after a crash, what the model
-    knows and what the audit says agree.
+    Stored in one transaction with the tool calls that the entries concern: after a crash, what the
+    model knows and what the audit says agree.
     """
 
     thread: str
@@ -141,21 +141,21 @@ class Remembered:
     entries: tuple[Mapping[str, object], ...]
     calls: tuple[ToolCallStarted | ToolCallFinished, ...] = ()
     gates: bool = False
-    """Whether something is about to be done that must not be done unrecorded."""
+    """Whether it must be committed first, because the next action must not happen unrecorded."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one call of a model cost; a turn may have many, and may fail after them."""
+    """The cost of one model call; a turn may make many calls, and may fail after them."""
 
     usage: Usage
     is_last: bool = False
-    """Whether the turn makes no further call, so that a budget need not be asked about for it."""
+    """Whether the turn makes no further call, so that its budgets need not be checked."""
 
 
 @dataclass(frozen=True)
 class Delegated:
-    """The agent hands a part of its work to another member and waits for the result."""
+    """The agent delegates a part of its work to another member and waits for the result."""
 
     key: str
     goal: str
@@ -164,21 +164,21 @@ class Delegated:
 
 
 WaitsFor = Literal["you", "limit", "budget", "command", "model"]
-"""What a member that waits is waiting for; of a limit it is known until when."""
+"""What a waiting member is waiting for; for a rate limit, its end is known too."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The agent says what it waits for."""
+    """The agent reports what it is waiting for."""
 
     waits_for: WaitsFor
     detail: str = ""
-    """Which command, or what the model says, for people: nothing is decided by it."""
+    """Which command, or what the model says; for display only."""
 
 
 @dataclass(frozen=True)
 class TurnCompleted:
-    """The reply is whole."""
+    """The reply is complete."""
 
     text: str
     usage: Usage | None = None
@@ -196,29 +196,29 @@ FailureKind = Literal[
     "stopped",
     "not_sent",
 ]
-"""Why a turn failed; `stopped`: the user stopped the member; `not_sent`: what it did is on another
-machine, and did not get here."""
+"""Why a turn failed; `stopped`: the user stopped the member; `not_sent`: its work is on another
+machine and did not arrive here."""
 
 
 @dataclass(frozen=True)
 class TurnFailed:
-    """The turn has no reply, and why."""
+    """The turn failed without a reply."""
 
     kind: FailureKind
     message: str
     exit_code: int | None = None
     stderr_tail: str = ""
     retry: bool = True
-    """Whether another try could help."""
+    """Whether a retry could help."""
     hint: str | None = None
     """What a person can do about it."""
     until: str | None = None
-    """For a rate limit: when it ends, as an instant."""
+    """When the rate limit ends, as an instant."""
 
 
 @dataclass(frozen=True)
 class TurnInterrupted:
-    """The turn was broken off on the user's word."""
+    """The turn was interrupted by the user."""
 
     text: str = ""
 

@@ -1,9 +1,9 @@
-"""Text that others wrote, so that a person sees every character of it.
+"""Make every character of untrusted text visible.
 
 A character that a terminal would obey, draw as nothing, or draw over another one is shown as
-`<U+001B>`, and a byte that is no text as `<0xFF>`.  Nothing is dropped, and `decoded` gives the
-exact text back: a `<` that only looks like the beginning of such a code is shown as a code too.
-What looks like another character (a Cyrillic a) is out of scope.
+`<U+001B>`, and a byte that is not text as `<0xFF>`.  Nothing is dropped, and `decoded` restores the
+exact text: a `<` that merely looks like the beginning of such a code is shown as a code too.
+Lookalike characters (a Cyrillic a) are out of scope.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _IGNORED = re.compile(
     "\U00013441\U00013442\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
-"""What Unicode lets a program draw as nothing, and letters and symbols that are blank."""
+"""Characters that Unicode lets a program ignore when drawing, and blank letters and symbols."""
 _MOST_MARKS = 2
-"""More marks on one letter than any language needs would cover what stands around it."""
+"""More marks on a letter than any language needs would cover the text around it."""
 CODE = re.compile(r"<U\+([0-9A-F]{4,6})>|<0x([0-9A-F]{2})>")
 _LOOKS_LIKE_CODE = re.compile(r"<(?=U\+|0x)")
 _LAST_BLANK = re.compile(r" (?=\n|\Z)")
 _LONG_GAP = 64
-"""So many blanks in a row could push what follows out of sight; the last of them is shown."""
+"""This many blanks in a row could push the text after them out of sight; the last one is shown."""
 _EMOJI = "\ufe0f"
-_NO_TEXT = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _BYTES = range(0xDC80, 0xDD00)
-"""Where Python keeps the bytes of file names that are no text."""
+"""The code points to which Python maps undecodable bytes of file names."""
 
 
 def visible(text: str) -> str:
-    """The text with all that is not plainly visible written out; lines stay lines."""
-    shown = _written_out(text)
+    """Escape everything that is not plainly visible; line breaks are kept."""
+    shown = _escaped(text)
     if " " * _LONG_GAP in shown:
         shown = shown.replace(" " * _LONG_GAP, " " * (_LONG_GAP - 1) + _BLANK)
     if shown.endswith(" ") or " \n" in shown:
@@ -46,23 +46,26 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """The same on one line, whose ends of lines are written out as well."""
+    """Like `visible`, but on one line: line breaks are escaped too."""
     return visible(text).replace("\n", LINE_END)
 
 
 def visible_path(path: str) -> str:
-    """A path as text that can be kept and sent: as it is, unless a byte of it is no text."""
-    return visible_line(path) if _NO_TEXT.search(path) or CODE.search(path) else path
+    """A path as text that can be stored and sent: unchanged unless it has undecodable bytes or
+    looks escaped."""
+    return visible_line(path) if _SURROGATES.search(path) or CODE.search(path) else path
 
 
 def encodable(value: object) -> object:
-    """A value of JSON in which every text can be kept and sent as UTF-8.
+    """Return a JSON value in which every text can be encoded as UTF-8.
 
-    Halves of a character are joined, and replaced where one is missing; a byte that is no text,
-    as in the name of a file, is written out.
+    Surrogate pairs are joined, and lone surrogates replaced; a byte that is not text, as in a file
+    name, is escaped.
     """
     if isinstance(value, str):
-        return value if value.isascii() or not _NO_TEXT.search(value) else _whole(value)
+        return (
+            value if value.isascii() or not _SURROGATES.search(value) else _join_surrogates(value)
+        )
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value)
         return {key: encodable(one) for key, one in entries.items()}
@@ -71,43 +74,45 @@ def encodable(value: object) -> object:
     return value
 
 
-def _whole(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    return _NO_TEXT.sub(lambda half: _code(half[0]) if ord(half[0]) in _BYTES else "\ufffd", joined)
+    return _SURROGATES.sub(
+        lambda half: _code(half[0]) if ord(half[0]) in _BYTES else "\ufffd", joined
+    )
 
 
 def printable(text: str) -> str:
-    """The same for prose and code: tabs are laid out, and an emoji may be one."""
+    """Like `visible`, for prose and code: tabs are expanded, and emoji presentation is kept."""
     if text.isascii() and text.isprintable() and "<" not in text:
         return text
-    shown = _written_out(text.replace("\r\n", "\n"), frozenset("\t"))
+    shown = _escaped(text.replace("\r\n", "\n"), frozenset("\t"))
     if _EMOJI_CODE in shown:
         shown = _AFTER_SYMBOL.sub(_emoji, shown)
     return shown.expandtabs(4)
 
 
-def guarded(text: str) -> str:
-    """Text that was put together for a terminal, so that nothing in it can steer one.
+def terminal_safe(text: str) -> str:
+    """Escape everything in text composed for a terminal that could control the terminal.
 
-    Codes in it stay as they are: this is for the last step, after `visible` and `printable`.
+    Existing codes are left as they are: this is the last step, after `visible` and `printable`.
     """
     return text if text.isprintable() else _without_hidden(text, frozenset())
 
 
 def decoded(shown: str) -> str:
-    """The exact text that `visible` was given."""
+    """Undo `visible`, restoring the exact text."""
     return CODE.sub(_character, shown)
 
 
 def patch_lines(text: str) -> list[str]:
-    """The lines of a file, for a patch in which every change of it shows: also of what ends one."""
+    """Split a file into lines for a patch, such that a change to the final newline shows too."""
     *lines, last = text.split("\n")
     return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def patch_name(path: str) -> str:
-    """The name of a file on the line of a patch; in quotes, as git has it, where it would be more
-    than one line and could pass for a part of the change."""
+    """A file name for a line of a patch; quoted, as git does, if it has characters that are not
+    printable, such as a newline, which could make it pass for part of the change."""
     return path if path.isprintable() else json.dumps(path, ensure_ascii=False)
 
 
@@ -127,12 +132,12 @@ _AFTER_SYMBOL = re.compile(rf"(.){re.escape(_EMOJI_CODE)}")
 
 
 def _emoji(found: re.Match[str]) -> str:
-    """A picture that was asked for as one, where the character before it has two forms."""
+    """Keep an emoji variation selector after a symbol; elsewhere leave its code."""
     symbol = found[1]
     return symbol + _EMOJI if unicodedata.category(symbol) == "So" else found[0]
 
 
-def _written_out(text: str, kept: frozenset[str] = frozenset()) -> str:
+def _escaped(text: str, kept: frozenset[str] = frozenset()) -> str:
     if "<" in text:
         text = _LOOKS_LIKE_CODE.sub(_code("<"), text)
     return text if text.isascii() and text.isprintable() else _without_hidden(text, kept)
@@ -149,7 +154,7 @@ def _without_hidden(text: str, kept: frozenset[str]) -> str:
 
 
 def _with_marks(found: re.Match[str]) -> str:
-    """A letter with the marks that belong on it; what more there is, or elsewhere, is shown."""
+    """Keep the marks that a letter may carry; escape excess marks and marks on anything else."""
     base, marks = found.groups()
     most = _MOST_MARKS if base and unicodedata.category(base)[0] == "L" else 0
     return base + marks[:most] + "".join(map(_code, marks[most:]))
@@ -161,7 +166,7 @@ def _is_hidden(character: str) -> bool:
         return False
     if not character.isprintable() or _IGNORED.match(character):
         return True
-    # Marks that are drawn around a character, or right through it.
+    # Marks drawn around a character, or right through it.
     return unicodedata.category(character) == "Me" or unicodedata.combining(character) == 1
 
 

@@ -1,4 +1,4 @@
-"""Every seam of Coterie, as a Protocol with its promise."""
+"""Every internal interface of Coterie, as a Protocol with its contract."""
 
 from coterie.ports.agents import Adapter, Channel, ChildLog, LeasedChildLog, StderrLog
 from coterie.ports.machines import (
@@ -8,6 +8,7 @@ from coterie.ports.machines import (
     FindRemote,
     OwnerRows,
     Owners,
+    RunTask,
     Sharing,
     Takeover,
     require_lease,
@@ -68,6 +69,7 @@ __all__ = [
     "Parked",
     "Reaper",
     "RunChild",
+    "RunTask",
     "SessionFiles",
     "Sharing",
     "Snapshots",

@@ -1,4 +1,4 @@
-"""The seam to agents."""
+"""The interface to agents."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from coterie.ports.machines import Deadline
 class Channel(Protocol):
     """A member's open line to its agent.  Used by one turn at a time.
 
-    One whose agent reports every tool call before it is made may say so by an attribute
-    `asks_first` that is true: then files are kept before the first call that may change some.
-    Around the turns of any other they are kept whatever it reports.
+    A channel whose agent reports every tool call before making it may set the attribute
+    `asks_first` to true: then files are saved before the first call that may change some.
+    For any other channel, files are saved around every turn, whatever the agent reports.
     """
 
     @property
     def thread(self) -> str | None:
-        """The agent's own id of the conversation, to resume from; None where it has none."""
+        """The agent's own id of the conversation, to resume from; None if it has none."""
         ...
 
     @property
     def holds_past(self) -> bool:
-        """Whether the agent remembers earlier turns, so that only what is new need be sent."""
+        """Whether the agent remembers earlier turns, so that only new messages need to be sent."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """The process, for `ps`; None for an agent that has none at the moment."""
+        """The pid of the process, for `ps`; None if the agent has none at the moment."""
         ...
 
     @property
@@ -44,23 +44,23 @@ class Channel(Protocol):
     def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield updates, the last of them an `End`.
 
-        Never raises for what the agent does: that is TurnFailed.  When the iteration is
-        cancelled, the agent may be left in the middle: the caller closes the channel.
+        Never raises for what the agent does: that is TurnFailed.  If the iteration is cancelled,
+        the agent may be left in mid-turn: the caller closes the channel.
         """
         ...
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give the agent the answer to what it `Asked`."""
+        """Pass the agent the answer to what it `Asked`."""
         ...
 
     async def interrupt(self) -> None:
-        """Ask the agent to break off the turn; the iteration then ends."""
+        """Ask the agent to interrupt the turn; the iteration then ends."""
         ...
 
     async def close(self) -> None:
         """End the agent and its whole process tree; returns when it is proven gone.
 
-        Bounded in time, safe to call twice, not to be cancelled half-way.
+        Bounded in time and safe to call twice; must not be cancelled half-way.
         """
         ...
 
@@ -69,13 +69,13 @@ class Adapter(Protocol):
     """The code that speaks to one kind of agent."""
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
+        """Return the limits of this member's turns."""
         ...
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> Channel:
-        """Open a channel, on an earlier thread where one is given and the agent can.
+        """Open a channel, on an earlier thread if one is given and the agent supports it.
 
-        Raises AgentMissing when the agent cannot be started.
+        Raises AgentMissing if the agent cannot be started.
         """
         ...
 
@@ -84,7 +84,7 @@ class ChildLog(Protocol):
     """Where the start and end of every agent process is recorded."""
 
     async def starting(self, member: str, agent: str) -> str:
-        """Record, before it is started, that a process will be; returns its mark."""
+        """Record that a process is about to be started; returns its mark."""
         ...
 
     def started(self, mark: str, pid: int) -> None:
@@ -98,11 +98,11 @@ class ChildLog(Protocol):
 
 @runtime_checkable
 class LeasedChildLog(Protocol):
-    """A ChildLog of an owner whose agents end when its lease does."""
+    """The ChildLog of an owner whose agents end with its lease."""
 
     @property
     def deadline(self) -> Deadline | None:
-        """When that is; None: not before their owner ends them."""
+        """When the agents end; None: not before their owner ends them."""
         ...
 
 
@@ -111,6 +111,6 @@ class StderrLog(Protocol):
     """A ChildLog that also keeps what processes write to stderr."""
 
     def stderr(self, member: str) -> Callable[[bytes], None]:
-        """What is called with all that a process of the member writes to stderr, as it comes; with
-        nothing at its end.  Must not block."""
+        """Return the callback for what a process of the member writes to stderr, as it comes;
+        called with nothing at its end.  Must not block."""
         ...

@@ -1,4 +1,4 @@
-"""What other packages bring by entry points, whatever may be wrong with them."""
+"""Load what other packages provide by entry points, however broken they may be."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from coterie.errors import UsageError
 
 
 def load_entry_point(point: EntryPoint, what: str) -> Any:
-    """What an entry point stands for; raises UsageError where its package is broken.
+    """Load the object of an entry point; raises UsageError if its package is broken.
 
-    `what` is what it would be, for the message: `workflow`, `agent`.
+    `what` names its kind in the message: `workflow`, `agent`.
     """
     try:
         return point.load()
     except Exception as error:
         said = f"The {what} {point.name} ({point.value}) cannot be loaded: {error}."
         package = f" {point.dist.name}" if point.dist else ""
-        raise UsageError(said, f"Mend or remove the package{package}.") from error
+        raise UsageError(said, f"Fix or remove the package{package}.") from error

@@ -1,4 +1,4 @@
-"""The seams between engine, workflows and surfaces."""
+"""The interfaces between engine, workflows and surfaces."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from coterie.model.update import PendingCall, TurnFailed, Usage
 from coterie.ports.agents import Channel, ChildLog
 from coterie.ports.machines import Sharing
 
-if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+if TYPE_CHECKING:  # a separate format, which only sessions with tickets need
     from coterie.model.envelope import Envelope
 
 
 class Parked(Exception):
-    """A run can go no further for now; the task can be resumed."""
+    """A run cannot continue for now; the task can be resumed."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.reason)
@@ -32,19 +32,19 @@ class Parked(Exception):
 
 
 class Observer(Protocol):
-    """A surface that wants to know what happens.  Called after the commit; must not raise."""
+    """A surface that follows what happens.  Called after the commit; must not raise."""
 
     def saw(self, record: Record) -> None:
-        """One thing happened."""
+        """Handle a record of something that happened."""
         ...
 
 
 @runtime_checkable
 class AttendedObserver(Observer, Protocol):
-    """A surface at which a person may sit."""
+    """A surface that a person may be watching."""
 
     def idle_seconds(self) -> float | None:
-        """How long nothing was typed there; None where nobody can."""
+        """Return how long nothing has been typed there; None if nobody can type."""
         ...
 
 
@@ -52,19 +52,19 @@ class Channels(Protocol):
     """The open channels of one session, one per member, opened when first needed."""
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
+        """Return the limits of this member's turns."""
         ...
 
     def folder(self, member: Member) -> str:
-        """The member's folder, for messages: every error names it."""
+        """Return the member's folder, for messages: every error names it."""
         ...
 
     def work_folder(self, member: Member) -> str:
-        """Where the member's process works."""
+        """Return the folder in which the member's process works."""
         ...
 
     async def channel(self, member: Member, thread: str | None) -> Channel:
-        """The member's channel; a dead one is replaced.  Raises AgentMissing."""
+        """Return the member's channel, replacing a dead one.  Raises AgentMissing."""
         ...
 
     @property
@@ -77,47 +77,48 @@ class Channels(Protocol):
         ...
 
     async def close_all(self) -> None:
-        """End every agent of the session, side by side."""
+        """End every agent of the session, concurrently."""
         ...
 
 
 class Snapshots(Protocol):
-    """Keeps a folder's files around what may change them.  Blocks; called in a thread."""
+    """Saves a folder's files before and after turns that may change them.  Blocks; called in a
+    thread."""
 
     def before(self, task_id: str, folder: str) -> None:
-        """A turn of the task may change files here from now on."""
+        """Save the files: a turn of the task may change some from now on."""
         ...
 
     def after(self, task_id: str, folder: str) -> None:
-        """It changes none any more."""
+        """Save the files: the turn changes no more of them."""
         ...
 
 
 class Checks(Protocol):
-    """Runs commands whose outcome decides something, so that no agent's word has to be taken."""
+    """Runs commands whose outcome decides something, instead of trusting an agent's claims."""
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
-        """Run it to its end or its time limit; its whole tree is gone when this returns."""
+        """Run a command to its end or time limit; its whole tree is gone when this returns."""
         ...
 
-    async def loose(self) -> str:
-        """What a person must know before they allow a command; empty where a sandbox holds it."""
+    async def unconfined_warning(self) -> str:
+        """Return a warning for the person who allows a command; empty if a sandbox confines it."""
         ...
 
 
 class SessionFiles(Protocol):
-    """Writes what is recorded to files as well; used only by the holder of the session's lease."""
+    """Also writes what is recorded to files; used only by the holder of the session's lease."""
 
     def wake(self) -> None:
-        """Something was recorded.  Called after the commit; must not block."""
+        """Signal that something was recorded.  Called after the commit; must not block."""
         ...
 
     async def follow(self) -> None:
-        """Write what is recorded, as it comes; runs beside the workflow until it is cancelled."""
+        """Write what is recorded, as it comes; runs alongside the workflow until cancelled."""
         ...
 
     async def flush(self) -> None:
-        """Write all that is recorded by now."""
+        """Write everything recorded so far."""
         ...
 
 
@@ -125,36 +126,36 @@ class Reaper(Protocol):
     """Ends what a dead owner left running."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
-        """Kill every process that carries one of the marks; the pids not proven dead."""
+        """Kill every process that carries one of the marks; returns the pids not proven dead."""
         ...
 
 
 @dataclass(frozen=True)
 class HandedOut:
-    """How a part of a task ended that was a task of its own."""
+    """How a part of a task ended that was run as a task of its own."""
 
     status: Status
     reason: str
     summary: str = ""
     text: str = ""
-    """What was last said in it."""
+    """The last message in it."""
     steps: Mapping[str, object] = field(default_factory=dict[str, object])
-    """By name: what its steps gave."""
+    """The results of its steps, by name."""
 
 
 RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
-"""Carries a child task out here, from where it is; made first where it is new."""
+"""Runs a child task here, from where it stopped; creates it first if it is new."""
 HandOut = Callable[[TaskCreated, RunChild, float | None], Awaitable[ResultRecord]]
-"""The same by whichever machine can, `RunChild` on this one; the number is how many seconds an open
-question is waited for."""
+"""Like `RunChild`, on whichever machine can, with `RunChild` for this one; the number is how many
+seconds to wait for an answer to a question."""
 
 
 class Context(Protocol):
-    """All that a workflow may do.  Names are stable across code changes and used once a run."""
+    """Everything a workflow may do.  Names are stable across code changes and unique per run."""
 
     @property
     def opening(self) -> Message | None:
-        """The message the task was started with."""
+        """The message that the task was started with."""
         ...
 
     @property
@@ -165,23 +166,23 @@ class Context(Protocol):
     async def turn(
         self, name: str, member: Member, number: int, brief: Brief | None = None
     ) -> Message | TurnFailed:
-        """One turn of a member, on the conversation so far or on a brief, recorded once.
+        """Take one turn of a member, on the conversation so far or on a brief; recorded once.
 
-        A failing agent is tried again before TurnFailed comes back.  An interrupted turn is a
-        message with `cut` set.  Turns of several members may run side by side; a member takes
+        A failing agent is retried before TurnFailed is returned.  An interrupted turn is a
+        message with `cut` set.  Turns of several members may run concurrently; a member takes
         one at a time.
         """
         ...
 
     async def within_budget(self, member: Member, ticket_id: str) -> None:
-        """Wait until the budget of a ticket allows a turn of a member: asks at its limit.
+        """Wait until a ticket's budget allows a turn of a member; asks the user at its limit.
 
-        For those whom other tickets need too: they are free while the user is asked.
+        For members that other tickets need too: they stay free while the user is asked.
         """
         ...
 
     async def ask(self, name: str, question: Ask) -> Answer:
-        """Put a question in the inbox and wait for its answer; parks where nobody will answer."""
+        """Put a question in the inbox and wait for its answer; parks if nobody will answer."""
         ...
 
     async def step(
@@ -193,77 +194,78 @@ class Context(Protocol):
     async def record(
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
     ) -> str:
-        """Write something once, in one transaction with its step; returns when that was.
+        """Write something once, in one transaction with its step; returns the instant of the write.
 
-        `writes` gets the instant; the same one comes back whenever the past is replayed.
+        `writes` is called with that instant; replaying the past returns the same one.
         """
         ...
 
     @property
     def sharing(self) -> Sharing | None:
-        """What the task sends to other machines; None where nothing is shared with any."""
+        """What the task exchanges with other machines; None if nothing is shared."""
         ...
 
     async def last_turn_at(self) -> str | None:
-        """The machine that took the task's last turn; None where there are not several."""
+        """Return the machine that took the task's last turn; None if there is only one machine."""
         ...
 
     async def hand_out(self, name: str, part: TaskCreated) -> HandedOut:
-        """Have a part of the task done as a task of its own, once, by whichever machine can."""
+        """Have a part of the task done, once, as a child task on whichever machine can."""
         ...
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
-        """Whether something may be done on a member's behalf: by rule, else the user is asked."""
+        """Whether something may be done on a member's behalf, by rule or by asking the user."""
         ...
 
     async def check(self, name: str, command: str, folder: Path) -> CheckOutcome:
-        """Run a command ourselves, once, held in by a sandbox, and keep what it printed."""
+        """Run a command without an agent, once, confined by a sandbox, and keep its output."""
         ...
 
     async def heard(self, name: str) -> Sequence[Message]:
-        """What people said since the last step, added to the conversation."""
+        """Return what people have said since the last step, adding it to the conversation."""
         ...
 
     async def words(self) -> None:
-        """Wait until somebody has said something that was not heard yet."""
+        """Wait until people have said something that `heard` has not returned yet."""
         ...
 
     @property
     def conversation(self) -> Sequence[Message]:
-        """All that was said so far in the task itself, the opening first; what was said in its
-        tickets is not in there."""
+        """Everything said so far in the task itself, the opening first; what was said in its
+        tickets is not included."""
         ...
 
     @property
     def turns(self) -> int:
-        """How many turns were taken so far, those of its tickets included."""
+        """How many turns were taken so far, including those of its tickets."""
         ...
 
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
-        """The session's tickets as they stand, and all that was said about them."""
+        """Return the session's tickets in their current state, and all envelopes about them."""
         ...
 
     async def spent(self) -> Mapping[str, Usage]:
-        """What the task used so far, by member, as far as their agents told."""
+        """Return what the task has used so far, by member, as far as their agents reported it."""
         ...
 
     def has_child(self, task_id: str) -> bool:
-        """Whether there is a ticket of that id below the task, as a task of its own."""
+        """Whether the task has a ticket with this id as a child task."""
         ...
 
     def caught_up(self) -> None:
-        """From here on the workflow goes by what it finds kept, and not by repeating its steps.
+        """Stop replaying: from here on the workflow relies on stored state instead of repeating
+        its steps.
 
-        A step of a name that is recorded still counts as done.
+        A step whose name is recorded still counts as done.
         """
         ...
 
     def tell(self, record: Record) -> None:
-        """Let surfaces know something that is not kept; silent while the past is replayed."""
+        """Show surfaces a record that is not stored; silent while the past is replayed."""
         ...
 
     def park(self, stop: Stop) -> NoReturn:
-        """Stop here, resumable."""
+        """Stop here; the task can be resumed."""
         ...
 
 
@@ -277,5 +279,5 @@ class Workflow(Protocol):
     def version(self) -> int: ...
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Carry the task out; runs again from the top after a crash."""
+        """Carry out the task; runs again from the top after a crash."""
         ...

@@ -1,17 +1,17 @@
-"""The alternative keeper: a pid namespace made by `bwrap`, which the kernel itself ends.
+"""The alternative keeper: a pid namespace created by `bwrap`, which the kernel itself ends.
 
 The outer bwrap is our child and dies with us; the namespace's init dies with the outer one, and
-with the init everything in the namespace.  Three things are not obvious:
+everything in the namespace dies with the init.  Three things are not obvious:
 
-- The outer bwrap ends as soon as the agent does, a moment before the rest of the namespace, so
-  its end proves nothing.  A pidfd of the init does: the kernel lets an init end only when
-  nobody else is left in its namespace.
-- Each of the two sets its death signal only some time after its start.  If Coterie were killed
+- The outer bwrap exits as soon as the agent does, a moment before the rest of the namespace, so
+  its exit proves nothing.  A pidfd of the init does: the kernel lets an init exit only when no
+  other process is left in its namespace.
+- Each of the two sets its death signal only some time after it starts.  If Coterie were killed
   in between, the agent would run without an owner.  So it is started by a shell that first waits
-  for a line on stdin, which is written when both are set, and that exits at the end of stdin.
+  for a line on stdin, which is written once both are set, and that exits at the end of stdin.
 - If Coterie is killed in the fraction of a millisecond between the outer one setting its death
-  signal and telling the inner one to continue (bubblewrap issue 633), the inner one waits for
-  ever.  Nothing was ever run in it; it carries the mark and is ended by the next take-over.
+  signal and telling the inner one to continue (bubblewrap issue 633), the inner one waits
+  forever.  Nothing has run in it yet; it carries the mark, so the next takeover ends it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ POLL = 0.0005
 
 
 class Bubblewrap(KeeperHandle):
-    """An agent in a pid namespace of its own."""
+    """An agent in its own pid namespace."""
 
     preamble = b"\n"  # the line that the shell waits for
 
@@ -62,11 +62,11 @@ class Bubblewrap(KeeperHandle):
         self.init = 0
         self._init_fd: int | None = None
         self._control: int | None = None
-        """With a lease: what our own keeper, around this one, waits for the end of."""
+        """With a lease: a pipe; closing it tells our own keeper, which wraps this one, to end."""
         self._empty = anyio.Event()
 
     def reported(self, line: str) -> None:
-        """A line of bwrap's JSON status: the init's pid at first, the exit code at last."""
+        """Handle a line of bwrap's JSON status: first the init's pid, finally the exit code."""
         try:
             status = cast("dict[str, int]", json.loads(line))
         except ValueError:
@@ -80,7 +80,7 @@ class Bubblewrap(KeeperHandle):
     def interrupt(self) -> None:
         if self._lives():
             with suppress(ProcessLookupError):
-                os.killpg(self.init, signal.SIGINT)  # which an init, unlike the others, ignores
+                os.killpg(self.init, signal.SIGINT)  # ignored by the init, but not by the others
 
     def ask_to_end(self) -> None:
         if self._lives() and self.agent_pid:
@@ -106,11 +106,11 @@ class Bubblewrap(KeeperHandle):
         return self.init != 0 and not self._empty.is_set()
 
     def _watch(self, init: int) -> None:
-        # Its shell still waits, so the init cannot have ended by itself and its pid is its own.
+        # The shell still waits, so the init cannot have exited and its pid is not reused.
         try:
             self._init_fd = os.pidfd_open(init)
         except OSError:
-            return  # an old kernel, or not permitted: then this keeper cannot be used
+            return  # an old kernel, or not permitted: this keeper cannot be used
         self.init: int = init
         asyncio.get_running_loop().add_reader(self._init_fd, self._emptied)
 
@@ -122,20 +122,20 @@ class Bubblewrap(KeeperHandle):
         self._empty.set()
 
     def controlled(self) -> int:
-        """The end of a pipe for our own keeper, which ends all when we do."""
+        """A pipe's read end for our own keeper, which ends everything when we exit."""
         theirs, self._control = os.pipe()
         return theirs
 
     def set_never_started(self) -> None:
-        """Without a namespace there is nothing to wait for."""
+        """Mark the namespace as empty if there never was one, so that nothing waits for it."""
         if self.init == 0:
             self._empty.set()
 
 
 async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
-    """Start the agent in a pid namespace of its own; it waits for `preamble`.
+    """Start the agent in its own pid namespace; it waits for `preamble`.
 
-    OSError when there is no such program, KeeperFailed when there can be no such namespace.
+    Raises OSError if there is no such program, KeeperFailed if the namespace cannot be created.
     """
     await anyio.to_thread.run_sync(find_program, spawn.command, spawn.cwd, spawn.env.get("PATH"))
     status, their_status = os.pipe()
@@ -143,7 +143,7 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
     argv = [_path() or NAME, *OPTIONS, *SAME_FILES, "--json-status-fd", str(their_status), "--"]
     argv += [SHELL, "-c", WAIT, "coterie", spawn.command, *spawn.args]
     passed = (their_status,)
-    if spawn.deadline is not None:  # which bubblewrap knows nothing of
+    if spawn.deadline is not None:  # bubblewrap does not support it
         control, null = held.controlled(), os.open(os.devnull, os.O_WRONLY)
         argv, more = under_keeper(spawn, argv, control, null)
         passed = (their_status, *more)
@@ -166,10 +166,11 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
 
 
 def _when_armed(init: int) -> int:
-    """Wait until the init has set its death signal; the pid of its one child, 0 if it is gone.
+    """Wait until the init has set its death signal; return the pid of its only child, 0 if the
+    init is gone.
 
-    Setting it is the last thing an init does before it sleeps in wait(), and it does so after
-    it has forked; from outside, having a child and sleeping is all that can be seen of it.
+    The init sets it after forking, as the last thing before it sleeps in wait(); from outside,
+    all that can be seen is that it has a child and sleeps.
     """
     deadline = time.monotonic() + START
     while time.monotonic() < deadline:
@@ -185,7 +186,7 @@ _problems: dict[str, str | None] = {}
 
 
 async def problem() -> str | None:
-    """Why bubblewrap cannot be used here; None when it can.  Tried once, for real."""
+    """Why bubblewrap cannot be used here; None if it can.  Determined once, by a real start."""
     if NAME not in _problems:
         _problems[NAME] = await shielded(_try)
     return _problems[NAME]
@@ -209,7 +210,7 @@ async def _try() -> str | None:
     with anyio.move_on_after(PROBE):
         await held.proven_gone()
     held.kill()
-    return None if held.exit_code == 0 else f"a trial ended with {held.exit_code}"
+    return None if held.exit_code == 0 else f"a test run exited with {held.exit_code}"
 
 
 @lru_cache(maxsize=1)
@@ -218,7 +219,7 @@ def _path() -> str | None:
 
 
 def find_program(command: str, cwd: str, path: str | None) -> None:
-    """Raise OSError as exec would: from the shell it could not be told from the agent's exit."""
+    """Raise OSError as exec would: the shell's exit would look like the agent's own."""
     folders = [""] if "/" in command else (os.defpath if path is None else path).split(":")
     files = [file for folder in folders if _is_file(file := Path(cwd, folder, command))]
     if not files:
@@ -233,7 +234,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:
-        return False  # in a folder of PATH that we may not read
+        return False  # in a PATH folder that we may not read
 
 
 def _check_interpreter(program: Path) -> None:
@@ -241,7 +242,7 @@ def _check_interpreter(program: Path) -> None:
         with program.open("rb") as file:
             first = file.read(256).partition(b"\n")[0]
     except OSError:
-        return  # a program may be executable and not readable
+        return  # a program may be executable but not readable
     words = first[2:].split() if first.startswith(b"#!") else []
     if words and not Path(os.fsdecode(words[0])).exists():
         raise OSError(errno.ENOENT, f"its interpreter {os.fsdecode(words[0])} does not exist")

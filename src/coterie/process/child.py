@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 KILL = 1.5
-"""How long the kernel and the keeper may take to end what was killed; in practice milliseconds."""
+"""How long the kernel and the keeper may take to end killed processes; in practice milliseconds."""
 OUTPUT_AFTER_EXIT = 0.5
-"""An exited agent's output is at its end when it has been quiet for so long."""
+"""After this long without output, the output of an exited agent is taken to be complete."""
 SWEEP = 1.0
-"""How long to look for what a killed keeper left."""
+"""How long to search for processes that a killed keeper left behind."""
 
 
 class Child:
-    """One agent under its keeper.  Whoever started it must `terminate` it, whatever it did.
+    """One agent under its keeper.  The code that started it must `terminate` it in every case.
 
-    Its output is read as it comes and kept until it is received (beyond some megabytes the
-    agent has to wait), its stderr is always drained.
+    Its output is read as it arrives and buffered until received (beyond some megabytes the agent
+    has to wait); its stderr is always drained.
     """
 
     def __init__(self, spawn: Spawn, keeper: KeeperHandle) -> None:
@@ -60,11 +60,11 @@ class Child:
         self._ending = anyio.Lock()
         self._gone = False
         self.on_gone: Callable[[], None] = lambda: None
-        """Called once, when all of it is proven gone."""
+        """Called once, when its whole tree is proven gone."""
 
     @property
     def pid(self) -> int:
-        """The keeper's pid: it runs as long as anything of the agent does, and ends it on TERM."""
+        """The keeper's pid: it runs as long as any process of the agent, and on TERM ends them."""
         return self._keeper.program.pid
 
     @property
@@ -74,17 +74,17 @@ class Child:
 
     @property
     def left(self) -> int:
-        """How many processes still ran below it when it had ended; then they are ended too."""
+        """How many descendants were still running when the agent ended; they are ended too."""
         return self._keeper.left
 
     @property
     def alive(self) -> bool:
-        """Whether the agent itself still runs."""
+        """Whether the agent itself is still running."""
         return not self._keeper.exited.is_set()
 
     @property
     def stderr_tail(self) -> str:
-        """The last it wrote to stderr; on a terminal, where they are one, the last it wrote."""
+        """The end of its stderr; on a terminal, which has one stream, the end of all output."""
         return self._tail.text
 
     def post(self, data: bytes) -> None:
@@ -92,9 +92,9 @@ class Child:
         self._input.post(streams.typed(data) if self.spawn.use_pty else data)
 
     def close_stdin(self) -> None:
-        """End its input, after what is queued.
+        """End its input, after everything queued.
 
-        A terminal cannot be closed on one side: there the end is a ^D at the start of a line.
+        A terminal cannot be half-closed: there the end is a ^D at the start of a line.
         """
         if self.spawn.use_pty:
             self._input.post(streams.END_OF_FILE)
@@ -102,42 +102,42 @@ class Child:
             self._input.close()
 
     async def receive(self) -> bytes:
-        """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
+        """The next chunk of stdout; empty at its end, which comes soon after the exit."""
         return await self._output.receive()
 
     def pending(self) -> list[bytes]:
-        """What has been read and not yet received."""
+        """The output that has been read but not yet received."""
         return self._output.pending()
 
     def divert(self, sink: Callable[[bytes], None] | None) -> None:
-        """Hand all output to `sink` as it comes, instead of keeping it; None: keep it again."""
+        """Pass all output to `sink` as it arrives instead of buffering it; None: buffer again."""
         self._output.divert(sink)
 
     async def exit(self) -> int:
-        """Wait for the agent's end; its exit code, 128+n for signal n.
+        """Wait for the agent to exit; return its exit code, 128+n for signal n.
 
-        By then `stderr_tail` is whole.
+        By then `stderr_tail` is complete.
         """
         await self._keeper.exited.wait()
         await self._errors.ended.wait()
-        if self._keeper.exit_code is None:  # its keeper was killed, and is now no more either
+        if self._keeper.exit_code is None:  # its keeper was killed: wait for the rest of the tree
             await self._keeper.proven_gone()
         return 255 if self._keeper.exit_code is None else self._keeper.exit_code
 
     def interrupt(self) -> None:
-        """SIGINT to the agent's process group, as Ctrl-C would."""
+        """Send SIGINT to the agent's process group, as Ctrl-C would."""
         self._keeper.interrupt()
 
     async def terminate(self) -> bool:
-        """End the agent and all below it: TERM, and after a grace KILL.
+        """End the agent and its descendants: TERM, then KILL after a grace period.
 
-        Returns when they are proven gone, True; or, after less than 4 s, False if something
-        would not die.  May be called twice and at once; is not cancelled half-way.
+        Returns True once they are proven gone, or False, in less than 4 s, if something would not
+        die.  May be called repeatedly and concurrently; is never cancelled halfway.
         """
         return await shielded(self._end)
 
     async def close(self) -> None:
-        """`terminate`, and AgentMissing if something would not die."""
+        """`terminate`, but raise AgentMissing if something would not die."""
         if not await self.terminate():
             raise self.spawn.missing(f"its process ({self.pid}) could not be ended")
 
@@ -160,7 +160,7 @@ class Child:
         return False
 
     def _exited(self) -> None:
-        """A process that outlives it may hold its output open, but not for ever."""
+        """Bound how long a process that outlives the agent may keep its output open."""
         self._output.end_when_quiet(OUTPUT_AFTER_EXIT)
         self._errors.end_when_quiet(OUTPUT_AFTER_EXIT)
 
@@ -169,7 +169,7 @@ class Child:
         self.spawn.on_stderr(chunk)
 
     async def connect(self, stdio: streams.Stdio) -> None:
-        """Take over our ends of its streams."""
+        """Start reading and writing our ends of its streams."""
         to_child, output, errors = stdio.ours
         self._errors.divert(self._complained)
         await streams.write_to(to_child, self._input)
@@ -183,14 +183,14 @@ class Child:
 
 
 class Subreaper(KeeperHandle):
-    """An agent under `keeper.py`, which speaks the lines documented there."""
+    """An agent under `keeper.py`, whose module docstring documents the protocol."""
 
     def __init__(self, mark: str, control: int) -> None:
         super().__init__()
         self.problem: int | None = None
-        """The errno where the agent could not be executed."""
+        """The errno if the agent could not be executed."""
         self.is_private: bool = False
-        """Whether it sees no processes but its own."""
+        """Whether it sees only its own processes."""
         self._mark = mark
         self._control: int | None = control
         self._keeper_killed = False
@@ -218,7 +218,7 @@ class Subreaper(KeeperHandle):
 
     def kill(self) -> None:
         self._send(b"k")
-        self.program.signal(signal.SIGCONT)  # one that was stopped hears nothing
+        self.program.signal(signal.SIGCONT)  # a stopped keeper would not react
 
     async def proven_gone(self) -> bool:
         await self.program.gone.wait()
@@ -228,29 +228,29 @@ class Subreaper(KeeperHandle):
             self.set_exit(self.program.code)
         if not self._keeper_killed:
             return True
-        # The keeper was killed from outside: the agent went with it (its death signal), and
-        # what can still be found of the rest is found by its mark.
+        # The keeper was killed from outside: the agent died with it (its death signal), and the
+        # mark finds whatever else can still be found.
         return not await end_marked_in_thread([self._mark], SWEEP)
 
     def close_control(self) -> None:
-        """Close the control pipe, which also tells a keeper that runs to end."""
+        """Close the control pipe, which also tells a running keeper to end."""
         if self._control is not None:
             os.close(self._control)
             self._control = None
 
     def _send(self, letter: bytes) -> None:
         if self._control is not None:
-            with suppress(BrokenPipeError):  # it is gone already
+            with suppress(BrokenPipeError):  # it is already gone
                 os.write(self._control, letter)
 
 
 async def start_subreaper(
     spawn: Spawn, stdio: streams.Stdio, *, private: bool = False
 ) -> Subreaper:
-    """Start the agent under our keeper, `private` in a pid namespace where that can be had.
+    """Start the agent under our keeper; if `private`, in a pid namespace where possible.
 
-    OSError (the agent's own, such as ENOENT) when it cannot be executed, KeeperFailed when the
-    keeper cannot.
+    Raises OSError (the agent's own, such as ENOENT) if the agent cannot be executed, KeeperFailed
+    if the keeper cannot.
     """
     (their_control, control), (status, their_status) = os.pipe(), os.pipe()
     os.set_blocking(control, False)
@@ -270,11 +270,11 @@ async def start_subreaper(
         raise OSError(held.problem, os.strerror(held.problem))
     if spawn.deadline is not None:
         require_lease(spawn.deadline)
-    raise KeeperFailed(f"the keeper ended with {held.program.code} before it began")
+    raise KeeperFailed(f"the keeper exited with {held.program.code} before the agent started")
 
 
 async def can_be_private() -> bool:
-    """Whether an agent can be kept from seeing other processes here.  Tried for real."""
+    """Whether an agent can be kept from seeing other processes here; determined by a real start."""
     stdio = streams.Stdio.pipes()
     nobody = Spawn("true", (), "/", {"PATH": os.defpath}, member="", folder="", mark="probe")
     with stdio.handed_over():
@@ -285,24 +285,24 @@ async def can_be_private() -> bool:
 
 
 async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
-    """Start an agent under a keeper; AgentMissing when it cannot be started.
+    """Start an agent under a keeper.  Raises AgentMissing if it cannot be started.
 
     Must be called in the event loop's thread.
     """
     try:
-        # A start cut half-way would be a child that nobody knows of.
+        # A start cancelled halfway would leave a child that nobody knows about.
         return await shielded(partial(_start, spawn, keeper))
     except OSError as error:
         problem = error.strerror or str(error)
         if error.filename == spawn.cwd:
             problem = f"its folder {spawn.cwd}: {problem}"
-    except (ValueError, KeeperFailed) as error:  # ValueError: a NUL in what exec is given
+    except (ValueError, KeeperFailed) as error:  # ValueError: a NUL in exec's arguments
         problem = str(error)
     raise spawn.missing(problem)
 
 
 class WouldStart(Exception):
-    """Raised in a dry run in place of a start."""
+    """Raised in a dry run instead of starting a process."""
 
     def __init__(self, spawn: Spawn) -> None:
         super().__init__(spawn.command)
@@ -310,24 +310,24 @@ class WouldStart(Exception):
 
 
 class NothingStarts:
-    """A `ChildLog` of a dry run: whoever is about to start a process gets WouldStart."""
+    """The `ChildLog` of a dry run: attempts to start a process raise WouldStart."""
 
     async def starting(self, member: str, agent: str) -> str:
         raise AssertionError("nothing is started")
 
     def started(self, mark: str, pid: int) -> None:
-        """Nothing is."""
+        """Never called: nothing starts."""
 
     def ended(self, mark: str) -> None:
-        """Nothing was started."""
+        """Never called: nothing was started."""
 
 
 async def start_recorded(
     spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName = "auto"
 ) -> Child:
-    """Start a process that is on record before it runs: whoever takes over after a crash finds it.
+    """Start a process that is recorded before it runs, so that a takeover after a crash finds it.
 
-    Raises AgentMissing when it cannot be started.
+    Raises AgentMissing if it cannot be started.
     """
     if isinstance(children, NothingStarts):
         raise WouldStart(spawn)
@@ -350,13 +350,13 @@ async def start_recorded(
 
 
 async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
-    # Our own is what `auto` means: bubblewrap ends an agent without TERM when we are killed, can
-    # itself be left waiting for ever if we die while it starts, and takes sudo from the agent.
+    # `auto` means our own keeper: bubblewrap ends an agent without TERM when we are killed, can
+    # be left waiting forever if we die while it starts, and keeps the agent from using sudo.
     hold: Callable[[Spawn, streams.Stdio], Awaitable[KeeperHandle]]
     hold = partial(start_subreaper, private=keeper == "auto")
     if keeper == "bubblewrap" and not spawn.use_pty:
         if (problem := await bubblewrap.problem()) is not None:
-            raise KeeperFailed(f"its keeper, bubblewrap: {problem}")
+            raise KeeperFailed(f"keeper bubblewrap: {problem}")
         hold = bubblewrap.hold
     stdio = streams.Stdio.terminal() if spawn.use_pty else streams.Stdio.pipes()
     with stdio.handed_over():

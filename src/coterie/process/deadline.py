@@ -1,11 +1,11 @@
-"""Until when the agents of this process may run: a page of memory that their keepers share.
+"""The deadline of this process's agents, in a page of memory shared with their keepers.
 
-Written by the owner of a lease with every renewal, read by each keeper on its own clock, so that
-agents end in time even where their owner is stopped, cut off or too slow.  The page is two words:
-the deadline in nanoseconds of CLOCK_BOOTTIME, which goes on while a laptop sleeps, and whether it
-was missed, which whoever sees it first writes there and nobody takes back.
+The owner of a lease writes it with every renewal, and each keeper reads it by its own clock, so
+that agents end in time even if their owner is stopped, cut off or too slow.  The page is two words:
+the deadline in nanoseconds of CLOCK_BOOTTIME, which advances while a laptop sleeps, and whether it
+was missed, which is set by whichever process notices first and never cleared.
 
-Imports nothing of Coterie: the keeper, which is a program of its own, uses it too.
+Imports nothing from Coterie: the keeper, which is a separate program, uses it too.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def now() -> float:
-    """Seconds of a clock that never stands still while this machine runs, or sleeps."""
+    """Seconds of a clock that never stops, not even while this machine sleeps."""
     return time.clock_gettime(CLOCK)
 
 
 class LeaseDeadline:
-    """The rules, on two words.  `soft` is how many seconds before the deadline agents are asked to
-    end; from then on nothing is started or written."""
+    """The rules, on two words.  `soft` is how many seconds before the deadline the agents are asked
+    to end; from then on nothing is started or written."""
 
     def __init__(
         self, words: memoryview[int] | list[int], soft: float, clock: Callable[[], float] = now
@@ -45,7 +45,7 @@ class LeaseDeadline:
 
     @property
     def deadline(self) -> float:
-        """When the last agent is dead."""
+        """When the last agent must be dead."""
         return self._words[0] / _SECOND
 
     def begin(self, deadline: float) -> None:
@@ -53,25 +53,25 @@ class LeaseDeadline:
         self._words[0] = int(deadline * _SECOND)
 
     def extend(self, deadline: float) -> bool:
-        """The lease was renewed; False where that came too late."""
+        """The lease was renewed; returns False if that came too late."""
         if self.passed():
             return False
         self._words[0] = max(self._words[0], int(deadline * _SECOND))
         return not self.passed()
 
-    def miss(self) -> None:
+    def expire(self) -> None:
         """The lease is over, whatever its deadline says."""
         self._words[1] = 1
 
-    def lose(self) -> None:
-        """Another has taken the lease from us, and may go on already: there is no time to end."""
+    def revoke(self) -> None:
+        """Another process has taken over the lease and may already run: end everything at once."""
         self._words[0] = min(self._words[0], int(self.now() * _SECOND))
-        self.miss()
+        self.expire()
 
     def passed(self) -> bool:
-        """Whether nothing may be started or written any more."""
+        """Whether nothing more may be started or written."""
         if not self._words[1] and self.now() >= self.deadline - self.soft:
-            self.miss()
+            self.expire()
         return bool(self._words[1])
 
 
@@ -84,7 +84,7 @@ class DeadlinePage(LeaseDeadline):
 
     @classmethod
     def made(cls, soft: float) -> DeadlinePage:
-        """A new page, in a file without a name; its deadline has passed until it is set."""
+        """A new page, in an unnamed file; its deadline counts as passed until it is set."""
         if sys.platform == "linux":
             fd = os.memfd_create("coterie-lease")
         else:
@@ -96,18 +96,18 @@ class DeadlinePage(LeaseDeadline):
         return cls(fd, soft)
 
     def close(self) -> None:
-        """Let go of the file; the keepers have theirs."""
+        """Close the file; the keepers have their own descriptors."""
         os.close(self.fd)
 
 
 class LeaseTimer:
-    """A keeper's look at the page: wakes it when the deadline it knows of is near, and not when
-    that is put off."""
+    """A keeper's view of the page: wakes it when the last known deadline is near, but not when the
+    deadline is extended."""
 
     def __init__(self, page: LeaseDeadline) -> None:
         self.page = page
         self.fd: int | None = None
-        """What can be read when it is time to look; where there is no such thing, `due` says."""
+        """A descriptor that becomes readable when it is time to look; None: see `due` instead."""
         if sys.platform == "linux":
             self.fd = _libc("timerfd_create", CLOCK, _NONBLOCK_CLOEXEC)
         self._missed = False
@@ -115,12 +115,12 @@ class LeaseTimer:
 
     @classmethod
     def of(cls, fd: int, soft: float) -> LeaseTimer:
-        """A look at the page in an inherited file, which is not for the agent."""
+        """A timer on the page in an inherited file, which the agent must not inherit."""
         os.set_inheritable(fd, False)
         return cls(DeadlinePage(fd, soft))
 
     def look(self) -> str:
-        """`e` when the agent is to be asked to end, `k` when all of it is to be killed."""
+        """Return `e` if the agent should be asked to end, `k` if its tree should be killed."""
         at = self.page.now()
         if self.page.passed() and at >= self.page.deadline:
             return "k"
@@ -132,7 +132,7 @@ class LeaseTimer:
         return "e" if first else ""
 
     def until_look(self, seconds: float | None) -> float | None:
-        """How long to wait for something else, of so many seconds, until it is time to look."""
+        """Limit a wait of this many seconds such that it ends when it is time to look."""
         if self.fd is not None:
             return seconds
         left = max(0.0, self.due - self.page.now())
@@ -147,7 +147,7 @@ class LeaseTimer:
 
 
 def _libc(name: str, *words: object) -> int:
-    import ctypes  # the keeper has it already; the owner needs no timer
+    import ctypes  # the keeper has already loaded it; the owner needs no timer
 
     answer = getattr(ctypes.CDLL(None, use_errno=True), name)(*words)
     if answer < 0:

@@ -5,24 +5,24 @@ Run by path (`python -I -S keeper.py …`); imports nothing of Coterie but, for 
     keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] [--locale=NAME]
       [--private] [--lease=FD --soft=SECONDS] [--memory=FD --orphaned=WORDS] -- COMMAND [ARG…]
 
-As a child subreaper it becomes the parent of everything below the agent that loses its own, so
-killing its children until none is left ends even what called setsid, forked twice and scrubbed
-its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the control
-pipe) or commands it, and the rest of the tree whenever the agent is gone.  `--private`: where the
-kernel lets us, the agent runs below a fork of the keeper in a pid namespace with a /proc of its
-own, where it can read the keys in nobody else's environment.  `--lease`, a page that Coterie shares
-with us: the agent is sent TERM so long before the deadline there, unless that was put off, and all
-is killed at it; past it nothing starts.  `--orphaned`, words with U+001F between: the program that
-it becomes when nothing is left, if Coterie is gone by then; `--memory` is for that alone.
+As a child subreaper it becomes the parent of every orphan in the agent's tree, so killing its
+children until none is left ends even processes that called setsid, forked twice and scrubbed their
+environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the control
+pipe) or commands it, and the rest of the tree once the agent is gone.  `--private`: where the
+kernel allows it, the agent runs below a fork of the keeper in a pid namespace with its own /proc,
+so that it cannot read the keys in other processes' environments.  `--lease`, a page shared with
+Coterie: the agent is sent TERM `--soft` seconds before the deadline in it, unless that is extended,
+and all is killed at the deadline; past it nothing starts.  `--orphaned`, words joined by U+001F:
+the program to exec when nothing is left, if Coterie is gone by then; `--memory` is only for that.
 
-Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
-the grace KILL to all, `k` KILL to all now.  Status, one line each: `private` (it is), `started
-PID`, `failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent leaves
-running, if any), `exited CODE` (128+n for signal n).  It ends when the keeper does, and the keeper
-when nothing is left below it.
+Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after the
+grace period KILL to all, `k` KILL to all now.  Status, one line each: `private` (it is), `started
+PID`, `failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent left
+running, if any), `exited CODE` (128+n for signal n).  Status ends when the keeper does, and the
+keeper ends when nothing is left below it.
 
-On macOS there is neither a subreaper nor a death signal: what is left is the end of the control
-pipe and the agent's process group, so a tool that leaves that group can outlive us.
+On macOS there is neither a subreaper nor a death signal, only the end of the control pipe and the
+agent's process group, so a tool that leaves that group can outlive us.
 """
 
 import os
@@ -45,8 +45,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
 
 
 def libc(name: str, *words: object) -> int:
-    """Call a function of the C library that Python has no name for; OSError if it fails."""
-    import ctypes  # costs 3 ms, and macOS has no use for it
+    """Call a C library function that Python does not expose.  Raises OSError if it fails."""
+    import ctypes  # costs 3 ms, and macOS does not need it
 
     answer = getattr(ctypes.CDLL(None, use_errno=True), name)(*words)
     if answer < 0:
@@ -62,12 +62,12 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
         else:
             os.setsid()
         if LINUX:
-            # If the keeper itself is killed, the agent at least is killed with it.
+            # If the keeper itself is killed, at least the agent is killed with it.
             libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != keeper:
                 os._exit(127)
-        # Handlers go by themselves at exec; what is ignored (Python: SIGPIPE; nohup: SIGHUP; a
-        # shell's `&`: SIGINT) would stay so in the agent and in all that it starts.
+        # exec resets handlers by itself, but ignored signals (Python: SIGPIPE; nohup: SIGHUP; a
+        # shell's `&`: SIGINT) would stay ignored in the agent and everything it starts.
         ignored = [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN]
         for number in ignored:
             signal.signal(number, signal.SIG_DFL)
@@ -80,9 +80,9 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
 
 
 def start(command: list[str], tty: bool) -> tuple[int, int]:
-    """Fork and exec the agent; its pid, and the errno if it could not be executed (else 0)."""
+    """Fork and exec the agent; return its pid, and the errno if exec failed (else 0)."""
     keeper = os.getpid()
-    result, report = os.pipe()  # closes at exec: an end without data is success
+    result, report = os.pipe()  # closed by exec: end of file without data means success
     pid = os.fork()
     if pid == 0:
         become_agent(command, tty, report, keeper)
@@ -92,15 +92,15 @@ def start(command: list[str], tty: bool) -> tuple[int, int]:
 
 
 def start_private(command: list[str], tty: bool, ids: tuple[int, int] | None) -> tuple[int, int]:
-    """Start the agent below the first process of a pid namespace; that process, and its reports.
+    """Start the agent below the init of a new pid namespace; return the init's pid and reports.
 
-    With `ids`, those of the user, in a user namespace too, which needs no privilege.
-    The process is 0 where there can be no such namespace; then nothing was started.
+    With `ids`, those of the user, also in a user namespace, which needs no privileges.
+    The pid is 0 if the namespace cannot be created; then nothing was started.
     """
     flags = NEW_PIDS | NEW_MOUNTS | (NEW_USER if ids else 0) | signal.SIGCHLD
     reports, reporter = os.pipe()
     try:
-        init = libc("syscall", CLONE[os.uname().machine], flags, 0, 0, 0, 0)  # as fork(2) does
+        init = libc("syscall", CLONE[os.uname().machine], flags, 0, 0, 0, 0)  # like fork(2)
     except (KeyError, OSError):
         init = -1
     if init == 0:
@@ -111,10 +111,10 @@ def start_private(command: list[str], tty: bool, ids: tuple[int, int] | None) ->
 
 
 def be_init(command: list[str], tty: bool, reporter: int, ids: tuple[int, int] | None) -> None:
-    """Start the agent, reap what dies and report on the agent; never returns.
+    """Start the agent, reap processes and report on the agent; never returns.
 
     Reports: a byte when the namespace is ready, then the lines `started ERRNO PID`, with the
-    agent's pid in here, and `exited CODE`.
+    agent's pid inside the namespace, and `exited CODE`.
     """
     try:
         signal.set_wakeup_fd(-1)
@@ -122,7 +122,7 @@ def be_init(command: list[str], tty: bool, reporter: int, ids: tuple[int, int] |
             signal.signal(number, signal.SIG_DFL)
         own_proc(ids)
         libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.write(reporter, b".")  # which fails if the keeper died before the signal was set
+        os.write(reporter, b".")  # fails if the keeper died before the signal was set
         agent, problem = start(command, tty)
         os.write(reporter, f"started {problem} {agent}\n".encode())
         close_stdio()
@@ -130,14 +130,14 @@ def be_init(command: list[str], tty: bool, reporter: int, ids: tuple[int, int] |
             pid, status = os.wait()
             if pid == agent:
                 os.write(reporter, f"exited {exit_code(status)}\n".encode())
-    except OSError:  # no child is left; or there can be no such namespace, or no keeper is left
+    except OSError:  # no child is left, the namespace cannot be created, or the keeper is gone
         pass
     finally:
         os._exit(0)
 
 
 def map_ids(ids: tuple[int, int]) -> None:
-    """Be the same user in the new user namespace, and nobody else."""
+    """Map only this user and group, to the same ids, in the new user namespace."""
     maps = zip(("uid_map", "gid_map"), ids, strict=True)
     for name, line in (("setgroups", "deny"), *((name, f"{own} {own} 1") for name, own in maps)):
         with open(f"/proc/self/{name}", "w") as file:
@@ -145,8 +145,8 @@ def map_ids(ids: tuple[int, int]) -> None:
 
 
 def own_proc(ids: tuple[int, int] | None) -> None:
-    """Have /proc show this pid namespace, so that not even root in here can uncover the old one:
-    that goes, or is held by the mounts that a further user namespace inherits."""
+    """Make /proc show this pid namespace, so that not even root in here can uncover the old one:
+    that is unmounted, or locked in place as a mount inherited by a further user namespace."""
     if ids:
         map_ids(ids)
     libc("mount", b"none", b"/", None, RECURSIVE | SLAVE, None)
@@ -159,13 +159,13 @@ def own_proc(ids: tuple[int, int] | None) -> None:
 
 
 def exit_code(status: int) -> int:
-    """An exit code from what wait(2) says, 128+n for signal n."""
+    """The exit code for a wait(2) status, 128+n for signal n."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def children(pid: int) -> list[int]:
-    """The pids of a process's children as they are now."""
+    """The pids of a process's current children."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as listed:
             return [int(child) for child in listed.read().split()]
@@ -184,7 +184,7 @@ def parent(pid: str) -> int:
 
 
 def left_running() -> int:
-    """How many processes run below us now that the agent itself is gone."""
+    """How many processes still run below us now that the agent itself is gone."""
     if not LINUX or not children(os.getpid()):
         return 0
     parents = {int(name): parent(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -192,22 +192,22 @@ def left_running() -> int:
     while new:
         tree |= new
         new = {pid for pid, ppid in parents.items() if ppid in tree} - tree
-    # The first in a pid namespace only waits for the others.
+    # The init of a pid namespace only waits for the others.
     return sum(inner_pid(pid) != 1 for pid in tree - {os.getpid()})
 
 
 def inner_pid(pid: int) -> int:
-    """The pid of a process in its own pid namespace, where that is another one than ours."""
+    """The pid of a process inside its own pid namespace; 0 if it is in ours."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             lines = dict(line.split(b":", 1) for line in status if b":" in line)
     except OSError:
-        return 1  # it is gone by now
+        return 1  # it is already gone
     return int([b"0", *lines.get(b"NSpid", b"").split()[1:]][-1])
 
 
 def send(pid: int, number: int) -> None:
-    """Signal one of our own, or the group -pid; it may be gone, or not ours to kill (sudo)."""
+    """Signal a descendant, or the group -pid; it may be gone, or not ours to kill (sudo)."""
     try:
         os.kill(pid, number)
     except OSError:
@@ -215,13 +215,13 @@ def send(pid: int, number: int) -> None:
 
 
 class Keeper:
-    """Watches one running agent; every pid below it stays ours until we have reaped it."""
+    """Watches one running agent; the pids of its children are not reused until it reaps them."""
 
     def __init__(self, control: int, status: int) -> None:
         self.status = status
         self.agent: int = 0
-        self.child: int = 0  # the agent, or the first process of its namespace
-        self.reports: int | None = None  # of that process, if there is one
+        self.child: int = 0  # the agent, or the init of its namespace
+        self.reports: int | None = None  # from that init, if there is one
         self.problem: int = 0  # the errno if the agent could not be executed
         self.code: int | None = None
         self.deserted: bool = False  # whether the control pipe has ended
@@ -230,21 +230,21 @@ class Keeper:
             os.set_blocking(end, False)
         self.wakeup: int = pipe[0]
         for number in (*ENDING, signal.SIGCHLD):
-            signal.signal(number, lambda number, frame: None)  # or the pipe is not written
+            signal.signal(number, lambda number, frame: None)  # else the pipe is not written
         signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
         self.poll: select.poll = select.poll()
         for end in (control, self.wakeup):
             self.poll.register(end, select.POLLIN)
 
     def report(self, line: str) -> None:
-        """Write a status line to Coterie, if it still runs."""
+        """Write a status line to Coterie, if it is still running."""
         try:
             os.write(self.status, line.encode() + b"\n")
         except OSError:
             pass
 
     def wait(self, seconds: float | None) -> str:
-        """Wait for commands or a signal; returns the control letters, a signal to end being `t`."""
+        """Wait for commands or signals; return the control letters, `t` for a signal to end."""
         received = ""
         seconds = seconds if self.lease is None else self.lease.until_look(seconds)
         timeout = None if seconds is None else max(0, int(seconds * 1000) + 1)
@@ -252,7 +252,7 @@ class Keeper:
             if ready == self.reports:
                 self.hear()
                 continue
-            letters = os.read(ready, 4096)  # those of the lease's timer say no more than its end
+            letters = os.read(ready, 4096)  # a timer's data, a count, is no command
             if ready == self.wakeup:
                 received += "t" if any(number in ENDING for number in letters) else ""
             elif letters:
@@ -263,7 +263,7 @@ class Keeper:
         return received + (self.lease.look() if self.lease is not None else "")
 
     def reap(self) -> bool:
-        """Collect all that have died; False when we have no child left."""
+        """Reap all dead children; return False when no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -278,14 +278,14 @@ class Keeper:
                     self.ended(exit_code(status))
 
     def ended(self, code: int) -> None:
-        """The agent has ended."""
+        """Record and report the agent's exit."""
         self.code = code
         if left := left_running():
             self.report(f"left {left}")
         self.report(f"exited {self.code}")
 
     def hear(self) -> None:
-        """Read what the first process of the namespace reports."""
+        """Read the reports of the namespace's init."""
         assert self.reports is not None
         heard = os.read(self.reports, 4096).decode()
         for word, number, *inner in (line.split() for line in heard.splitlines()):
@@ -301,15 +301,15 @@ class Keeper:
             self.reports = None
 
     def may_start(self, page: int, soft: float) -> bool:
-        """Follow the lease from now on; False where it is over already."""
-        sys.path.append(os.path.dirname(__file__))  # where it is, `coterie` itself is not known
+        """Follow the lease from now on; return False if it is already over."""
+        sys.path.append(os.path.dirname(__file__))  # `coterie` itself is not importable here
         self.lease = timer = __import__("deadline").LeaseTimer.of(page, soft)
         if timer.fd is not None:
             self.poll.register(timer.fd, select.POLLIN)
         return not timer.page.passed()
 
     def start(self, command: list[str], tty: bool, private: bool) -> None:
-        """Start the agent, in a namespace of its own where that is wanted and can be had."""
+        """Start the agent, in its own namespace if wanted and possible."""
         user = os.geteuid(), os.getegid()
         for ids in (None, user) if private and user[0] == 0 else (user,) if private else ():
             if not self.child:
@@ -324,7 +324,7 @@ class Keeper:
         self.report(f"failed {self.problem}" if self.problem else f"started {self.agent}")
 
     def watch(self, grace: float) -> None:
-        """Return when the agent is gone, or is to be killed with all the others."""
+        """Return when the agent is gone, or must be killed with its whole tree."""
         deadline = None
         while self.reap() and self.code is None:
             left = None if deadline is None else deadline - time.monotonic()
@@ -342,7 +342,7 @@ class Keeper:
                 send(self.agent, signal.SIGTERM)
 
     def end_all(self) -> None:
-        """Kill our children until there is none; theirs become ours as they die."""
+        """Kill our children until none is left; we inherit theirs as they die."""
         pause = FIRST_PAUSE
         while self.reap():
             if LINUX:
@@ -352,8 +352,8 @@ class Keeper:
                 send(-self.agent, signal.SIGKILL)
             before = time.monotonic()
             self.wait(pause)
-            # One that will not die (not ours to kill, or stuck in the kernel) is waited for: as
-            # long as this process runs, Coterie knows that the tree is not gone.
+            # Wait for one that will not die (not ours to kill, or stuck in the kernel): as long
+            # as this process runs, Coterie knows that the tree is not gone.
             idle = time.monotonic() - before >= pause
             pause = min(pause * 2, LONGEST_PAUSE) if idle else FIRST_PAUSE
 
@@ -366,7 +366,7 @@ def close_stdio() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Keep one agent; returns its exit code."""
+    """Run the keeper of one agent; return the agent's exit code."""
     cut = arguments.index("--")
     options: dict[str, str] = {}
     for word in arguments[:cut]:
@@ -380,7 +380,7 @@ def main(arguments: list[str]) -> int:
         libc("prctl", PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(options["parent"]):
         return 1  # Coterie died before the death signal was set: nothing has been started
-    os.environ.pop("LC_CTYPE", None)  # which Python sets to C.UTF-8 at its start in the C locale
+    os.environ.pop("LC_CTYPE", None)  # Python sets it to C.UTF-8 when it starts in the C locale
     if "locale" in options:
         os.environ["LC_CTYPE"] = options["locale"]
     if "lease" in options and not keeper.may_start(int(options["lease"]), float(options["soft"])):
@@ -390,11 +390,11 @@ def main(arguments: list[str]) -> int:
     keeper.watch(float(options["grace"]))
     keeper.end_all()
     if "orphaned" in options and (keeper.deserted or not parent(options["parent"])):
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the death signal may be yet to come
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the death signal may still arrive
         os.set_inheritable(int(options["memory"]), True)
         os.execv((words := options["orphaned"].split("\x1f"))[0], words)
     return keeper.code or 0
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # at once: there is nothing to flush, and tidying costs 3 ms
+    os._exit(main(sys.argv[1:]))  # nothing to flush, and a normal shutdown costs 3 ms

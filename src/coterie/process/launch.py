@@ -1,4 +1,4 @@
-"""Starting programs: the one place where Coterie forks, agents under keepers, and short runs."""
+"""Starting programs: agents under keepers, and short runs.  The only module that forks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar, cast
 
 import anyio
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 async def shielded(call: Callable[[], Awaitable[T]]) -> T:
-    """Run to the end even if the caller is cancelled meanwhile; whatever it does is bounded."""
+    """Run to completion even if the caller is cancelled; the call must be bounded in time."""
     result: list[T] = []
     with anyio.CancelScope(shield=True):
         result.append(await call())
@@ -45,7 +44,7 @@ async def shielded(call: Callable[[], Awaitable[T]]) -> T:
 
 
 class Program(asyncio.SubprocessProtocol):
-    """A started program; `gone` is set when it has ended and was reaped."""
+    """A started program; `gone` is set once it has exited and been reaped."""
 
     def __init__(self) -> None:
         self.gone: anyio.Event = anyio.Event()
@@ -61,7 +60,7 @@ class Program(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Its pid, which stays its own until `gone`."""
+        """Its pid, which is not reused before `gone`."""
         return 0 if self._transport is None else self._transport.get_pid()
 
     @property
@@ -71,7 +70,7 @@ class Program(asyncio.SubprocessProtocol):
         return 128 - code if code is not None and code < 0 else code
 
     def signal(self, number: int) -> None:
-        """Send it a signal, if it still runs."""
+        """Send it a signal, if it is still running."""
         if self._transport is not None and self.code is None:
             with suppress(ProcessLookupError):
                 self._transport.send_signal(number)
@@ -84,11 +83,11 @@ async def launch(
     stdio: Stdio,
     passed: tuple[int, ...] = (),
 ) -> Program:
-    """Start a program in a session of its own; OSError or ValueError when it cannot be.
+    """Start a program in its own session.  Raises OSError or ValueError if that fails.
 
-    `env` is its whole environment, `passed` are the descriptors it keeps besides its streams.
-    Forks in the calling thread, which must be the loop's: a death signal means the death of
-    the thread that forked.  A terminal's Ctrl-C reaches Coterie only, which ends the others.
+    `env` is its complete environment, `passed` are the descriptors it inherits besides its streams.
+    Forks in the calling thread, which must be the loop's: the death signal is sent when the thread
+    that forked dies.  A terminal's Ctrl-C reaches only Coterie, which ends the others.
     """
     loop = asyncio.get_running_loop()
     stdin, stdout, stderr = stdio.theirs
@@ -108,15 +107,15 @@ async def launch(
 
 
 def _forget(number: int, frame: object) -> None:
-    """Take notice of a signal, and no more."""
+    """Do nothing: a handler for signals that must be neither ignored nor acted on."""
 
 
 @contextmanager
 def _no_signal_ignored() -> Generator[None]:
-    """While in here, a signal that we ignore is caught and forgotten instead.
+    """Catch and drop signals in this block that we otherwise ignore.
 
-    An ignored signal is inherited, a caught one is not: below nohup, or a shell's `&`, an agent
-    would be deaf to SIGHUP or SIGINT with its whole tree.
+    Ignored signals are inherited, caught ones are not: under nohup or a shell's `&`, an agent and
+    its whole tree would ignore SIGHUP or SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -140,14 +139,14 @@ def _no_signal_ignored() -> Generator[None]:
 KeeperName = Literal["auto", "bubblewrap", "subreaper"]
 
 GRACE = 2.0
-"""How long an agent that was sent TERM has to end by itself."""
+"""How long an agent has to end by itself after TERM."""
 START = 20.0
-"""How long a start may take; in practice milliseconds, but a loaded machine is no error."""
+"""How long a start may take; in practice milliseconds, but a busy machine must not be an error."""
 
 
 @dataclass(frozen=True)
 class Spawn:
-    """An agent to start for a member; `env` is its whole environment."""
+    """An agent to start for a member; `env` is its complete environment."""
 
     command: str
     args: tuple[str, ...]
@@ -156,16 +155,17 @@ class Spawn:
     member: str
     folder: str
     mark: str = ""
-    """By which it is found again; empty until it is on record."""
+    """The mark by which it can be found again; empty until it is recorded."""
     use_pty: bool = False
     on_stderr: Callable[[bytes], None] = lambda _: None
-    """Called with what it writes to stderr, as it comes."""
+    """Called with its stderr output as it arrives."""
     deadline: Deadline | None = None
-    """When it is ended whatever we do; None: it may run for as long as we do."""
+    """When it is ended in any case; None: it may run as long as we do."""
     orphaned: tuple[str, ...] = ()
-    """What its keeper runs, with the number of `memory` added, when all of it and we are gone."""
+    """The command that its keeper execs, with the number of `memory` added, once its tree and we
+    are gone."""
     memory: int | None = None
-    """A descriptor for that, which the agent does not get."""
+    """A descriptor for that command, which the agent does not inherit."""
 
     @property
     def marked_env(self) -> dict[str, str]:
@@ -173,14 +173,14 @@ class Spawn:
         return {**self.env, MARK: self.mark}
 
     def missing(self, problem: str) -> AgentMissing:
-        """Why it cannot be started, or used any more."""
+        """The error that it cannot be started, or can no longer be used."""
         return AgentMissing(self.member, self.folder, self.command, problem)
 
 
 def under_keeper(
     spawn: Spawn, words: Sequence[str], control: int, status: int, *, private: bool = False
 ) -> tuple[list[str], tuple[int, ...]]:
-    """The words that run a program under our keeper, and the descriptors that are passed to it."""
+    """The command that runs a program under our keeper, and the descriptors to pass to it."""
     options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
     options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty + ["--private"] * private
     if "LC_CTYPE" in spawn.env:
@@ -197,13 +197,13 @@ def under_keeper(
 
 
 class KeeperFailed(Exception):
-    """The keeper itself could not be started; another kind of keeper may do."""
+    """The keeper itself could not be started; another kind of keeper may work."""
 
 
 class KeeperHandle(asyncio.Protocol, ABC):
-    """An agent that runs under a keeper, and what that keeper reports line by line.
+    """An agent that runs under a keeper, and the status that the keeper reports line by line.
 
-    A subclass knows what its keeper's lines mean, and how it has the agent signalled.
+    Subclasses know the meaning of their keeper's lines, and how to have it signal the agent.
     """
 
     preamble = b""
@@ -211,23 +211,23 @@ class KeeperHandle(asyncio.Protocol, ABC):
 
     def __init__(self) -> None:
         self.program: Program = Program()
-        """The keeper; it runs as long as anything of the agent does."""
+        """The keeper; it runs as long as any process of the agent."""
         self.agent_pid = 0
         self.ready: anyio.Event = anyio.Event()
-        """Set when the keeper has reported that the agent runs, or has ended."""
+        """Set when the keeper has reported that the agent runs, or the keeper has ended."""
         self.exited: anyio.Event = anyio.Event()
         """Set when the agent itself has ended, whatever still runs below it."""
         self.exit_code: int | None = None
-        """128+n for signal n; None while it runs, or when its keeper could not say."""
+        """128+n for signal n; None while it runs, or if its keeper could not tell."""
         self.left = 0
-        """How many processes it left running, which are ended; as far as its keeper counts."""
+        """How many processes it left running (they are ended), if its keeper counts them."""
         self._on_exit: Callable[[], None] | None = None
         self._partial_line = b""
 
     async def start(
         self, argv: Sequence[str], spawn: Spawn, stdio: Stdio, passed: tuple[int, ...], status: int
     ) -> None:
-        """Start the keeper with these descriptors passed on; returns when `ready` or too late."""
+        """Start the keeper with these descriptors; return once `ready`, or after a timeout."""
         try:
             self.program = await launch(argv, spawn.cwd, spawn.marked_env, stdio, passed)
         except BaseException:
@@ -250,7 +250,7 @@ class KeeperHandle(asyncio.Protocol, ABC):
         self.set_exit(None)
 
     def set_exit(self, code: int | None) -> None:
-        """The agent has ended; the first code that is known counts."""
+        """Record that the agent has ended; the first known exit code counts."""
         if self.exit_code is None:
             self.exit_code = code
         if not self.exited.is_set():
@@ -259,7 +259,7 @@ class KeeperHandle(asyncio.Protocol, ABC):
                 self._on_exit()
 
     def on_exit(self, callback: Callable[[], None]) -> None:
-        """Call it when the agent has ended, at once if it already has."""
+        """Call the callback when the agent has ended, at once if it already has."""
         self._on_exit = callback
         if self.exited.is_set():
             callback()
@@ -270,19 +270,19 @@ class KeeperHandle(asyncio.Protocol, ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """SIGINT to the agent's process group."""
+        """Send SIGINT to the agent's process group."""
 
     @abstractmethod
     def ask_to_end(self) -> None:
-        """TERM to the agent, which may have tools to end and state to save."""
+        """Send TERM to the agent, which may have tools to end and state to save."""
 
     @abstractmethod
     def kill(self) -> None:
-        """KILL to the agent and all below it."""
+        """Send KILL to the agent and all of its descendants."""
 
     @abstractmethod
     async def proven_gone(self) -> bool:
-        """Wait until nothing of the agent runs; False if that cannot be proven."""
+        """Wait until no process of the agent runs; False if that cannot be proven."""
 
 
 PATIENCE = 10.0
@@ -291,15 +291,15 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
 
 @dataclass(frozen=True)
 class CapturedOutput:
-    """What a program printed; `status` is None when it was ended before it had exited."""
+    """What a program printed; `status` is None if it was ended before it exited."""
 
     output: bytes
     complaint: str
     status: int | None
     cut: bool = False
-    """It printed more than was wanted."""
+    """Whether it printed more than `most` bytes."""
     late: bool = False
-    """It took longer than was allowed."""
+    """Whether it ran into the timeout."""
 
 
 async def capture(
@@ -311,9 +311,9 @@ async def capture(
     patience: float,
     given: bytes = b"",
 ) -> CapturedOutput:
-    """Run a program until it ends, has printed `most` bytes or has run for `patience` seconds;
-    `given` is its input.  OSError when it cannot be run.  It is gone when this returns, or is
-    cancelled; where it was cut short, with all its group."""
+    """Run a program until it exits, has printed more than `most` bytes or has run for `patience`
+    seconds; `given` is its input.  Raises OSError if it cannot be run.  When this returns or is
+    cancelled, the program is gone; if it was cut short, so is its whole process group."""
     output, errors, complaint, entered = OutputReader(), OutputReader(), Tail(), InputWriter()
     errors.divert(complaint.add)
 
@@ -361,8 +361,8 @@ def succeeds(words: Sequence[str]) -> bool:
 
 
 def version_of(command: str, search_path: str) -> str | None:
-    """The version a program prints with `--version`; None when it prints none.  Blocks.
-    It gets a home that is thrown away: some programs leave files behind even then."""
+    """The version that a program prints for `--version`; None if it prints none.  Blocks.
+    It runs with a temporary home: some programs write files even then."""
     try:
         with tempfile.TemporaryDirectory() as home:
             env = {"HOME": home, "TMPDIR": home, "PATH": search_path}
@@ -378,7 +378,7 @@ def version_of(command: str, search_path: str) -> str | None:
 def _run(
     words: Sequence[str], env: Mapping[str, str] | None, output: int
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run it with its output dropped or captured; None when it cannot be, or takes too long."""
+    """Run a program with its output dropped or captured; None if it fails to run or times out."""
     try:
         return subprocess.run(
             words,
@@ -393,7 +393,8 @@ def _run(
         return None
 
 
-def exec_program(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program, with that folder and environment; OSError if it cannot."""
-    os.chdir(cwd)
-    os.execvpe(words[0], list(words), dict(env))  # noqa: S606 - no shell is wanted
+def exec_program(spawn: Spawn) -> NoReturn:
+    """Replace this process by an agent, without a keeper.  Raises OSError if that fails."""
+    os.chdir(spawn.cwd)
+    words = [spawn.command, *spawn.args]
+    os.execvpe(spawn.command, words, dict(spawn.env))  # noqa: S606 - no shell is wanted

@@ -1,12 +1,12 @@
-"""The processes of this machine: who descends from whom, and ending what a dead owner left.
+"""The processes of this machine: their ancestry, and ending what a dead owner left behind.
 
-Reads /proc itself where there is one, because scanning a hundred processes must cost a few
-milliseconds; psutil elsewhere.  Everything but the `async` function blocks.
+Reads /proc directly where it exists, because scanning a hundred processes must not take more than a
+few milliseconds; uses psutil elsewhere.  Everything except the `async` function blocks.
 
-Every agent carries `COTERIE_MARK=<mark>` in its environment, and so does what it starts unless
-that scrubs its own.  The keeper is the first line and ends even those; this is the second, for
-when the keeper was killed too.  A tool that scrubbed its environment under a dead keeper cannot
-be found by anyone.
+Every agent has `COTERIE_MARK=<mark>` in its environment, as does everything it starts unless that
+scrubs its environment.  The keeper is the first line of defense and ends even those; this module is
+the second, for when the keeper was killed too.  A tool that scrubbed its environment cannot be
+found once its keeper is dead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Process:
-    """A process that runs: never a zombie, which is dead and only waits to be reaped."""
+    """A running process, never a zombie, which is dead and only waits to be reaped."""
 
     pid: int
     parent: int
@@ -46,7 +46,7 @@ def snapshot() -> dict[int, int]:
 
 
 def descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
-    """The roots that run, and all below them."""
+    """The roots that are running, and all their descendants."""
     below: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)
@@ -61,7 +61,7 @@ def descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
-    """The process itself and all above it."""
+    """The process itself and all its ancestors."""
     found: set[int] = set()
     while pid and pid not in found:
         found.add(pid)
@@ -70,9 +70,9 @@ def ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
 
 
 def environ(pid: int) -> bytes:
-    """A process's environment as it was at its start, each entry ended by a NUL.
+    """A process's environment at its start, each entry terminated by a NUL.
 
-    Empty when the process is gone or not ours to look into.
+    Empty if the process is gone or may not be inspected.
     """
     if LINUX:
         return _read(PROC / str(pid) / "environ")
@@ -89,7 +89,7 @@ def describe(pid: int, parent: int) -> Process:
 
 
 def only_child(pid: int) -> int | None:
-    """The child of a process that has exactly one and sleeps; None when it is not so (yet)."""
+    """The child of a sleeping process with exactly one child; None if that is not so (yet)."""
     state, _ = _stat(str(pid)) or ("", 0)
     if state != "S":
         return None
@@ -100,7 +100,7 @@ def only_child(pid: int) -> int | None:
 
 
 def _children(pid: int) -> list[int] | None:
-    """The children of a process as the kernel lists them; None where it does not."""
+    """The children of a process as listed by the kernel; None if it does not list them."""
     try:
         listed = (PROC / str(pid) / "task" / str(pid) / "children").read_bytes()
     except OSError:  # no CONFIG_PROC_CHILDREN, or no such process
@@ -115,7 +115,7 @@ def _linux_parents() -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: str) -> tuple[str, int] | None:
-    fields = _read(PROC / pid / "stat").rpartition(b")")[2].split()  # the name may hold anything
+    fields = _read(PROC / pid / "stat").rpartition(b")")[2].split()  # the name may contain anything
     return (fields[0].decode(), int(fields[1])) if len(fields) > 1 else None
 
 
@@ -146,10 +146,10 @@ def _ask_psutil(pid: int, question: Callable[[psutil.Process], T], otherwise: T)
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a pid means something; two that differ cannot see each other's processes.
+    """The scope in which a pid is valid; different machines cannot see each other's processes.
 
     A container on the same host has the same boot id and may have the same host name, so the
-    pid namespace decides.  Where there is no /proc (macOS) both are None.
+    pid namespace distinguishes them.  Without /proc (macOS) both are None.
     """
 
     host: str
@@ -158,7 +158,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """The one that this process lives in.  Reads files: not for the event loop."""
+        """The machine of this process.  Reads files: not for the event loop."""
         boot_id = _read(PROC / "sys/kernel/random/boot_id").decode().strip()
         namespace = None
         with suppress(OSError):
@@ -166,24 +166,24 @@ class Machine:
         return cls(os.uname().nodename, boot_id or None, namespace)
 
 
-# -- what carries our mark -----------------------------------------------------------------------
+# -- processes that carry our mark ---------------------------------------------------------------
 
 MARK = "COTERIE_MARK"
 KEEPER = Path(__file__).with_name("keeper.py")
 PATIENCE = 10.0
 BETWEEN_SCANS = 0.02
 KERNEL_THREAD = 0x00200000
-"""The flag of a process in /proc that never had a command line."""
-# A keeper that is asked gives its agent 2 s and then ends the tree in milliseconds.  One that
-# has not is not scheduled or stopped: then its tree is killed, and it itself as the last resort.
+"""The flag in /proc of a process that never had a command line."""
+# A keeper asked to end gives its agent 2 s and then ends the tree in milliseconds.  If it has not,
+# it is stopped or not scheduled: then its tree is killed, and as a last resort the keeper itself.
 KILL_BELOW_KEEPERS, KILL_KEEPERS = 4.0, 7.0
 
 
-def _is_between(pid: int) -> bool:
-    """Whether a process of ours is about to end, or to become another program.
+def _is_exiting_or_execing(pid: int) -> bool:
+    """Whether a process of this user is exiting, or being replaced by exec.
 
-    For that moment, which is long where it had much memory, nobody can read what it carries; and
-    one that ends still holds its locks, and the files and sockets that it had open.
+    Meanwhile, which takes long if it had much memory, its environment cannot be read; and an
+    exiting process still holds its locks and its open files and sockets.
     """
     if not LINUX or _read(PROC / str(pid) / "cmdline"):
         return False
@@ -195,7 +195,7 @@ def _is_between(pid: int) -> bool:
 
 
 def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None) -> list[Process]:
-    """The processes that carry one of the marks, and all their descendants."""
+    """The processes that have one of the marks, and all their descendants."""
     parents = snapshot() if parents is None else parents
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
     marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
@@ -204,11 +204,10 @@ def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None
 
 
 def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
-    """End all that `find_marked` finds; what could not be proven dead is returned.
+    """End everything that `find_marked` finds; return the processes not proven dead.
 
-    Scans until two scans in a row find nothing, and nobody of whom that cannot be told: a list
-    made a moment ago misses what was forked since.  Never ends this process or one that it
-    descends from.
+    Scans until two consecutive scans find neither a marked process nor one that cannot be read: a
+    scan misses whatever is forked after it.  Never ends this process or its ancestors.
     """
     begun = time.monotonic()
     asked: set[int] = set()
@@ -217,7 +216,7 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
         parents = snapshot()
         spared = ancestors(os.getpid(), parents)
         left = find_marked(marks, parents)
-        empty = 0 if left or any(map(_is_between, parents)) else empty + 1
+        empty = 0 if left or any(map(_is_exiting_or_execing, parents)) else empty + 1
         spent = time.monotonic() - begun
         if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
             return left
@@ -233,12 +232,12 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
 
 
 async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
-    """`end_marked`, off the event loop; it runs to its end even if the caller is cancelled."""
+    """`end_marked` in a thread; it runs to completion even if the caller is cancelled."""
     return await anyio.to_thread.run_sync(partial(end_marked, marks, patience))
 
 
 def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> list[Process]:
-    """What to kill now: at first neither a keeper nor its tree, which it is about to end."""
+    """What to kill now: at first neither keepers nor their trees, which they will end."""
     keepers = {process.pid for process in left if _is_keeper(process)}
     spared = descendants(keepers, parents)
     if spent > KILL_BELOW_KEEPERS:
@@ -249,11 +248,11 @@ def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> l
 
 
 def _is_keeper(process: Process) -> bool:
-    """Whether it is one of ours in Python; what is under a bubblewrap the kernel itself ends."""
+    """Whether it is our own Python keeper; under bubblewrap the kernel itself ends the tree."""
     return any(word.endswith(f"/process/{KEEPER.name}") for word in process.argv[1:5])
 
 
 def _send(pid: int, number: int) -> None:
-    # It may be gone; or not ours to kill, which the next scan shows.
+    # It may be gone, or not ours to kill; the next scan will show.
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)

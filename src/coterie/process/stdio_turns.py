@@ -1,4 +1,4 @@
-"""One prompt and its reply, over a child's stdin and stdout, and how the end of it is known."""
+"""Prompts and replies over a child's stdin and stdout, and how the end of a reply is detected."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ TEXT_FIELDS = ("result", "text", "content", "message")
 
 
 class DetectorFailed(Exception):
-    """A detector, which is somebody else's code, could not judge a line."""
+    """A detector, which is third-party code, failed on a line."""
 
 
 @dataclass(frozen=True)
 class CompletionStrategy:
-    """One way to know the end of a reply.  A line is judged as it comes, whatever it holds."""
+    """A way to detect the end of a reply.  Lines are judged one by one, regardless of content."""
 
     ended_by: Callable[[str], str | None]
-    """Returns what a line adds to the reply if it ends it; None if it does not."""
+    """Returns what a line adds to the reply if it ends the reply; None if it does not."""
     silence: float | None = None
-    """After so many seconds without output the reply is whole; None: silence says nothing."""
+    """The reply is complete after this many seconds without output; None: silence is ignored."""
     prints_reply: bool = True
-    """Whether what is printed is the reply, or only describes it."""
+    """Whether the output is the reply itself, or only describes it."""
 
     @classmethod
     def json_event(cls, types: Collection[str], text_field: str | None = None) -> Self:
-        """The end is a JSON line of one of these types; the reply is in one of its fields."""
+        """End at a JSON line of one of these types; the reply is in one of its fields."""
         names = (text_field, *TEXT_FIELDS) if text_field else TEXT_FIELDS
 
         def ended_by(line: str) -> str | None:
@@ -51,15 +51,15 @@ class CompletionStrategy:
 
     @classmethod
     def after_silence(cls, milliseconds: int) -> Self:
-        """The end is that nothing has been printed for a while, from the prompt on."""
+        """End when nothing has been printed for a while, counted from the prompt."""
         return cls(lambda line: None, silence=milliseconds / 1000)
 
     @classmethod
     def detector(cls, detect: Callable[[str], str | bool | None]) -> Self:
-        """The end is a line that a detector recognises.
+        """End at a line that a detector recognises.
 
-        It returns True (the line is the last of the reply), a string (which stands in the line's
-        place), or False or None (the reply goes on).
+        It returns True (the line is the last of the reply), a string (which replaces the line), or
+        False or None (the reply continues).
         """
 
         def ended_by(line: str) -> str | None:
@@ -75,7 +75,7 @@ class CompletionStrategy:
 
     @classmethod
     def pattern(cls, expression: str) -> Self:
-        """A regular expression found in a line; a group named `text` is what is kept of it."""
+        """End at a line that matches a regular expression; of it, a group named `text` is kept."""
         compiled = re.compile(expression)
 
         def detect(line: str) -> str | bool:
@@ -89,7 +89,7 @@ class CompletionStrategy:
 
 LONGEST_REPLY = 64 * 1024 * 1024
 BIG_LINE = 256 * 1024
-"""From here on a line is judged in a thread: decoding and parsing it would be felt."""
+"""Longer lines are judged in a thread: decoding and parsing would block the loop noticeably."""
 
 
 ReplyEnd = TurnCompleted | TurnFailed
@@ -98,9 +98,9 @@ ReplyEnd = TurnCompleted | TurnFailed
 class StdioTurns:
     """The turns of one child, one at a time.
 
-    What a child prints before its first prompt is part of the first turn, though only a
-    one-shot turn may be ended by it.  What it prints between two turns is dropped, with the
-    rest of a line that had begun: it was said to nobody.
+    What a child prints before its first prompt is part of the first turn, though it can end only a
+    one-shot turn.  What it prints between two turns is dropped, including the rest of an unfinished
+    line: it belongs to no turn.
     """
 
     def __init__(self, child: Child, strategy: CompletionStrategy, *, one_shot: bool) -> None:
@@ -115,11 +115,11 @@ class StdioTurns:
 
     @property
     def text(self) -> str:
-        """What has been printed of the reply so far."""
+        """The part of the reply printed so far."""
         return self._reply.text
 
     async def take(self, prompt: bytes, total: float) -> AsyncGenerator[Update]:
-        """Send a prompt; yields what is printed as it comes and, last, exactly one outcome."""
+        """Send a prompt; yield output as it arrives and, finally, exactly one outcome."""
         self._reply = _Reply()
         outcome: ReplyEnd | None = None
         early = await self._make_ready()
@@ -148,7 +148,7 @@ class StdioTurns:
             self._child.divert(self._ignore)
 
     def break_off(self, within: float) -> None:
-        """Let the turn that runs now come to an end in so many seconds at the latest."""
+        """Make the running turn end within this many seconds at the latest."""
         self._deadline = min(self._deadline, anyio.current_time() + within)
         if self._waiting is not None:
             self._waiting.deadline = min(self._waiting.deadline, self._deadline)
@@ -158,11 +158,11 @@ class StdioTurns:
         return TextDelta(newest) if newest else Activity()
 
     async def _make_ready(self) -> list[bytes]:
-        """Separate what was printed up to now from what the prompt will bring."""
+        """Separate the output so far from the output that follows the prompt."""
         if self._fresh and self._one_shot:
             self._fresh = False
             return []
-        # The event loop reads what already waits in the pipe while we let it go round twice.
+        # Two iterations of the event loop, in which it reads what is already in the pipe.
         await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
         if self._fresh:
@@ -177,7 +177,7 @@ class StdioTurns:
         self._lines.discard_partial()
 
     async def _next_chunk(self, heard_at: float) -> bytes | None:
-        """The next output; empty at its end, None when a clock has run out."""
+        """The next chunk of output; empty at its end, None if a time limit has passed."""
         with anyio.CancelScope(deadline=self._limit(heard_at)) as self._waiting:
             return await self._child.receive()
         return None
@@ -197,7 +197,7 @@ class StdioTurns:
         return None
 
     async def _judge(self, line: bytes, *, may_end: bool) -> ReplyEnd | None:
-        """Whether the line ends the reply; if it does not, it may be a part of it."""
+        """Judge whether a line ends the reply; otherwise add it if it is part of the reply."""
         try:
             if len(line) > BIG_LINE:
                 text, last = await anyio.to_thread.run_sync(self._parse, line)
@@ -221,7 +221,7 @@ class StdioTurns:
     async def _without_output(
         self, chunk: bytes | None, heard_at: float, total: float
     ) -> ReplyEnd | None:
-        """Nothing was printed: output has ended, or a clock has."""
+        """Handle the absence of output: its end, or a time limit that has passed."""
         if chunk == b"":
             half = self._lines.finish()
             if half is not None and (whole := await self._judge(half, may_end=True)) is not None:
@@ -231,10 +231,10 @@ class StdioTurns:
         if self._strategy.silence is not None and anyio.current_time() < self._deadline:
             return self._completed()
         tail = self._child.stderr_tail
-        return TurnFailed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
+        return TurnFailed("timeout", f"no reply within {total:g} s", stderr_tail=tail)
 
     async def _ended(self) -> ReplyEnd:
-        """The agent has closed its output: what it ends with decides."""
+        """The outcome after the agent closed its output, decided by its exit code."""
         code = await self._child.exit()
         if code == 0 and self._strategy.silence is not None:
             return self._completed()
@@ -245,12 +245,12 @@ class StdioTurns:
         return TurnCompleted(self._reply.text)
 
     def _exited(self, code: int) -> TurnFailed:
-        message = f"the agent ended with exit code {code} before it had finished its reply"
+        message = f"the agent exited with code {code} before finishing its reply"
         return TurnFailed("exit", message, code, self._child.stderr_tail)
 
 
 class _Reply:
-    """The text of a reply as it grows; what is beyond any reason is not kept."""
+    """The text of a reply as it grows; anything beyond LONGEST_REPLY is dropped."""
 
     def __init__(self) -> None:
         self.newest = ""
@@ -263,7 +263,7 @@ class _Reply:
         self.add(self._decoder.decode(chunk))
 
     def finish(self) -> None:
-        """Replace a character that was cut short at the end."""
+        """Flush the decoder; a truncated character at the end is replaced."""
         self.add(self._decoder.decode(b"", final=True))
 
     def add(self, text: str) -> None:

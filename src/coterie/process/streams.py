@@ -1,7 +1,7 @@
-"""Our ends of a child's pipes or pseudo-terminal: its output and its lines, its input, its stderr.
+"""Our ends of a child's pipes or pseudo-terminal: output and its lines, input, stderr.
 
-The streams are driven by the event loop's own callbacks and need no task, so a child may be
-opened by one task and closed by another.
+The streams are driven by callbacks of the event loop and need no task, so a child may be opened by
+one task and closed by another.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import cast
 import anyio
 
 HIGH_WATER = 4 * 1024 * 1024
-"""More than this unread and the child has to wait; small enough that a flood is no memory leak."""
+"""With more unread bytes than this the child has to wait, which bounds memory under a flood."""
 TAIL = 64 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
 
 
 async def read_from(fd: int, protocol: asyncio.Protocol) -> None:
-    """Let the protocol have what comes out of `fd`, which is closed with it."""
+    """Connect the protocol to read from `fd`, which is closed with its transport."""
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: protocol, os.fdopen(fd, "rb", buffering=0))
 
 
 async def write_to(fd: int, protocol: asyncio.BaseProtocol) -> None:
-    """Let the protocol write to `fd`, which is closed with it."""
+    """Connect the protocol to write to `fd`, which is closed with its transport."""
     loop = asyncio.get_running_loop()
     await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", buffering=0))
 
 
 class OutputReader(asyncio.Protocol):
-    """What a child prints: kept until it is received, with back pressure.
+    """A child's output, buffered until received, with backpressure.
 
-    `also` sees everything as it comes.  The end of a pseudo-terminal comes as EIO, that of a
-    pipe as an empty read; to us both are an end and neither is an error.
+    `also` is called with everything as it arrives.  A pseudo-terminal ends with EIO, a pipe with an
+    empty read; both are treated as a normal end.
     """
 
     def __init__(self, also: Callable[[bytes], None] | None = None) -> None:
@@ -78,7 +78,7 @@ class OutputReader(asyncio.Protocol):
             self._sink(b"")
 
     async def receive(self) -> bytes:
-        """The next chunk; empty when nothing will come any more.  For one reader at a time."""
+        """The next chunk; empty at the end of the output.  For one reader at a time."""
         while not self._chunks:
             if self.ended.is_set():
                 return b""
@@ -87,13 +87,13 @@ class OutputReader(asyncio.Protocol):
         return self._pop()
 
     def pending(self) -> list[bytes]:
-        """All that has come and was not received."""
+        """All output that has arrived but was not received."""
         return [self._pop() for _ in range(len(self._chunks))]
 
     def divert(self, sink: Callable[[bytes], None] | None) -> None:
-        """Give what is kept, and all that comes from now on, to `sink`; None: keep it again.
+        """Pass buffered and all further output to `sink`; None: buffer it again.
 
-        The end comes as an empty chunk.
+        The end is passed as an empty chunk.
         """
         self._sink = sink
         if sink is not None:
@@ -111,10 +111,10 @@ class OutputReader(asyncio.Protocol):
         return chunk
 
     def end_when_quiet(self, seconds: float, looks: int = 10) -> None:
-        """End it even if someone keeps the pipe open, once it has been quiet for so long.
+        """Close it, even if another process keeps the pipe open, after this long without output.
 
-        Who goes on writing is heard for so many times that long, but not for ever; what we
-        ourselves are slow to receive is never cut.
+        With continuing output it is closed after `looks` such intervals; output that waits because
+        we are slow to receive it is never cut off.
         """
         loop = asyncio.get_running_loop()
         loop.call_later(seconds, self._end_if_quiet, seconds, looks, self._seen)
@@ -130,32 +130,32 @@ class OutputReader(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Read no more; what has come can still be received."""
+        """Stop reading; output that has arrived can still be received."""
         if self._transport is not None:
             self._transport.close()
 
 
 class Tail:
-    """The last of what was written to it."""
+    """The last bytes written to it."""
 
     def __init__(self, size: int = TAIL) -> None:
         self._size = size
         self._kept = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Keep the end of what there is now."""
+        """Append a chunk, keeping at least the last bytes."""
         self._kept += chunk[-self._size :]
-        if len(self._kept) > 2 * self._size:  # not every time: that would move it on each chunk
+        if len(self._kept) > 2 * self._size:  # not every time: trimming moves the data
             del self._kept[: -self._size]
 
     @property
     def text(self) -> str:
-        """What is kept, as text."""
+        """The last bytes, as text."""
         return bytes(self._kept[-self._size :]).decode("utf-8", "replace")
 
 
 class InputWriter(asyncio.BaseProtocol):
-    """A child's input.  That it no longer reads is no error: its exit says what there is to say."""
+    """A child's input.  A child that stops reading is not an error: its exit tells the outcome."""
 
     def __init__(self) -> None:
         self._broken = False
@@ -168,20 +168,20 @@ class InputWriter(asyncio.BaseProtocol):
         self._broken = True
 
     def post(self, data: bytes) -> None:
-        """Queue it, to be written as fast as the child reads."""
+        """Queue data, which is written as fast as the child reads."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
-        """Write what is queued, then close the pipe."""
+        """Write everything queued, then close the pipe."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close the pipe at once."""
         pipe = self._transport
-        # One that is closed and has nothing left to write is about to be lost: asyncio would lose
-        # it twice, and fail at the second time.
+        # A closing pipe with nothing left to write already has its connection_lost scheduled:
+        # aborting it would make asyncio call that twice and fail the second time.
         if pipe is None or self._broken or (pipe.is_closing() and not pipe.get_write_buffer_size()):
             return
         pipe.abort()
@@ -189,11 +189,11 @@ class InputWriter(asyncio.BaseProtocol):
 
 @dataclass(frozen=True)
 class Stdio:
-    """The two ends of a child's standard streams; on a terminal all of them are one."""
+    """Both ends of a child's standard streams; on a terminal they are a single stream."""
 
     theirs: tuple[int, int, int]
     ours: tuple[int, int, int | None]
-    """Where we write its input, read its output and read its stderr."""
+    """The descriptors for writing its input, reading its output and reading its stderr."""
 
     @classmethod
     def pipes(cls) -> Stdio:
@@ -208,7 +208,7 @@ class Stdio:
 
     @contextmanager
     def handed_over(self) -> Generator[None]:
-        """Start the child in here: its ends are closed then, and ours too if that fails."""
+        """Start the child in this block: its ends are closed after it, and ours too on failure."""
         try:
             yield
         except BaseException:
@@ -228,14 +228,14 @@ class Stdio:
 ROWS, COLUMNS = 50, 200
 END_OF_FILE = b"\x04"
 LONGEST_PIECE = 1024
-"""A terminal's line buffer holds 4,095 bytes and silently drops the rest of a longer line."""
+"""Safely below 4,095 bytes, after which a terminal's line buffer silently drops the rest."""
 
 
 def open_terminal() -> tuple[int, int]:
     """Our end and the child's end of a new pseudo-terminal.
 
-    Lines are still put together by the kernel (ICANON), because only then can the end of the
-    input be told; all that would change what is sent or printed is off.
+    The kernel still assembles lines (ICANON), because only then can the end of input be signalled;
+    everything that would alter input or output is turned off.
     """
     ours, theirs = os.openpty()
     mode = termios.tcgetattr(theirs)
@@ -252,10 +252,10 @@ def open_terminal() -> tuple[int, int]:
 
 
 def typed(data: bytes) -> bytes:
-    """The bytes to write so that a program that reads lines gets exactly `data`.
+    """The bytes to write so that a program that reads lines receives exactly `data`.
 
-    A ^D in the middle of a line hands over what there is of it without ending anything, which
-    is how a line gets to be longer than the kernel's buffer; so one in the text is left out.
+    A ^D in the middle of a line passes on the part so far without ending the line, which allows
+    lines longer than the kernel's buffer; a ^D in the data itself is therefore left out.
     """
     lines = data.replace(END_OF_FILE, b"").split(b"\n")
     pieces = (
@@ -266,10 +266,10 @@ def typed(data: bytes) -> bytes:
 
 
 class LineSplitter:
-    """Takes chunks as they come and gives back whole lines, of each as much as is kept.
+    """Splits chunks into complete lines, each cut to a maximum length.
 
-    The pieces of an unfinished line are kept in a list and joined once, at its end, so that a
-    line of many megabytes costs no more than its length.
+    The pieces of an unfinished line are kept in a list and joined once, at its end, so that the
+    cost of a line of many megabytes is linear in its length.
     """
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
@@ -286,13 +286,13 @@ class LineSplitter:
         return lines
 
     def finish(self) -> bytes | None:
-        """The half line that is left when nothing more will come."""
+        """The unfinished line that is left at the end of the output."""
         if not (self._pieces or self._skipping):
             return None
         return self._end(b"")
 
     def discard_partial(self) -> None:
-        """Drop the line that has begun, up to and with its newline, wherever that comes."""
+        """Drop the unfinished line, up to and including its newline in a later chunk."""
         self._skipping = self._skipping or bool(self._pieces)
         self._forget()
 
@@ -314,17 +314,17 @@ class LineSplitter:
 
 
 def parse_object(line: str | bytes) -> Mapping[str, object] | None:
-    """The JSON object in a line; None where there is none, however the line tries to harm us.
+    """The JSON object in a line; None if there is none, even for maliciously crafted lines.
 
-    Bytes that are no UTF-8 become U+FFFD.
+    Invalid UTF-8 becomes U+FFFD.
     """
     line = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     if not line.lstrip().startswith("{"):
         return None
     try:
-        # Not strict: a raw control character in a string is no reason to lose the reply.
+        # Not strict: a raw control character in a string should not lose the reply.
         value: object = json.loads(line, strict=False)
-    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
+    except (ValueError, RecursionError):  # ValueError: also for numbers with too many digits
         return None
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
@@ -344,12 +344,12 @@ def text_of(value: object) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Text that any store and any program can take: no lone surrogates and no NULs."""
-    return whole(text).replace("\0", "\ufffd")
+    """Text that any store and program can handle: without lone surrogates and NULs."""
+    return replace_surrogates(text).replace("\0", "\ufffd")
 
 
-def whole(text: str) -> str:
-    """The text with half a surrogate pair as U+FFFD: so programs get it that cannot hold it."""
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced by U+FFFD, for programs that cannot handle them."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""A program that posts JSON to an address; nothing of Coterie is imported.
+"""A program that posts JSON to an address; imports nothing from Coterie.
 
-On stdin: the address on the first line, then what is posted.  A program of its own because looking
-up a host's name cannot be cut short in any other way; on stdin because addresses of webhooks are
-secrets, and every user of the machine can see the arguments of a process.
+Reads stdin: the address on the first line, then the body.  A separate program because a DNS lookup
+cannot be interrupted in any other way; on stdin because webhook addresses are secrets, and every
+user of the machine can see the arguments of a process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What is told is for the address that the user named, and for no other."""
+    """Follow no redirects: the notification is only for the address that the user named."""
 
     def redirect_request(
         self,
@@ -34,7 +34,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def post(address: str, body: bytes) -> str:
-    """Post it; what went wrong, or an empty text.  Never says the address itself."""
+    """Post the body; return what went wrong, or an empty text.  Never includes the address."""
     headers = {"Content-Type": "application/json", "User-Agent": "coterie"}
     handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
     if urlsplit(address).hostname in _LOOPBACK:
@@ -47,7 +47,7 @@ def post(address: str, body: bytes) -> str:
     except urllib.error.HTTPError as error:
         error.close()
         moved = ", and redirects are not followed" if 300 <= error.code < 400 else ""
-        return f"it answered {error.code}{moved}"
+        return f"the server answered {error.code}{moved}"
     except urllib.error.URLError as error:
         return str(error.reason)
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -55,7 +55,7 @@ def post(address: str, body: bytes) -> str:
 
 
 def main() -> int:
-    """Post what comes on stdin."""
+    """Post the request read from stdin."""
     address, _, body = sys.stdin.buffer.read().partition(b"\n")
     problem = post(address.decode(), body)
     sys.stderr.write(problem)

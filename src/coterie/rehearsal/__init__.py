@@ -1,1 +1,1 @@
-"""Real programs with scripted replies, so that a team can be seen at work for nothing."""
+"""Real programs with scripted replies, so that a team can be watched at work free of charge."""

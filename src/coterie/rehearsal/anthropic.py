@@ -1,4 +1,4 @@
-"""The Anthropic Messages format: `POST /v1/messages`, streamed and whole."""
+"""The Anthropic Messages format: `POST /v1/messages`, streaming and non-streaming."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
                 said = "\n".join(texts(block.get("content")))
                 failed = block.get("is_error") is True
                 yield api.ToolResult(text(block.get("tool_use_id")), said, failed)
-            case _:  # thinking, images: nothing a stand-in could use
+            case _:  # thinking, images: of no use to a stand-in
                 pass
 
 
@@ -100,7 +100,7 @@ def _usage(asked: api.CompletionRequest, reply: api.ModelReply, output: int) -> 
 
 
 def _blocks(reply: api.ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
-    """Each content block: as it opens, its deltas, and as a whole."""
+    """Yield each content block as its opening, its deltas and its complete form."""
     if reply.thinking:
         thought: Json = {"type": "thinking", "thinking": "", "signature": ""}
         deltas: list[Json] = [

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
+from typing import Any
 
 import anyio
 from anyio.abc import ByteStream
@@ -16,19 +17,19 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024
-"""A request with a few images has some megabytes; more than this is a mistake."""
+"""A request with a few images takes several megabytes; more than this is a mistake."""
 _MAX_LINE = 4096
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""How zlib knows gzip, and its own wrapping, which is what "deflate" means."""
+"""zlib's window bits for gzip and for zlib's own container, which is what "deflate" means."""
 
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 GONE: tuple[type[Exception], ...] = (*_CLOSED, anyio.EndOfStream, anyio.IncompleteRead)
-"""What reading and writing raise when the other side has left."""
+"""What reading and writing raise when the peer has disconnected."""
 
 
 class MalformedRequest(Exception):
-    """A request that cannot be read; unless only its body is packed in a way we cannot open, the
-    connection is of no more use."""
+    """A request that cannot be read.  The connection is unusable afterwards, unless only the body's
+    Content-Encoding could not be decoded."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,33 +38,31 @@ class MalformedRequest(Exception):
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     target: str
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """Keyed by lower-case name."""
     body: bytes
 
     @property
     def wants_upgrade(self) -> bool:
-        """Whether the client would rather speak another protocol, such as WebSocket."""
+        """Whether the client asks to switch to another protocol, such as WebSocket."""
         return "upgrade" in self.headers.get("connection", "").lower()
 
     def unpacked(self) -> bytes:
-        """The body without its Content-Encoding; a small body cannot become a huge one."""
+        """Decode the body's Content-Encoding; a small body cannot expand into a huge one."""
         packing = self.headers.get("content-encoding", "").strip().lower()
         if packing in ("identity", ""):
             return self.body
         data = None
-        with suppress(zlib.error, ImportError, KeyError):
-            if packing == "zstd":  # which Python has since 3.14
-                unpacker = import_module("compression.zstd").ZstdDecompressor()
-            else:
-                unpacker = zlib.decompressobj(_WINDOW_BITS[packing])
-            data: bytes | None = unpacker.decompress(self.body, MAX_BODY + 1)
+        with suppress(ImportError, KeyError):
+            unpacker, error = _unpacker(packing)
+            with suppress(error):
+                data: bytes | None = unpacker.decompress(self.body, MAX_BODY + 1)
         if data is None or len(data) > MAX_BODY:
-            problem = f"The body cannot be unpacked as {packing!r}."
+            problem = f"The body cannot be decoded as {packing!r}."
             raise MalformedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
         return data
 
@@ -123,8 +122,8 @@ class Connection:
         except anyio.DelimiterNotFound:
             raise MalformedRequest(400, "A line of a chunked body is too long.") from None
 
-    async def left(self) -> None:
-        """Return when the client has closed its end."""
+    async def wait_closed(self) -> None:
+        """Wait until the client has closed its end."""
         try:
             while await self._incoming.receive():
                 pass
@@ -132,13 +131,15 @@ class Connection:
             return
 
     async def respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        head = _head(status, {**headers, "content-length": str(len(body)), **self._fate()})
+        head = _head(
+            status, {**headers, "content-length": str(len(body)), **self._connection_header()}
+        )
         await self._stream.send(head if self._bodiless else head + body)
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of a response whose body follows in chunks."""
+        """Send the head of a response whose body follows in chunks."""
         chunked = {"transfer-encoding": "chunked"}
-        await self._stream.send(_head(status, {**headers, **chunked, **self._fate()}))
+        await self._stream.send(_head(status, {**headers, **chunked, **self._connection_header()}))
 
     async def chunk(self, data: bytes) -> None:
         await self._stream.send(b"%x\r\n%b\r\n" % (len(data), data))
@@ -146,8 +147,16 @@ class Connection:
     async def end(self) -> None:
         await self._stream.send(b"0\r\n\r\n")
 
-    def _fate(self) -> Mapping[str, str]:
+    def _connection_header(self) -> Mapping[str, str]:
         return {} if self.kept else {"connection": "close"}
+
+
+def _unpacker(packing: str) -> tuple[Any, type[Exception]]:
+    """Return the decompressor for an encoding, and what it raises for broken data."""
+    if packing == "zstd":
+        zstd = import_module("compression.zstd")  # in the standard library since Python 3.14
+        return zstd.ZstdDecompressor(), zstd.ZstdError
+    return zlib.decompressobj(_WINDOW_BITS[packing]), zlib.error
 
 
 def _parsed_head(head: bytes) -> tuple[str, str, Mapping[str, str]]:

@@ -1,7 +1,7 @@
 """The model of `coterie demo`: a manager and workers that add coupons to a small shop.
 
-It remembers nothing.  What is asked for is read from the JSON object that the prompt wants as its
-answer; how far the work is, from the tools that were called since.
+It is stateless: the JSON object that the prompt requests tells what is asked for, and the tools
+called since the prompt tell how far the work has come.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coterie.rehearsal.tool_steps import ToolStep, call_for, since_prompt
 
 GOAL = "Add coupons to the shop, with a receipt; make the failing test pass."
 TESTS = "python3 -m unittest -q"
-"""Run on the last ticket, and so on all that was merged: no test fails any more."""
+"""Run for the last ticket, and thus on everything that was merged: all tests pass by then."""
 
 _FOLDER = Path(__file__).with_name("demo") / "shop"
 _INIT = "shop/__init__.py"
@@ -30,7 +30,7 @@ _WORDS = '"""A small shop.  Money is in cents."""\n\n'
 
 
 def initial_files() -> Mapping[str, str]:
-    """The files of the repository that the team starts with, by path; blocks."""
+    """Return the files of the repository that the team starts with, by path.  Blocks."""
     begin = _FOLDER / "begin"
     paths = sorted(path for path in begin.rglob("*.txt"))
     return {str(path.relative_to(begin))[: -len(".txt")]: path.read_text() for path in paths}
@@ -42,7 +42,7 @@ def _solution(name: str) -> str:
 
 @dataclass(frozen=True)
 class DemoTicket:
-    """One task of the plan, and the steps of its worker."""
+    """One task of the plan and its worker's steps."""
 
     id: str
     description: str
@@ -50,16 +50,16 @@ class DemoTicket:
     check: str
     steps: tuple[ToolStep, ...]
     rework: tuple[ToolStep, ...] = ()
-    """The steps after the manager has sent it back."""
+    """The steps after the manager has requested changes."""
     after: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
     wanted: str = ""
-    """What the manager looks for in the diff; where it is missing, `ask` is requested."""
+    """Text that the manager looks for in the diff; if it is missing, `ask` is requested."""
     ask: str = ""
 
     @property
     def outputs(self) -> list[str]:
-        """The files that are changed, including those that the plan did not name."""
+        """The changed files, including those that the plan did not name."""
         steps = (*self.steps, *self.rework)
         changed = (step.target for step in steps if step.kind not in ("read", "run"))
         return list(dict.fromkeys(changed))
@@ -69,9 +69,9 @@ RESOLVED = (
     ToolStep("read", _INIT),
     ToolStep("overwrite", _INIT, new=_WORDS + _CART + _COUPONS + _RECEIPT),
 )
-"""The steps of a worker whose change conflicts with another: both changes stay.
+"""The steps of a worker whose change conflicts with another one: both changes are kept.
 
-As in the tickets that may conflict, the first of them shows whether there is a conflict."""
+As in the tickets that may conflict, the first step shows whether there is a conflict."""
 
 
 def _rewritten(path: str, solution: str) -> tuple[ToolStep, ...]:
@@ -79,7 +79,7 @@ def _rewritten(path: str, solution: str) -> tuple[ToolStep, ...]:
 
 
 def _module(name: str, description: str, export: str) -> DemoTicket:
-    """The ticket of a new module with a test, which the package exports."""
+    """Build the ticket for a new module with a test, exported by the package."""
     files = (f"shop/{name}.py", f"tests/test_{name}.py")
     created = (ToolStep("create", path, new=_solution(Path(path).name)) for path in files)
     exported = ToolStep("replace", _INIT, _CART, _CART + export)
@@ -88,13 +88,13 @@ def _module(name: str, description: str, export: str) -> DemoTicket:
 
 
 TICKETS = (
-    _module("coupons", "Know the coupons TEN and HALF; refuse every other code", _COUPONS),
+    _module("coupons", "Support the coupons TEN and HALF; refuse every other code", _COUPONS),
     _module(
-        "receipt", "Print a receipt: every price, what was saved, what is to be paid", _RECEIPT
+        "receipt", "Print a receipt with every price, the savings and the amount due", _RECEIPT
     ),
     DemoTicket(
         id="cart",
-        description="Take a coupon's part off the total of the cart",
+        description="Deduct a coupon from the total of the cart",
         files=("shop/cart.py",),
         check=f"{TESTS} tests.test_cart",
         steps=(*_rewritten("shop/cart.py", "cart.py"), ToolStep("run", f"{TESTS} tests.test_cart")),
@@ -103,7 +103,7 @@ TICKETS = (
     ),
     DemoTicket(
         id="checkout",
-        description="Print the receipt of prices and a coupon by a command: python3 -m shop",
+        description="Add a command that prints the receipt: python3 -m shop",
         files=("shop/__main__.py", "tests/test_checkout.py"),
         check=TESTS,
         steps=(ToolStep("create", "shop/__main__.py", new=_solution("checkout_at_first.py")),),
@@ -114,24 +114,24 @@ TICKETS = (
         ),
         after=("cart", "receipt"),
         wanted="except UnknownCoupon",
-        ask="An unknown coupon ends in a traceback: say so in one line, exit with 2, and test it.",
+        ask="An unknown coupon ends in a traceback: report it in one line, exit with 2, test that.",
     ),
 )
 
 _CONFLICT = "<<<<<<< "
-"""What git puts before the first of two versions."""
+"""The start of git's conflict marker before the first of the two versions."""
 _FIELD = re.compile(r'"(\w+)":')
 
 
 _Block = tuple[str, Mapping[str, object]]
-"""What is said, and the JSON object after it."""
+"""The text of a reply and the JSON object after it."""
 
 
 class DemoShop:
-    """A responder for every agent of the demo's team, whatever program it is."""
+    """The responder for every agent of the demo's team, whichever program it is."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        """What the manager or the worker says next, or the tool that it calls."""
+        """Return what the manager or worker says next, or its next tool call."""
         prompt = newest_message(asked)
         ticket, wanted = _ticket(prompt), _wanted_fields(prompt)
         if "evidence" in wanted:
@@ -143,7 +143,7 @@ class DemoShop:
 
 
 def _wanted_fields(prompt: str) -> frozenset[str]:
-    """The fields of the JSON object that the prompt wants as its answer."""
+    """Return the fields of the JSON object that the prompt requests as its answer."""
     objects = [line for line in prompt.splitlines() if line.startswith('{"')]
     return frozenset(_FIELD.findall(objects[-1])) if objects else frozenset()
 
@@ -151,7 +151,7 @@ def _wanted_fields(prompt: str) -> frozenset[str]:
 def _propose(ticket: DemoTicket, _prompt: str) -> _Block:
     proposal = {
         "summary": ticket.description,
-        "open_questions": ["Where is it rounded?"],
+        "open_questions": ["Where should the total be rounded?"],
         "risks": ticket.risks,
         "draft_steps": [f"Change {name}." for name in ticket.files],
     }
@@ -182,7 +182,7 @@ def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
         steps = RESOLVED
     failed = [result.text for result in asked.results if result.failed]
     if failed:
-        return _block("I cannot go on.", {"status": "blocked", "issues": failed})
+        return _block("I am blocked.", {"status": "blocked", "issues": failed})
     if done < len(steps):
         return reply("", [call_for(steps[done], asked)])
     report = {
@@ -194,7 +194,7 @@ def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
 
 
 def _ticket(prompt: str) -> DemoTicket:
-    """The ticket that a prompt is about, by the description that the plan gave it."""
+    """Find the ticket that a prompt is about, by its description in the plan."""
     return next((ticket for ticket in TICKETS if ticket.description in prompt), TICKETS[0])
 
 
@@ -204,7 +204,7 @@ def _block(words: str, payload: Mapping[str, object]) -> Answer:
 
 _CLEAR = {
     "status": "clear",
-    "intent_summary": "Coupons that take a part off the total, and a receipt that shows it.",
+    "intent_summary": "Coupons that reduce the total, and a receipt that shows the discount.",
 }
 _PLAN = [
     {
@@ -222,11 +222,11 @@ _OPINION = {
     "next_actions": ["Make the failing test pass."],
 }
 _ANSWERS: Mapping[str, Callable[[DemoTicket, str], _Block]] = {
-    "intent_summary": lambda _ticket, _prompt: ("All of it is clear.", _CLEAR),
+    "intent_summary": lambda _ticket, _prompt: ("Everything is clear.", _CLEAR),
     "tasks": lambda _ticket, _prompt: ("Two parts can be done side by side.", {"tasks": _PLAN}),
     "draft_steps": _propose,
     "acceptance_criteria": _instruct,
     "decision": _review,
     "next_actions": lambda _ticket, _prompt: ("One thing first.", _OPINION),
 }
-"""By a field that only this answer has, or a report of a worker."""
+"""Answers by a field that no other answer has, except a worker's report, which is checked first."""

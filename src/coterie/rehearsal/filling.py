@@ -1,7 +1,7 @@
-"""Fills the shape of an answer: what a stand-in for a model says, field by field.
+"""Fills in the shape of an answer, field by field, for a stand-in for a model.
 
-What a field means is read from its name and its type, never from the prompt that it stands in, so
-that a workflow nobody here has seen gets an answer it can use.
+The meaning of a field is inferred from its name and type, never from the surrounding prompt, so
+that even an unknown workflow gets an answer it can use.
 """
 
 from __future__ import annotations
@@ -11,50 +11,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coterie.rehearsal.lenient_json import Json, items, mapping, text
-from coterie.rehearsal.prompt_facts import Part, PromptFacts, slug
+from coterie.rehearsal.prompt_facts import Part, PromptFacts, any_case, slug
 from coterie.rehearsal.shape import SHOWN
 
-_GOOD = re.compile(
+_GOOD = any_case(
     r"clear|complete[d]?|approve[ds]?|accept(?:ed)?|pass(?:ed)?|done|ok|yes|success(?:ful)?|green"
     r"|finished|ready|go|valid|true",
-    re.IGNORECASE,
 )
-_BAD = re.compile(
+_BAD = any_case(
     r"blocked|error|fail(?:ed|ure)?|reject(?:ed)?|no|open|changes?[_ -]?requested|invalid|unclear"
     r"|needs?[_ -].*|false|abort(?:ed)?|timeout",
-    re.IGNORECASE,
 )
-_TROUBLE = re.compile(
+_TROUBLE = any_case(
     r"issues?|risks?|(?:open_?)?questions?|requested_?changes|next_?actions?|errors?|problems?"
     r"|blockers?|concerns?|warnings?|findings?|failures?|missing",
-    re.IGNORECASE,
 )
-_QUESTIONS = re.compile(r"(?:open_?)?questions?", re.IGNORECASE)
-_STILL_OPEN = re.compile(r"open|unclear", re.IGNORECASE)
-"""How an answer says that a question goes with it."""
-_MAIN_TROUBLE = re.compile(r"issues?|errors?|problems?|blockers?|failures?", re.IGNORECASE)
-_FILES = re.compile(r".*(?:file|output|path|artifact|resource|uri|changed)s?", re.IGNORECASE)
-_AFTER = re.compile(r"dependenc(?:y|ies)|depends_?on|after|requires|blocked_?by", re.IGNORECASE)
-_STEPS = re.compile(r".*(?:step|action|todo)s?", re.IGNORECASE)
+_QUESTIONS = any_case(r"(?:open_?)?questions?")
+_STILL_OPEN = any_case(r"open|unclear")
+"""Choices that say that the answer comes with a question."""
+_MAIN_TROUBLE = any_case(r"issues?|errors?|problems?|blockers?|failures?")
+_FILES = any_case(r".*(?:file|output|path|artifact|resource|uri|changed)s?")
+_AFTER = any_case(r"dependenc(?:y|ies)|depends_?on|after|requires|blocked_?by")
+_STEPS = any_case(r".*(?:step|action|todo)s?")
 _ID = re.compile(r"id|key|name|.*_id|.*Id", re.ASCII)
-_LEFT_OUT = re.compile(r"command|ask_?user|capability|cmd|script", re.IGNORECASE)
-"""What an example shows and only some answers have: who gives it wants something done."""
-_WORTH_IT = re.compile(
+_ACTION_FIELDS = any_case(r"command|ask_?user|capability|cmd|script")
+"""Fields that an example shows but only some answers have, because they request an action."""
+_USEFUL_FIELDS = any_case(
     r"evidence|notes?|acceptance_?criteria|.*steps?|requirements?|scenarios?|scope|design|tasks?"
     r"|.*_plan|strategy|.*_?cases?|.*_?impacts?|when|then|consensus",
-    re.IGNORECASE,
 )
-"""What an answer may leave out, and would be of no use without."""
+"""Optional fields without which an answer would be useless."""
 _PATH = "path"
 _NAMED = re.compile(rf"{_ID.pattern}|title", re.ASCII)
 _DEEPEST = 8
 
-STAND_IN = "A stand-in for a model says so in a rehearsal."
+STAND_IN = "Placeholder text from a rehearsal: no model was asked."
 
 
 @dataclass(frozen=True)
 class Filling:
-    """Fills one shape with what is known from a prompt."""
+    """Fills in one shape from the facts of a prompt."""
 
     shape: Mapping[str, object]
     facts: PromptFacts
@@ -65,13 +61,13 @@ class Filling:
 
     @property
     def reports_work(self) -> bool:
-        """Whether the answer tells of files that were written, so that they must be first."""
+        """Whether the answer reports written files, which must therefore be written first."""
         fields = self._properties(self.shape)
         files = any(_FILES.fullmatch(name) and self._is_list(part) for name, part in fields.items())
-        return files and any(self._ends(self._resolved(part)) for part in fields.values())
+        return files and any(self._states_outcome(self._resolved(part)) for part in fields.values())
 
-    def _ends(self, part: Json) -> bool:
-        """Whether a field says how work ended, and not only what is thought of it."""
+    def _states_outcome(self, part: Json) -> bool:
+        """Whether a field states how work ended, not just an opinion of it."""
         choices = [text(one) for one in items(part.get("enum"))]
         return any(map(_GOOD.fullmatch, choices)) and any(map(_BAD.fullmatch, choices))
 
@@ -123,7 +119,7 @@ class Filling:
         made: Json = {}
         for name, given in fields.items():
             wanted = name in required or (
-                not _LEFT_OUT.fullmatch(name) and (name in shown or self._is_of_use(name))
+                not _ACTION_FIELDS.fullmatch(name) and (name in shown or self._is_of_use(name))
             )
             if wanted:
                 value = self._value(given, name, part, depth + 1)
@@ -132,9 +128,9 @@ class Filling:
         return made
 
     def _is_of_use(self, name: str) -> bool:
-        """Whether something is said in a field that may be left out."""
+        """Whether an optional field is worth filling in."""
         asks = self.facts.question and _QUESTIONS.fullmatch(name)
-        return bool(asks or _FILES.fullmatch(name) or _WORTH_IT.fullmatch(name))
+        return bool(asks or _FILES.fullmatch(name) or _USEFUL_FIELDS.fullmatch(name))
 
     def _list(self, shape: Json, name: str, part: Part | None, depth: int) -> list[object]:
         each = self._resolved(mapping(shape.get("items")))
@@ -152,14 +148,14 @@ class Filling:
         return said
 
     def _parts(self, fields: Mapping[str, Json]) -> tuple[Part, ...]:
-        """What a list of such objects is about: files, or parts of the goal."""
+        """Return what a list of objects with these fields is about: files, or parts of the goal."""
         facts = self.facts
         if _PATH in fields:
             return tuple(Part(slug(file), facts.goal, file) for file in facts.outputs)
         return facts.parts() if any(map(_NAMED.fullmatch, fields)) else ()
 
     def _lines(self, name: str, part: Part | None) -> list[object]:
-        """What a list of texts says."""
+        """Return the entries of a list of texts."""
         facts = self.facts
         if _QUESTIONS.fullmatch(name) and part is None:
             return [facts.question] if facts.question else []
@@ -185,7 +181,7 @@ class Filling:
             if fits(name):
                 return say()
         if examples and re.fullmatch(r"[a-z][a-z_]+", examples[0]):
-            return examples[0]  # a word of the workflow's own, such as "pending"
+            return examples[0]  # a keyword of the workflow, such as "pending"
         if shape.get("format") == "date-time":
             return "2026-01-01T00:00:00Z"
         if facts.trouble:
@@ -202,14 +198,14 @@ class Filling:
         who = people[turn % len(people)] if people else ""
         return [
             (re.compile(r"(?:role|worker|member|owner|assignee)(?:_?id)?").fullmatch, lambda: who),
-            (re.compile(r"ticket_?id", re.I).fullmatch, lambda: facts.ticket or slug(facts.goal)),
+            (any_case(r"ticket_?id").fullmatch, lambda: facts.ticket or slug(facts.goal)),
             (_ID.fullmatch, lambda: part.id if part else slug(facts.goal)),
             (_FILES.fullmatch, lambda: part.file if part else next(iter(facts.files), "")),
             (re.compile(r"notes?|evidence|reason").fullmatch, lambda: facts.trouble or STAND_IN),
         ]
 
     def _resolved(self, given: Mapping[str, object]) -> Json:
-        """A shape with its reference followed, and the first of its choices that is no null."""
+        """Follow a shape's references, and take the first of its alternatives that is not null."""
         shape = dict(given)
         for _ in range(_DEEPEST):
             named = text(shape.get("$ref")).rpartition("/")[2]

@@ -23,12 +23,12 @@ _STATUSES = {
 }
 _DETAILS = "type.googleapis.com/google.rpc."
 _OUTPUTS = ("output", "return_value", "error")
-"""Under which name a client puts what a tool gave."""
+"""The keys under which clients put a tool's output."""
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 
 
 def _read(request: ParsedRequest) -> CompletionRequest:
-    """What a request asks of the model; the path names the model, and whether to stream."""
+    """Parse a request; its path names the model and says whether to stream."""
     body, path = request.body, _PATH.search(request.path)
     conversation = (item for content in mappings(body.get("contents")) for item in _items(content))
     system = texts(nested(body, "systemInstruction").get("parts"))
@@ -74,7 +74,7 @@ def _whole(asked: CompletionRequest, reply: ModelReply) -> Json:
 
 
 def _events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
-    """The response as it is streamed: whole responses, each with some of the parts."""
+    """Yield the streamed response: complete response objects, each with one of the parts."""
     opened = api.new_id("resp")
     parts = list(_parts(reply)) or [({"text": ""}, False)]
     for index, (part, piece) in enumerate(parts):
@@ -119,7 +119,7 @@ def _error(refusal: api.ErrorReply) -> tuple[int, Json]:
 
 
 def _details(refusal: api.ErrorReply) -> Iterator[Json]:
-    """Gemini CLI learns only from here how long to wait, or that waiting is of no use."""
+    """Gemini CLI learns only from these how long to wait, or that waiting is useless."""
     if refusal.quota:
         daily: Json = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}
         yield {"@type": f"{_DETAILS}QuotaFailure", "violations": [daily]}

@@ -1,4 +1,4 @@
-"""JSON of unknown origin, read leniently: a value of another type than expected is empty."""
+"""Lenient reading of JSON of unknown origin: a value of an unexpected type reads as empty."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """The texts in a text or in a list of parts that have a `text`."""
+    """The texts in a string or in a list of parts with a `text` field."""
     if isinstance(value, str):
         return (value,)
     return tuple(text(part["text"]) for part in mappings(value) if "text" in part)
 
 
 def parsed(value: str) -> Json | str:
-    """A text that should hold a JSON object; the text itself where it does not."""
+    """Parse a text as a JSON object; returns the text itself if it is not one."""
     try:
         found: object = json.loads(value)
     except (ValueError, RecursionError):
@@ -53,5 +53,5 @@ def parsed(value: str) -> Json | str:
 
 
 def compact(value: object) -> str:
-    """JSON on one line."""
+    """Serialize as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

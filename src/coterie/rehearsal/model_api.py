@@ -1,7 +1,7 @@
 """Requests to a model and its replies, independent of any vendor's wire format.
 
 The wire formats turn a request into a `CompletionRequest` and an `Answer` into bytes; a responder
-(a script, the simulation, a test) sees nothing but these values.
+(a script, the simulation, a test) sees only these values.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Dialect = Literal["anthropic", "responses", "chat", "gemini"]
 """The wire format a request came in."""
 
 Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "stand-in", "other"]
-"""The program that asks, by its User-Agent."""
+"""The client program, identified by its User-Agent."""
 
 Stop = Literal["end", "length", "refusal"]
-"""Why the model stopped, as far as a script says."""
+"""Why the model stopped, as a script may specify it."""
 
-# Texts that the CLIs themselves put beside the user's message, in the user's name.
+# Texts that the CLIs themselves add next to the user's message, under the user's role.
 _CONTEXT = re.compile(
     r"\s*(?:<(?:system-reminder|environment_context|session_context|project_context"
     r"|user_instructions|skills_instructions|permissions)\b"
@@ -34,13 +34,13 @@ _CONTEXT = re.compile(
 
 
 def new_id(kind: str) -> str:
-    """An id that is unique across servers: a thread may be resumed against another one."""
+    """Return an id that is unique across servers: a thread may be resumed against another one."""
     return f"{kind}_{uuid4().hex[:24]}"
 
 
 @dataclass(frozen=True)
 class TextMessage:
-    """A text of the conversation."""
+    """A text message of the conversation."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -48,18 +48,18 @@ class TextMessage:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call of one of the client's tools, made or to be made."""
+    """A call of one of the client's tools, past or requested."""
 
     name: str
     input: Mapping[str, object] | str
-    """Text for tools that take no JSON (Codex: apply_patch, exec)."""
+    """A string for tools that take no JSON (Codex: apply_patch, exec)."""
     id: str = field(default_factory=lambda: new_id("call"))
     namespace: str | None = None
-    """Codex alone: the MCP server that the tool belongs to, such as `mcp__team`."""
+    """Codex only: the MCP server that the tool belongs to, such as `mcp__team`."""
 
     @property
     def arguments(self) -> str:
-        """The input as JSON; a text as it is, so that a script can cut a call in half."""
+        """The input as JSON; a string is used verbatim, so that a script can truncate a call."""
         return self.input if isinstance(self.input, str) else compact(self.input)
 
 
@@ -77,27 +77,27 @@ ConversationItem = TextMessage | ToolCall | ToolResult
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """One request for a reply of the model."""
+    """One request for a reply from the model."""
 
     dialect: Dialect
     client: Client
     model: str
     system: tuple[str, ...]
-    """Every system or developer text, wherever in the request it stood."""
+    """Every system or developer text, wherever it appeared in the request."""
     conversation: tuple[ConversationItem, ...]
     tools: tuple[str, ...] = ()
     stream: bool = True
     schema: Mapping[str, object] | None = None
-    """The JSON Schema that the reply must follow, where one was given."""
+    """The JSON Schema that the reply must follow, if one was given."""
     size: int = 0
-    """How many bytes the request had."""
+    """The size of the decoded body, in bytes."""
     workflow: str = ""
     member: str = ""
-    """For whom its agent asks, and in which workflow; empty where the address does not say."""
+    """The member whose agent is asking, and its workflow; empty if the URL does not say."""
 
     @cached_property
     def newest(self) -> str:
-        """The newest message of the user, without what the CLI added beside it."""
+        """The newest message of the user, ignoring texts that the CLI added."""
         said = [
             item.text for item in self.conversation if isinstance(item, TextMessage) and _user(item)
         ]
@@ -105,7 +105,7 @@ class CompletionRequest:
 
     @cached_property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results that wait for an answer; none when the user spoke last."""
+        """The tool results awaiting an answer; none if the user spoke last."""
         waiting: list[ToolResult] = []
         for item in reversed(self.conversation):
             if isinstance(item, ToolResult):
@@ -116,8 +116,8 @@ class CompletionRequest:
 
     @cached_property
     def instructions(self) -> str:
-        """The system texts, and what the CLI added beside the user's messages (where Codex puts
-        its AGENTS.md)."""
+        """The system texts, and the texts that the CLI added to the user's messages (where Codex
+        puts its AGENTS.md)."""
         said = (item for item in self.conversation if isinstance(item, TextMessage))
         beside = (item.text for item in said if _CONTEXT.match(item.text))
         return "\n\n".join([*self.system, *beside])
@@ -129,7 +129,7 @@ def _user(said: TextMessage) -> bool:
 
 @dataclass(frozen=True)
 class ReplyUsage:
-    """The token counts that are reported."""
+    """The reported token counts."""
 
     input: int
     output: int
@@ -137,19 +137,19 @@ class ReplyUsage:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """What the model says and calls."""
+    """A reply of the model: its text and tool calls."""
 
     pieces: tuple[str, ...] = ()
-    """The text, in the pieces in which it is streamed."""
+    """The text, split into the pieces to stream."""
     calls: tuple[ToolCall, ...] = ()
     thinking: str = ""
     stop: Stop = "end"
     usage: ReplyUsage | None = None
-    """None: counted from the texts, four characters a token."""
+    """None: estimated from the texts, at four characters per token."""
     pause: float = 0.0
-    """Seconds before every piece but the first."""
+    """Seconds to wait before every piece but the first."""
     breaks: Literal["cut", "stall"] | None = None
-    """Half-way through, the connection is cut, or stalls while open."""
+    """Halfway through, the connection is cut, or stalls while staying open."""
 
     @property
     def text(self) -> str:
@@ -157,7 +157,7 @@ class ModelReply:
 
     @property
     def stopped(self) -> Literal["tools", "end", "length", "refusal"]:
-        """Why the model stopped; it stops at its end to have tools called."""
+        """Why the model stopped: "tools" if it ended normally with tool calls."""
         return "tools" if self.calls and self.stop == "end" else self.stop
 
     def counted(self, asked: CompletionRequest) -> ReplyUsage:
@@ -169,15 +169,15 @@ class ModelReply:
 
 @dataclass(frozen=True)
 class ErrorReply:
-    """An HTTP error in place of a reply."""
+    """An HTTP error instead of a reply."""
 
     status: int
     message: str
     retry_after: float | None = None
     quota: bool = False
-    """With 429: the daily quota is used up, so a retry soon is of no use."""
+    """With 429: the daily quota is used up, so retrying soon is pointless."""
     resets_in: float | None = None
-    """With 429: seconds until the account's limit resets, sent in the vendor's own way."""
+    """With 429: seconds until the account's limit resets, sent in the vendor's own format."""
 
     @property
     def seconds(self) -> float | None:
@@ -193,23 +193,23 @@ Answer = ModelReply | ErrorReply | NoReply
 
 
 class Responder(Protocol):
-    """Whatever answers in place of a model.  Several requests may be answered at once."""
+    """Answers in place of a model.  Several requests may be answered concurrently."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        """What to send back; may take its time, and may be cancelled."""
+        """Return what to send back; may take a while, and may be cancelled."""
         ...
 
 
 def tokens(characters: int) -> int:
-    """Roughly as many tokens as a model would count."""
+    """Estimate how many tokens a model would count."""
     return max(1, characters // 4)
 
 
 def in_pieces(text: str) -> tuple[str, ...]:
-    """A text word by word, as models stream it; together the pieces are the text again."""
+    """Split a text into words, as models stream it; joined, the pieces give the text again."""
     return tuple(re.findall(r"\S+\s*|\s+", text))
 
 
 def reply(text: str, calls: Iterable[ToolCall] = ()) -> ModelReply:
-    """A plain reply."""
+    """Build a plain reply."""
     return ModelReply(in_pieces(text), tuple(calls))

@@ -1,7 +1,7 @@
-"""The formats of OpenAI: Chat Completions and Responses, each streamed and whole.
+"""OpenAI's formats: Chat Completions and Responses, each streaming and non-streaming.
 
-Codex speaks nothing but Responses.  It takes a finished item from `response.output_item.done` and
-a finished reply from `response.completed`; the events between them are what other clients show.
+Codex speaks only Responses.  It takes finished items from `response.output_item.done` and the
+finished reply from `response.completed`; the events in between are what other clients display.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CODES = {
     503: "server_is_overloaded",
 }
 _OVERLOADED = 529
-"""Anthropic's number alone; here it is 503."""
+"""A status that only Anthropic uses; here it becomes 503."""
 _STOPS = {"end": "stop", "tools": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
@@ -68,7 +68,7 @@ def _chat_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterato
     for index, call in enumerate(reply.calls):
         yield _chunk(head, {"tool_calls": [{"index": index, **_chat_call(call)}]})
     yield _chunk(head, {}, stop=_STOPS[reply.stopped])
-    # Sent unasked as well: a client that did not ask for usage passes over a chunk without choices.
+    # Sent even if not requested: clients that did not ask for usage ignore it, having no choices.
     yield SseEvent({**head, "choices": [], "usage": _chat_usage(asked, reply)})
     yield SseEvent("[DONE]")
 
@@ -95,7 +95,7 @@ def _chat_usage(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
 
 
 def _error(refusal: api.ErrorReply) -> tuple[int, Json]:
-    """An error as OpenAI spells it, in both of its formats."""
+    """Build an error as OpenAI sends it in both formats."""
     status = 503 if refusal.status == _OVERLOADED else refusal.status
     kind, code = "invalid_request_error", _CODES.get(status)
     if refusal.quota:
@@ -117,7 +117,7 @@ def _read_response(request: ParsedRequest) -> api.CompletionRequest:
     if isinstance(given, str):
         conversation.append(api.TextMessage("user", given))
     offered = [body.get("tools")]
-    # Where Codex offers its code mode.
+    # Codex offers its code mode here.
     offered += [
         item.get("tools") for item in mappings(given) if item.get("type") == "additional_tools"
     ]
@@ -221,7 +221,7 @@ def _output(reply: api.ModelReply) -> Iterator[Json]:
 
 
 def _call(call: api.ToolCall) -> Json:
-    # Which of the two a tool is shows in its input: Codex's apply_patch and exec take text.
+    # The input tells the two kinds of tools apart: Codex's apply_patch and exec take text.
     item: Json = {"status": "completed", "call_id": call.id, "name": call.name}
     if call.namespace:
         item["namespace"] = call.namespace
@@ -232,14 +232,14 @@ def _call(call: api.ToolCall) -> Json:
 
 
 def _begun(item: Json) -> Json:
-    """An item before anything of it was streamed."""
+    """Return an item as it is before any of its content is streamed."""
     empty: Json = {"content": [], "summary": [], "arguments": "", "input": ""}
     empty["status"] = "in_progress"
     return item | {key: value for key, value in empty.items() if key in item}
 
 
 def _progress(item: Json, reply: api.ModelReply) -> Iterator[tuple[str, Json]]:
-    """What is streamed of an item between its beginning and its end."""
+    """Yield the events between the start and the end of an item."""
     match item["type"]:
         case "message":
             part: Json = {"type": "output_text", "text": "", "annotations": []}
@@ -263,7 +263,7 @@ def _progress(item: Json, reply: api.ModelReply) -> Iterator[tuple[str, Json]]:
 
 
 def _response_error(refusal: api.ErrorReply) -> tuple[int, Json]:
-    """An error as this vendor spells it; only Codex is ever told of a plan that is used up."""
+    """Build an error as OpenAI sends it; only Codex is ever told that a plan is used up."""
     if refusal.resets_in is None:
         return _error(refusal)
     body: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}

@@ -1,4 +1,4 @@
-"""What a stand-in for a model learns from a prompt: what it is about, which files, which people."""
+"""What a stand-in for a model learns from a prompt: its goal, files and people."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-_GOAL = re.compile(
+
+def any_case(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a case-insensitive pattern."""
+    return re.compile(pattern, re.IGNORECASE | flags)
+
+
+_GOAL = any_case(
     r"^[^\n:]*\b(?:goal|wants?|task|request|asked for)\b[^\n:]*:[ \t]*\n*(?P<goal>[^\n]+)",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
 _PATH = re.compile(r"(?<![\w/.@:-])(?:[\w-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,7}\b(?![/@])")
-_NO_FILE = re.compile(r"(?:e\.g|i\.e|a\.m|p\.m|www\..*|.*\.(?:com|org|net|io))", re.IGNORECASE)
+_NO_FILE = any_case(r"(?:e\.g|i\.e|a\.m|p\.m|www\..*|.*\.(?:com|org|net|io))")
 _BULLET = re.compile(r"^[ \t]*[-*][ \t]+(?P<text>.*)$", re.MULTILINE)
-_WRITING = re.compile(
-    rf"(?:(?:add|change|create|edit|make|update|write)\s+)?`?{_PATH.pattern}`?\.?\s*", re.IGNORECASE
+_WRITING = any_case(
+    rf"(?:(?:add|change|create|edit|make|update|write)\s+)?`?{_PATH.pattern}`?\.?\s*"
 )
-"""A step, or an output, that is nothing but a file."""
-_PEOPLE = re.compile(
+"""A step or output that does nothing but name a file."""
+_PEOPLE = any_case(
     r"^[^\n]*\b(?:workers?|members?|roles?)\b[^\n]*:[ \t]*\n(?P<list>(?:[ \t]*[-*] [^\n]*\n?)+)",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
 _PERSON = re.compile(r"^[ \t]*[-*] (?P<id>[A-Za-z0-9][\w.#-]*)[ \t]*(?::|$)", re.MULTILINE)
-_TICKET = re.compile(r"\bticket (?P<id>[A-Za-z]+\d+)\b", re.IGNORECASE)
+_TICKET = any_case(r"\bticket (?P<id>[A-Za-z]+\d+)\b")
 _WISH = re.compile(r"\bsays: (?P<wish>[^\n]+)")
 _WANTED = re.compile(r"^[^\n:]*\buser wants\b[^\n:]*:[ \t]*(?P<goal>\S[^\n]*)", re.MULTILINE)
-"""How a prompt tells what came of questions to the user."""
+"""How a prompt states the outcome of questions to the user."""
 _WORD = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W_]+"
 )
-"""A word; in a script that is written without spaces, two characters."""
+"""A word; in scripts written without spaces, up to two characters."""
 _CLEAR = 3
 _MOST_FILES, _MOST_PARTS, _SLUG, _QUOTED = 4, 4, 28, 60
 
@@ -51,20 +57,20 @@ class PromptFacts:
 
     goal: str
     files: tuple[str, ...] = ()
-    """Named in a list, or else anywhere."""
+    """The files named in a list, or else anywhere in the prompt."""
     people: tuple[str, ...] = ()
-    """Who may be given work."""
+    """Who may be assigned work."""
     ticket: str = ""
     wish: str = ""
-    """What somebody wants changed of an earlier answer."""
+    """A requested change to an earlier answer."""
     trouble: str = ""
-    """Why what is asked for could not be done."""
+    """Why the request could not be carried out."""
     question: str = ""
-    """What only the user can say, so that they are asked."""
+    """A question that only the user can answer."""
 
     @classmethod
     def of(cls, prompt: str) -> PromptFacts:
-        """What stands in a prompt, which comes without the shape of the answer."""
+        """Extract the facts of a prompt, from which the shape of the answer has been removed."""
         bullets = [match["text"] for match in _BULLET.finditer(prompt)]
         steps = [text for text in bullets if _WRITING.fullmatch(text)]
         listed = files_in("\n".join(steps or bullets))
@@ -79,25 +85,25 @@ class PromptFacts:
         )
 
     def asking(self, question: str, prompt: str) -> PromptFacts:
-        """The same, with a question that the prompt does not answer yet; else with its answer."""
+        """Return a copy with the question, or with its answer in the goal if the prompt has one."""
         wanted = _WANTED.search(prompt)
         if wanted:
             return replace(self, goal=wanted["goal"].strip())
         answer = re.search(rf"{re.escape(question)}(?: Answer:)? (?P<said>\S[^\n]*)", prompt)
         if answer:
             return replace(self, goal=f"{self.goal}: {answer['said'].strip()}")
-        # Once there are tickets, what was unclear has been asked.
+        # Once there are tickets, the question has already been asked.
         return self if self.ticket else replace(self, question=question)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The files to write: those that are named, where a line can be added; else a new one."""
+        """The files to write: the named ones (unknown types get a `.md`), else a new one."""
         named = tuple(one if comment(one) else f"{one}.md" for one in self.files)
         of_ticket = f"{self.ticket.lower()}-" if self.ticket else ""
         return named or (f"{of_ticket}{slug(self.goal)}.md",)
 
     def parts(self) -> tuple[Part, ...]:
-        """The goal as two to four parts, each with a file of its own; the last ends the work."""
+        """Split the goal into two to four parts with a file each; the last checks the others."""
         said = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
             ("outline", f"Outline: {self.goal}"),
             ("work", f"Work out: {self.goal}"),
@@ -117,9 +123,9 @@ class PromptFacts:
 
 
 def clarifying_question(goal: str) -> str:
-    """What is asked about a goal that a stand-in calls unclear; empty where it is clear.
+    """Return the question to ask about an unclear goal; empty if the goal is clear.
 
-    It is unclear where it ends with a question mark, or has one or two words and names no file.
+    A goal is unclear if it ends with a question mark, or has one or two words and names no file.
     """
     is_question = goal.rstrip().endswith(("?", "\uff1f"))
     if not is_question and (files_in(goal) or len(_WORD.findall(goal)) >= _CLEAR):
@@ -147,7 +153,7 @@ def files_in(text: str) -> tuple[str, ...]:
 
 
 def _pieces(goal: str) -> list[str]:
-    """The parts that a goal names itself, where it names two or more."""
+    """Return the parts that a goal itself lists, if it lists at least two."""
     for between in (r"\s*[;\n]\s*", r"\s*,\s*(?:and\s+)?|\s+and\s+"):
         pieces = [piece.strip(" .!-*") for piece in re.split(between, goal)]
         pieces = [piece for piece in pieces if len(piece) > 1]
@@ -159,7 +165,7 @@ def _pieces(goal: str) -> list[str]:
 
 
 def slug(text: str) -> str:
-    """A short name for files and ids, made of a text in any language."""
+    """Derive a short name for files and ids from a text in any language."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     short = "-".join(words)[:_SLUG].strip("-")
     return short or f"goal-{crc32(text.encode(errors='replace')):08x}"
@@ -183,6 +189,6 @@ _COMMENTS = {
 
 
 def comment(file: str) -> str:
-    """How a line that changes nothing is written in a file; empty where nobody here knows."""
+    """Return the comment syntax for a file as a format string; empty if it is unknown."""
     ending = file.rpartition(".")[2].lower()
     return next((form for form, known in _COMMENTS.items() if ending in known.split()), "")

@@ -1,4 +1,4 @@
-"""A script: a JSON file of rules that say who gets which replies.
+"""A script: a JSON file of rules that determine who gets which replies.
 
     {"rules": [
         {"when": {"system": "You are Alice", "message": {"regex": "review|check"}},
@@ -8,9 +8,9 @@
          "then": "last"}],
      "otherwise": "simulate"}
 
-The first rule whose `when` fits a request answers it with its next reply.  What every key means
-stands with the models below; an unknown key is refused by name.  What a CLI asks for itself, such
-as a title, reaches no rule.
+The first rule whose `when` matches a request answers it with its next reply.  Every key is
+documented in the models below; an unknown key is refused by name.  A CLI's own requests, such as
+for a title, reach no rule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coterie.errors import ConfigError
 from coterie.rehearsal import model_api as api
 
 Fault = Literal[400, 401, 403, 404, 413, 429, 500, 503, 529, "quota", "hang", "stall", "cut"]
-"""`quota` is 429 until tomorrow; `hang` sends nothing at all; `stall` and `cut` stop half-way."""
+"""`quota` is 429 until tomorrow; `hang` sends nothing at all; `stall` and `cut` stop halfway."""
 
 _WORDS = {
     "dict_type": "must be an object",
@@ -50,7 +50,7 @@ _MESSAGES: dict[int, str] = {
     404: "The model {model} does not exist.",
     413: "The request is too large.",
     429: "Too many requests.",
-    500: "Something went wrong inside.",
+    500: "Internal server error.",
     503: "The service is overloaded.",
     529: "The service is overloaded.",
 }
@@ -63,7 +63,7 @@ class _ScriptModel(BaseModel):
 
 
 class TextPattern(_ScriptModel):
-    """A text that must occur: plain, or as `{"regex": …}`."""
+    """Text that must occur: plain, or as `{"regex": …}`."""
 
     regex: str
 
@@ -87,24 +87,24 @@ Text = Annotated[TextPattern, BeforeValidator(_plain)]
 
 
 class When(_ScriptModel):
-    """Which requests a rule is for; every key that is given must fit."""
+    """Which requests a rule applies to; every given key must match."""
 
     system: Text | None = None
-    """In the system or developer texts, or in what the CLI adds of its own: who is asked."""
+    """Found in the system or developer texts, or in texts added by the CLI: tells who is asked."""
     message: Text | None = None
-    """In the newest thing the user said."""
+    """Found in the user's newest message."""
     tool_result: Text | None = None
-    """In a tool result that waits for an answer."""
+    """Found in a tool result that awaits an answer."""
     dialect: api.Dialect | None = None
     """The wire format."""
     client: api.Client | None = None
     """The CLI."""
     model: Text | None = None
     request: Annotated[int, Field(ge=1)] | None = None
-    """Which of the requests that match all else, counted from 1."""
+    """Which of the requests that match all other keys, counted from 1."""
 
     def fits(self, asked: api.CompletionRequest) -> bool:
-        """Whether all but `request` fits."""
+        """Whether every key except `request` matches."""
         wanted = (
             (self.system, [asked.instructions]),
             (self.message, [asked.newest]),
@@ -123,8 +123,8 @@ class ScriptedCall(_ScriptModel):
 
     name: str
     input: dict[str, object] | str
-    """As the tool wants it: an object, or text for Codex's `apply_patch` and `exec`.  Other CLIs
-    get a text as it is in place of the JSON: half a call."""
+    """As the tool expects it: an object, or text for Codex's `apply_patch` and `exec`.  Other CLIs
+    get a text verbatim in place of the JSON, to simulate a truncated call."""
     namespace: str | None = None
     """Codex: the MCP server, such as `mcp__team`."""
     id: str | None = None
@@ -138,10 +138,10 @@ class ScriptedUsage(_ScriptModel):
 
 
 class ScriptedReply(_ScriptModel):
-    """One reply, or one fault in its place."""
+    """One reply, or a fault instead."""
 
     text: str | list[str] = ""
-    """What is said; a list is streamed piece by piece, a text word by word."""
+    """The text; a list is streamed piece by piece, a string word by word."""
     thinking: str = ""
     tools: list[ScriptedCall] = []
     stop: api.Stop = "end"
@@ -150,19 +150,19 @@ class ScriptedReply(_ScriptModel):
     """Between the pieces."""
     fault: Fault | None = None
     retry_after: float | None = Field(default=None, ge=0)
-    """Seconds, with an HTTP fault."""
+    """In seconds; only with an HTTP fault."""
     resets_in: float | None = Field(default=None, ge=0)
-    """Seconds, with 429: when the account's limit ends, as its vendor tells it."""
+    """Seconds until the account's limit resets, sent as its vendor does; only with 429."""
     problem: str | None = None
-    """The words of an HTTP fault."""
+    """The message of an HTTP fault."""
     times: int = Field(default=1, ge=1)
-    """How often in a row this reply is given."""
+    """How many times in a row this reply is given."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         http = self.fault == "quota" or isinstance(self.fault, int)
         if (http or self.fault == "hang") and (self.text or self.tools or self.thinking):
-            raise ValueError(f"says something and is the fault {self.fault!r}; it cannot be both")
+            raise ValueError(f"has both a reply and the fault {self.fault!r}; use one of them")
         if not http and (self.retry_after is not None or self.problem is not None):
             raise ValueError("has retryAfter or problem, which belong to an HTTP fault")
         if self.resets_in is not None and self.fault != 429:
@@ -174,7 +174,9 @@ class ScriptedReply(_ScriptModel):
             case "hang":
                 return api.NoReply()
             case "quota":
-                return api.ErrorReply(429, self.problem or "Nothing is left for today.", None, True)
+                return api.ErrorReply(
+                    429, self.problem or "The daily quota is used up.", None, True
+                )
             case None | "stall" | "cut":
                 return self._reply()
             case _:
@@ -203,7 +205,7 @@ class ScriptRule(_ScriptModel):
     when: When = When()
     replies: list[ScriptedReply] = Field(min_length=1)
     then: Literal["last", "first", "next"] = "last"
-    """When all were given: the last again, all from the first again, or the next rules."""
+    """After all replies: repeat the last, start over from the first, or leave it to later rules."""
 
 
 class Script(_ScriptModel):
@@ -211,34 +213,34 @@ class Script(_ScriptModel):
 
     rules: list[ScriptRule]
     otherwise: Literal["simulate", "refuse"] = "simulate"
-    """Where no rule fits: the simulation answers, or the request is refused as invalid."""
+    """If no rule applies, the simulation answers or the request is refused as invalid."""
 
 
 @dataclass(frozen=True)
 class ScriptedTurn:
-    """What a script made of one request."""
+    """How a script handled one request."""
 
     fitted: tuple[int, ...]
-    """The rules that it was for, by their places."""
+    """The indexes of the rules that it matched."""
     rule: int | None
-    """The one of them that answered."""
+    """The index of the rule that answered, if any."""
     member: str = ""
 
 
 class ScriptMemory(Protocol):
-    """Remembers how far a script has got, for whoever goes on with it after a crash."""
+    """Remembers a script's progress, so that it can continue after a crash."""
 
     async def past(self) -> Sequence[ScriptedTurn]:
-        """What was made of the requests so far, without replies that reached nobody."""
+        """Return how the requests so far were handled, without replies that reached nobody."""
         ...
 
     async def keep(self, turn: ScriptedTurn) -> None:
-        """Remember one more; called before its reply is given, and durable when it returns."""
+        """Record one turn durably before returning; called before its reply is given."""
         ...
 
 
 class _RuleProgress:
-    """A rule, and how many of its replies were given."""
+    """A rule, and how many of its replies have been given."""
 
     def __init__(self, rule: ScriptRule) -> None:
         self._rule = rule
@@ -247,14 +249,14 @@ class _RuleProgress:
         self.given: int = 0
 
     def fits(self, asked: api.CompletionRequest) -> bool:
-        """Whether a request is for this rule; counts it."""
+        """Whether a request matches this rule; if so, it is counted."""
         if not self._rule.when.fits(asked):
             return False
         self.fitted += 1
         return True
 
     def next_line(self) -> ScriptedReply | None:
-        """The next reply to a request that fits, if it has one."""
+        """Return the next reply to a matching request, if there is one."""
         if self._rule.when.request not in (None, self.fitted):
             return None
         if self.given >= len(self._lines) and self._rule.then == "next":
@@ -265,12 +267,12 @@ class _RuleProgress:
 
 
 class ScriptedResponder:
-    """A responder that follows a script, and asks another where the script says nothing."""
+    """A responder that follows a script, and asks another one if no rule applies."""
 
     def __init__(
         self, script: Script, otherwise: api.Responder, memory: ScriptMemory | None = None
     ) -> None:
-        self._cues = [_RuleProgress(rule) for rule in script.rules]
+        self._progress = [_RuleProgress(rule) for rule in script.rules]
         self._refuses = script.otherwise == "refuse"
         self._otherwise = otherwise
         self._memory = memory
@@ -278,15 +280,15 @@ class ScriptedResponder:
         self._loaded = memory is None
 
     async def answer(self, asked: api.CompletionRequest) -> api.Answer:
-        """The next reply of the first rule that has one, once that is remembered."""
+        """Return the next reply of the first rule that has one, after recording it."""
         async with self._loading:
             await self._go_on()
         fitted: list[int] = []
         line: ScriptedReply | None = None
-        for place, cue in enumerate(self._cues):
-            if cue.fits(asked):
+        for place, progress in enumerate(self._progress):
+            if progress.fits(asked):
                 fitted.append(place)
-                line = cue.next_line()
+                line = progress.next_line()
                 if line is not None:
                     break
         if fitted and self._memory is not None:
@@ -295,23 +297,23 @@ class ScriptedResponder:
         if line is not None:
             return line.answer(asked)
         if self._refuses:
-            return api.ErrorReply(400, f"No rule of the script fits: {asked.newest[:200]}")
+            return api.ErrorReply(400, f"No rule of the script matches: {asked.newest[:200]}")
         return await self._otherwise.answer(asked)
 
     async def _go_on(self) -> None:
-        """Begin where an earlier run ended; a rule that the script no longer has is passed over."""
+        """Resume where an earlier run ended; rules that the script no longer has are skipped."""
         if self._loaded or self._memory is None:
             return
         for turn in await self._memory.past():
             for place in turn.fitted:
-                if place < len(self._cues):
-                    self._cues[place].fitted += 1
-                    self._cues[place].given += place == turn.rule
+                if place < len(self._progress):
+                    self._progress[place].fitted += 1
+                    self._progress[place].given += place == turn.rule
         self._loaded = True
 
 
 def parse_script(data: object, name: str) -> Script:
-    """The script that the file of this name holds; a mistake is a ConfigError with its place."""
+    """Parse the content of a script file; raises ConfigError with the location of each mistake."""
     try:
         return Script.model_validate(data)
     except ValidationError as error:
@@ -320,13 +322,13 @@ def parse_script(data: object, name: str) -> Script:
 
 
 def _mistakes(error: ValidationError) -> Iterable[str]:
-    """One line for each place, with all that the branches of a union would have taken."""
+    """Yield one line per location, with what each branch of a union would have accepted."""
     placed: dict[str, list[str]] = {}
     for each in error.errors(include_url=False):
-        # The names of union branches stand in the location; a file has no such places.
+        # pydantic's locations contain the names of union branches, which do not exist in the file.
         parts = [part for part in each["loc"] if "[" not in str(part) and part != "str"]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-        placed.setdefault(place.lstrip(".") or "the whole", []).append(_words(each))
+        placed.setdefault(place.lstrip(".") or "the script", []).append(_words(each))
     return (f"{place} {' or '.join(said)}" for place, said in placed.items())
 
 

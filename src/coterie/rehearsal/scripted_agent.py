@@ -1,8 +1,8 @@
 """A scripted agent: a real process that really reads a file, with rules in place of a model.
 
 Run as `python scripted_agent.py SCRIPT.json` in the folder of the file; the prompt comes on stdin,
-the reply goes out as one JSON line.  Nothing but the standard library is used, and nothing of ours
-is imported, so that it starts as fast as Python does and is as foreign to Coterie as any CLI.
+the reply goes to stdout as one JSON line.  It uses only the standard library and imports nothing
+from Coterie, so that it starts as fast as Python does and is as foreign to Coterie as any CLI.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main() -> int:
     script = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     prompt = sys.stdin.read()
     emit("started", reads=script["reads"])
-    time.sleep(script.get("seconds", 0))  # long enough for a person to see who works
+    time.sleep(script.get("seconds", 0))  # long enough for a person to see who is working
     source = Path(script["reads"]).read_text(encoding="utf-8").splitlines()
     emit("result", text=reply(script, source, prompt))
     return 0
@@ -33,7 +33,7 @@ def emit(kind: str, **fields: object) -> None:
 
 
 def reply(script: dict[str, Any], source: list[str], prompt: str) -> str:
-    """What there is to say about the source, with the numbers of the lines it is about."""
+    """Compose a reply with the findings about the source and their line numbers."""
     name = script["reads"]
     findings = sorted(found for rule in script["rules"] for found in applied(rule, source))
     if not findings:
@@ -46,7 +46,7 @@ def reply(script: dict[str, Any], source: list[str], prompt: str) -> str:
 
 
 def applied(rule: dict[str, str], source: list[str]) -> list[tuple[int, str]]:
-    """Every line (by its number) that the rule's pattern is found in, after its `after`."""
+    """Return a finding, with its line number, for every match of the rule after its `after`."""
     found: list[tuple[int, str]] = []
     reached = not rule.get("after")
     for number, line in enumerate(source, 1):

@@ -1,8 +1,8 @@
 """A stand-in for every model service: an HTTP server on loopback that asks a responder.
 
-It lives inside `async with`; nothing of it is left when that ends.  Every request is kept in
-`requests` for tests and reports, the credential of each in memory only.  Only the end of a path
-counts, so that a base URL may have a prefix (`/member/alice/v1`).
+It runs inside `async with` and leaves nothing behind.  Every request is kept in `requests` for
+tests and reports, its credential in memory only.  Only the end of a path is matched, so that a
+base URL may have a prefix (`/member/alice/v1`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from coterie.rehearsal.wire import Credential, ParsedRequest, SseEvent, WireForm
 
 HOST = "127.0.0.1"
 KEPT = 1000
-"""As many requests are kept whole; older ones without their texts."""
+"""How many requests are kept in full; older ones lose their texts."""
 
 _LARGE = 512 * 1024
-"""A larger body is decoded and parsed in a thread, so that no other connection has to wait."""
+"""Larger bodies are decoded and parsed in a thread, so that no other connection has to wait."""
 
 _JSON = {"content-type": "application/json"}
 _EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
 _UPGRADE = 426
-"""What makes Codex give up WebSocket at once; any other refusal it tries seven times."""
+"""Makes Codex give up WebSocket at once; after any other refusal it tries seven times."""
 MODEL = "rehearsal"
-"""The name of the only model there is; any other name is answered too."""
+"""The only model that is listed; requests for any other name are answered too."""
 
 _WIRES: Mapping[str, WireFormat] = {
     "/messages": anthropic.WIRE,
@@ -54,18 +54,18 @@ class RecordedRequest:
     """One request that the server received, with every credential replaced by its digest."""
 
     number: int
-    """From 1, over all requests."""
+    """Counted from 1, over all requests."""
     method: str
     path: str
-    """With its query."""
+    """Including the query."""
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """Keyed by lower-case name."""
     token: Credential
     body: Json
     asked: CompletionRequest | None = None
-    """What the model was asked, if it was."""
+    """The request to the model, if it was one."""
     side_call: str | None = None
-    """The CLI's own request (a title, a router's choice), answered without the responder."""
+    """The kind of a CLI's own request (a title, a router's choice); the responder is not asked."""
 
     @property
     def is_turn(self) -> bool:
@@ -73,7 +73,7 @@ class RecordedRequest:
         return self.asked is not None and self.side_call is None
 
     def without_texts(self) -> RecordedRequest:
-        """The same without body, system texts and conversation, which take the memory."""
+        """Return a copy without body, system texts and conversation, which take up the memory."""
         asked = replace(self.asked, system=(), conversation=()) if self.asked else None
         return replace(self, body={}, asked=asked)
 
@@ -89,20 +89,20 @@ class RehearsalServer:
         self.requests: list[RecordedRequest] = []
         """Every request, in the order of arrival."""
         self.answers: dict[int, Answer] = {}
-        """What the responder answered, by the number of the request."""
+        """The answers, by the number of the request."""
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """The address it listens on, without a path."""
         return f"http://{HOST}:{self._port}"
 
     @property
     def turns(self) -> list[RecordedRequest]:
-        """The requests that the responder was asked."""
+        """The requests that went to the responder."""
         return [request for request in self.requests if request.is_turn]
 
     async def turn(self, number: int) -> RecordedRequest:
-        """The turn of this number, from 1; waits until it has come."""
+        """Return the turn with this number, counted from 1; waits until it has arrived."""
         while len(turns := self.turns) < number:
             await self._arrived.wait()
         return turns[number - 1]
@@ -148,7 +148,7 @@ class RehearsalServer:
             return
         self._record(request)
         if http.wants_upgrade:
-            await _respond(connection, _UPGRADE, _problem("There is no WebSocket here."))
+            await _respond(connection, _UPGRADE, _problem("WebSocket is not supported."))
         elif wire is None:
             await _respond(connection, *lookup(request))
         else:
@@ -162,7 +162,7 @@ class RehearsalServer:
         self.answers[number] = answer
         match answer:
             case api.NoReply():
-                await connection.left()
+                await connection.wait_closed()
                 connection.kept = False
             case ErrorReply():
                 await _refuse(connection, wire, answer)
@@ -203,14 +203,14 @@ async def _parsed(http: HttpRequest) -> ParsedRequest:
 
 
 def wire_format_for(request: ParsedRequest) -> WireFormat | None:
-    """The format in which a request asks the model; None when it asks something else."""
+    """Return the wire format of a request to the model; None if it is for something else."""
     if request.http.method != "POST":
         return None
     return next((wire for end, wire in _WIRES.items() if request.path.endswith(end)), None)
 
 
 def lookup(request: ParsedRequest) -> tuple[int, Json]:
-    """The answer to everything that is not a question to the model."""
+    """Answer a request that is not for the model."""
     path = request.path
     if path.endswith("/count_tokens"):
         return 200, {"input_tokens": api.tokens(request.size)}
@@ -221,7 +221,8 @@ def lookup(request: ParsedRequest) -> tuple[int, Json]:
     if request.http.method == "GET" and _MODELS.search(path):
         model: Json = {"id": MODEL, "object": "model", "owned_by": "coterie"}
         return 200, {"object": "list", "data": [model]}
-    return 404, {"error": {"message": f"There is no {request.http.method} {path} in a rehearsal."}}
+    problem = f"{request.http.method} {path} is not available in a rehearsal."
+    return 404, {"error": {"message": problem}}
 
 
 def _problem(message: str) -> Json:
@@ -239,7 +240,7 @@ async def _refuse(connection: Connection, wire: WireFormat, refusal: ErrorReply)
     status, body = wire.error(refusal)
     headers: dict[str, str] = {}
     if (seconds := refusal.seconds) is not None:
-        # In whole seconds, as HTTP has it (Codex reads nothing else), and exactly, for the SDKs.
+        # In whole seconds, as HTTP requires (Codex reads nothing else), and exactly, for the SDKs.
         headers = {"retry-after": str(ceil(seconds)), "retry-after-ms": f"{seconds * 1000:.0f}"}
     if refusal.resets_in is not None:
         headers.update(wire.limit_headers(refusal.resets_in))
@@ -265,5 +266,5 @@ async def _break(connection: Connection, chunks: list[bytes], reply: ModelReply)
     for chunk in chunks:
         await connection.chunk(chunk)
     if reply.breaks == "stall":
-        await connection.left()
-    connection.kept = False  # and so it is closed, in the middle of the body
+        await connection.wait_closed()
+    connection.kept = False  # so it is closed, in the middle of the body

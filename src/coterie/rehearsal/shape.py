@@ -1,7 +1,7 @@
 """The shape of the answer that a prompt asks for, as a JSON Schema.
 
-A prompt shows it as people write it: as a schema, or as an example in which `"open" or "clear"`
-stands for a choice and `"..."` for any text.
+A prompt shows it the way people write it: as a schema, or as an example in which `"open" or
+"clear"` stands for a choice and `"..."` for any text.
 """
 
 from __future__ import annotations
@@ -17,37 +17,31 @@ from coterie.rehearsal.lenient_json import Json, mapping
 _OPENING = re.compile(r"^[ \t]*(?:>[ \t]*)?(?=\{)", re.MULTILINE)
 _CUE = re.compile(r"json|schema", re.IGNORECASE)
 _NEAR = 400
-"""So many characters before an object may say that it is the shape of an answer."""
+"""How many characters before an object are searched for a cue that it is an answer's shape."""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<mark>[{}\[\]:,|])|(?P<dots>\.{3}|…)"""
     r"""|(?P<number>-?\d+(?:\.\d+)?)|(?P<word>[A-Za-z_][\w-]*)|(?P<comment>//[^\n]*|/\*.*?\*/))""",
     re.DOTALL,
 )
 _PLAIN = re.compile(r"[\w.-]+(?: ?[|/] ?[\w.-]+)+$")
-_TYPES = {
-    "string": "string",
-    "text": "string",
-    "str": "string",
-    "number": "number",
-    "float": "number",
-    "integer": "integer",
-    "int": "integer",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "true": "boolean",
-    "false": "boolean",
+_SPELLED = {
+    "string": "string text str",
+    "number": "number float",
+    "integer": "integer int",
+    "boolean": "boolean bool true false",
     "null": "null",
 }
+_TYPES = {word: kind for kind, spelled in _SPELLED.items() for word in spelled.split()}
 
 
 SHOWN = "x-shown"
-"""The properties that an example shows: it cannot say which of them may be left out."""
+"""Lists the properties that an example shows; it cannot tell which of them are optional."""
 
 
 def shape_in(prompt: str) -> tuple[Json | None, str]:
-    """The last shape in a prompt, and the prompt without it; None where it asks for no object.
+    """Find the last shape in a prompt; returns it, or None, and the prompt without it.
 
-    Something before the object must say that it is one: else it is only talked about.
+    A cue before the object must announce it as a shape; otherwise it is merely mentioned.
     """
     for opening in reversed(list(_OPENING.finditer(prompt))):
         start = opening.start()
@@ -59,35 +53,35 @@ def shape_in(prompt: str) -> tuple[Json | None, str]:
 
 
 def _shape_at(text: str, start: int) -> Json | None:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         given, _ = json.JSONDecoder().raw_decode(text, start)
         if is_schema(mapping(given)):
             return mapping(given)
-    with suppress(_NoShape, RecursionError):
+    with suppress(ValueError, RecursionError):
         shape = _Example(text, start).value()
         return shape if shape.get("properties") else None
     return None
 
 
 def is_schema(given: Json) -> bool:
-    """Whether an object is a JSON Schema of objects, and no example of one."""
+    """Whether an object is a JSON Schema for objects rather than an example."""
     return isinstance(given.get("properties"), dict) and given.get("type", "object") == "object"
 
 
-class _NoShape(Exception):
-    """What was read is no example of JSON."""
+class _NoShape(ValueError):
+    """The text is not an example of JSON."""
 
 
 @dataclass
 class _Example:
-    """Reads one value of an example."""
+    """Parser for one value of an example."""
 
     text: str
     place: int
     _pushed: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
 
     def value(self) -> Json:
-        """A value, with all that may stand in its place."""
+        """Parse a value and its alternatives."""
         first = self._one()
         choices = [first]
         while self._skip("|") or self._skip_word("or"):
@@ -168,7 +162,7 @@ class _Example:
 
 
 def _of_text(given: str) -> Json:
-    """A text of an example: a choice, a type, a literal, or what the text is to be about."""
+    """Interpret a string in an example: a type, a choice, a literal, or a description."""
     kind = _TYPES.get(given.strip().lower())
     if kind:
         return {"type": kind}

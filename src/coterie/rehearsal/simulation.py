@@ -1,9 +1,9 @@
 """The responder without a script: it answers what it is asked, and says that it is a stand-in.
 
-Like a model, it learns its role from the system texts and its task from the newest message.  Where
-that shows a JSON object as the shape of the answer, it gives one, whatever the workflow is called;
-where it wants work done, it writes files by the tools that it is offered.  The same question gets
-the same answer.
+Like a model, it learns its role from the system texts and its task from the newest message.  If
+that shows a JSON object as the shape of the answer, it returns one, whatever the workflow; if it
+asks for work, the simulation writes files with the tools that it is offered.  The same request
+always gets the same answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coterie.rehearsal import model_api as api
 from coterie.rehearsal.filling import Filling
 from coterie.rehearsal.lenient_json import compact, items, mapping, text
 from coterie.rehearsal.model_api import CompletionRequest, reply
-from coterie.rehearsal.prompt_facts import PromptFacts, files_in
+from coterie.rehearsal.prompt_facts import PromptFacts, any_case, files_in
 from coterie.rehearsal.shape import shape_in
 from coterie.rehearsal.tool_steps import (
     ToolStep,
@@ -36,44 +36,33 @@ _NOT_A_ROLE = re.compile(
     r"\b(?:CLI|Claude|Codex|Gemini|Qwen|opencode|agent working|epistemically|powered by)\b"
 )
 _SYSTEM = re.compile(r"\s*\[SYSTEM\].*?(?=\[CONTEXT\]|\[MESSAGE\]|\Z)", re.DOTALL)
-_READ = re.compile(
+_READ = any_case(
     r"\b(?:read|open|look at|review|see|check)\b[^.\n]{0,40}?[\s`'\"]"
     r"(?P<file>[\w./-]*\w\.\w{1,8})\b",
-    re.IGNORECASE,
 )
-_CHANGES = re.compile(
+_CHANGES = any_case(
     r"\b(?:add|append|change|create|edit|fix|implement|make|mend|refactor|rename|rewrite|update"
     r"|write)\b",
-    re.IGNORECASE,
 )
-_UNTOUCHED = re.compile(
-    r"\b(?:do not|don't|without|never) (?:chang|edit|touch|writ)", re.IGNORECASE
-)
-"""How a prompt says that it wants to hear about work and not to have it done."""
+_UNTOUCHED = any_case(r"\b(?:do not|don't|without|never) (?:chang|edit|touch|writ)")
+"""How a prompt says that it wants work described rather than done."""
 _FOLDER = re.compile(
     r"(?:<cwd>|[Ww]orking directory: |working in the directory: |Directories:\*\*\n\s*- )"
     r"(?P<folder>/[^\n<]*)"
 )
-# Each CLI's own way to read a file: the tool and the name of its one argument.
-_READERS: Mapping[api.Client, tuple[str, str]] = {
-    "claude": ("Read", "file_path"),
-    "gemini": ("read_file", "file_path"),
-    "qwen": ("read_file", "file_path"),
-    "opencode": ("read", "filePath"),
-    "codex": ("exec_command", "cmd"),
-    "builtin": ("readFile", "path"),
-}
+_READ_NOTHING: tuple[api.Client, ...] = ("stand-in", "other")
+"""Clients that are not made to read a file merely because a message names it."""
 
 
 class Simulation:
-    """A responder that knows nothing, says so, and does what it is asked for all the same."""
+    """A responder that knows nothing, says so, and still does what it is asked."""
 
     def __init__(self, question: str = "") -> None:
         self._question = question
-        """What it asks the user before it plans, where a prompt leaves room for questions."""
+        """What it asks the user before planning, if a prompt leaves room for questions."""
 
     async def answer(self, asked: CompletionRequest) -> api.Answer:
-        """The JSON object that is asked for, a step of the work, or two sentences as the role."""
+        """Return the requested JSON object, a step of the work, or two sentences in the role."""
         message = newest_message(asked)
         if asked.schema:
             return _filled(asked, Filling(asked.schema, self._facts(message)), message)
@@ -85,7 +74,7 @@ class Simulation:
         if asked.results:
             return reply(_about_results(asked))
         if call := _reading(asked, message):
-            return reply(f"I look at {_named(message)} first.", [call])
+            return reply(f"I'll look at {_named(message)} first.", [call])
         return reply(_as_role(asked, message))
 
     def _facts(self, prompt: str) -> PromptFacts:
@@ -94,7 +83,7 @@ class Simulation:
 
 
 def _filled(asked: CompletionRequest, filling: Filling, said: str) -> api.Answer:
-    """An object of the shape that is asked for, once the work that it reports is done."""
+    """Return an object of the requested shape, once the work that it reports is done."""
     words = f"As a {_STAND_IN}, I answer:"
     if filling.reports_work and not _UNTOUCHED.search(said):
         step = next_step(asked, filling.facts.outputs, _folder(asked))
@@ -110,7 +99,7 @@ def _filled(asked: CompletionRequest, filling: Filling, said: str) -> api.Answer
 
 
 def _do(asked: CompletionRequest, facts: PromptFacts) -> api.Answer:
-    """A job that is to be done, step by step, and what came of it in words."""
+    """Do a job step by step, then describe its outcome."""
     step = next_step(asked, facts.outputs, _folder(asked))
     if isinstance(step, ToolStep):
         return reply("", [call_for(step, asked)])
@@ -119,12 +108,12 @@ def _do(asked: CompletionRequest, facts: PromptFacts) -> api.Answer:
 
 
 def _outcome(problem: str, files: tuple[str, ...]) -> str:
-    return f"I could not do it: {problem}" if problem else f"I wrote to {', '.join(files)}."
+    return f"I could not do this: {problem}" if problem else f"I wrote to {', '.join(files)}."
 
 
 def is_job(asked: CompletionRequest, message: str) -> bool:
-    """Whether files are to be written: all that one member is given, unless it is a question; of
-    what is said in a talk, what names a file to change."""
+    """Whether files should be written: for any first message in `solo`, elsewhere for a message
+    that names a file to change; never for a question."""
     if not can_edit(asked) or message.rstrip().endswith("?"):
         return False
     is_all = asked.workflow == "solo" and not _has_past(asked)
@@ -139,13 +128,13 @@ def _has_past(asked: CompletionRequest) -> bool:
 
 
 def newest_message(asked: CompletionRequest) -> str:
-    """The newest message, without what Coterie sends along as context."""
+    """Return the newest message without the context that Coterie sends along."""
     return asked.newest.rpartition("[MESSAGE]")[2].strip()
 
 
 def role(asked: CompletionRequest) -> tuple[str, str]:
-    """Who the member is and what its duty is, as far as its role text says."""
-    before = _SYSTEM.match(asked.newest)  # for an agent without a flag for it
+    """Return who the member is and what its duty is, as far as its role text says."""
+    before = _SYSTEM.match(asked.newest)  # for an agent without a flag for system texts
     found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before[0] if before else "")]
     own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
     if not own:
@@ -155,12 +144,12 @@ def role(asked: CompletionRequest) -> tuple[str, str]:
 
 def _as_role(asked: CompletionRequest, message: str) -> str:
     who, duty = role(asked)
-    told = f", as I was told: “{duty}”" if duty else ""
-    return f"{_opening(who)} To “{_short(message)}” a model would now reply{told or '.'}"
+    in_role = f", in this role: “{duty}”" if duty else "."
+    return f"{_opening(who)} A model would now reply to “{_short(message)}”{in_role}"
 
 
 def _opening(who: str) -> str:
-    return f"{_capital(who)} here, a {_STAND_IN}." if who else f"Here is a {_STAND_IN}."
+    return f"{_capital(who)} here, a {_STAND_IN}." if who else f"This is a {_STAND_IN}."
 
 
 def _about_results(asked: CompletionRequest) -> str:
@@ -169,17 +158,18 @@ def _about_results(asked: CompletionRequest) -> str:
     lines = len(newest.text.splitlines())
     got = f"{lines} {'line' if lines == 1 else 'lines'}"
     outcome = f"The tool failed: “{_short(newest.text)}”." if newest.failed else f"I got {got}."
-    return f"{outcome} {_capital(who) or 'Here'}: I am a {_STAND_IN}, so I say nothing about it."
+    who = _capital(who) or "Note"
+    return f"{outcome} {who}: I am a {_STAND_IN}, so I have nothing to say about it."
 
 
 def _reading(asked: CompletionRequest, message: str) -> api.ToolCall | None:
-    tool, argument = _READERS.get(asked.client, ("", ""))
     name = _named(message)
-    if not name or tool not in asked.tools:
+    if not name or asked.client in _READ_NOTHING:
         return None
-    path = str(PurePosixPath(_folder(asked), name))  # most of them take no relative path
-    given = f"cat -- {shlex.quote(path)}" if tool == "exec_command" else path
-    return api.ToolCall(tool, {argument: given})
+    path = str(PurePosixPath(_folder(asked), name))  # most clients accept no relative path
+    target = f"-- {shlex.quote(path)}" if asked.client == "codex" else path
+    call = call_for(ToolStep("read", target), asked)
+    return call if call.name in asked.tools else None
 
 
 def _named(message: str) -> str:
@@ -207,7 +197,7 @@ _PLAINEST: Mapping[str, object] = {"boolean": False, "null": None}
 
 
 def side_call(asked: CompletionRequest) -> tuple[str, api.ModelReply] | None:
-    """The name of the side call and its answer; None for a turn."""
+    """Return the name of a side call and its answer; None for a turn."""
     match asked.client:
         case "opencode" if asked.instructions.startswith("You are a title generator"):
             return "title", reply(_title(asked))
@@ -231,7 +221,7 @@ def _title(asked: CompletionRequest) -> str:
 
 
 def minimal_value(schema: Mapping[str, object], depth: int = 0) -> object:
-    """The plainest value that follows a schema, as far as the CLIs' schemas go."""
+    """Return the simplest value that satisfies a schema, as far as the CLIs' schemas go."""
     if choices := items(schema.get("enum")):
         return choices[0]
     kind = schema.get("type")
@@ -243,7 +233,7 @@ def minimal_value(schema: Mapping[str, object], depth: int = 0) -> object:
             least = _least(schema, "minItems", 0)
             return [minimal_value(mapping(schema.get("items")), depth + 1)] * least
         case "integer":
-            return _least(schema, "minimum", 1)  # a score begins at 1, and does not always say so
+            return _least(schema, "minimum", 1)  # scores start at 1, even if the schema omits it
         case "number":
             return _least(schema, "minimum", 0)
         case _:

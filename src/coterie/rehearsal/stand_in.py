@@ -1,9 +1,9 @@
-"""A stand-in for an agent whose model cannot be stood in for: a program that asks the rehearsal.
+"""A stand-in for an agent whose model cannot be replaced: a program that asks the rehearsal.
 
 Run as `python stand_in.py ADDRESS may-write|reads-only …` in the folder to work in.  The prompt
-comes on stdin, the reply goes out as one JSON line; further arguments, which were meant for another
-program, are passed over.  Like the agents that it stands in for, it tells nobody which files it
-changes.  Nothing but the standard library is used, and nothing of ours is imported.
+comes on stdin, the reply goes to stdout as one JSON line; further arguments, meant for another
+program, are ignored.  Like the agents that it stands in for, it does not report which files it
+changes.  It uses only the standard library and imports nothing from Coterie.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def ask(address: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the rehearsal answers."""
+    """Send a request to the rehearsal and return the content of its answer."""
     url = urlsplit(address)
     connection = http.client.HTTPConnection(url.hostname or "", url.port)
     head = {"content-type": "application/json", "user-agent": CLIENT, "x-api-key": "rehearsal"}
@@ -61,11 +61,11 @@ def ask(address: str, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def result(call: dict[str, Any], allowed: list[str]) -> dict[str, Any]:
-    """What came of one tool call."""
+    """Run one tool call and return its result."""
     made: dict[str, Any] = {"type": "tool_result", "tool_use_id": call["id"]}
     try:
         if call["name"] not in allowed:
-            raise ValueError(f"there is no tool {call['name']}; there are {', '.join(allowed)}")
+            raise ValueError(f"unknown tool {call['name']}; available: {', '.join(allowed)}")
         given = [str(call["input"][field]) for field in _FIELDS[call["name"]]]
         return {**made, "content": _DO[call["name"]](*given)}
     except (OSError, ValueError, KeyError) as error:
@@ -73,34 +73,34 @@ def result(call: dict[str, Any], allowed: list[str]) -> dict[str, Any]:
 
 
 def read_file(path: str) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     return place(path).read_text(encoding="utf-8")
 
 
 def write_file(path: str, text: str) -> str:
-    """Write a file as a whole, with the folders it needs."""
+    """Write a whole file, creating the folders it needs."""
     target = place(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
-    return f"{path} is written."
+    return f"{path} was written."
 
 
 def edit_file(path: str, old: str, new: str) -> str:
-    """Put one text in the place of another."""
+    """Replace one text with another."""
     text = read_file(path)
     if not old or text.count(old) != 1:
-        raise ValueError(f"{path} does not hold that text exactly once")
+        raise ValueError(f"{path} does not contain that text exactly once")
     return write_file(path, text.replace(old, new))
 
 
 def place(path: str) -> Path:
-    """Where a file is; nothing outside of the folder is touched."""
+    """Resolve a path; refuses paths outside the folder, in `.git` and in `.coterie`."""
     folder = Path.cwd().resolve()
     target = (folder / path).resolve()
     if not target.is_relative_to(folder) or not {".git", ".coterie"}.isdisjoint(
         target.relative_to(folder).parts
     ):
-        raise ValueError(f"{path} is none of its files")
+        raise ValueError(f"{path} is outside the folder, or in .git or .coterie")
     return target
 
 

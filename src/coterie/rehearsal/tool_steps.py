@@ -1,4 +1,4 @@
-"""What a stand-in for a model does with tools: a step, by the tool that its client has for it."""
+"""The tool calls of a stand-in for a model: each step uses the client's own tool for it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Literal
 
 from coterie.rehearsal import model_api as api
 from coterie.rehearsal.model_api import CompletionRequest
-from coterie.rehearsal.prompt_facts import comment
+from coterie.rehearsal.prompt_facts import any_case, comment
 
 StepKind = Literal["read", "create", "replace", "overwrite", "append", "run"]
 
 
 @dataclass(frozen=True)
 class ToolStep:
-    """One tool call, whichever agent it is that makes it."""
+    """One tool call, independent of the agent that makes it."""
 
     kind: StepKind
     target: str
@@ -26,14 +26,27 @@ class ToolStep:
     new: str = ""
 
 
-_TOOLS: Mapping[api.Client, Mapping[StepKind, tuple[str, Mapping[str, str]]]] = {
+_Tools = Mapping[StepKind, tuple[str, Mapping[str, str]]]
+
+
+def _file_tools(names: str, arguments: str) -> _Tools:
+    """Describe the tools that read, create and edit a file, and the names of their arguments for
+    the path, the whole text, the old text and the new text."""
+    read, create, edit = names.split()
+    path, whole, old, new = arguments.split()
+    return {
+        "read": (read, {path: "{target}"}),
+        "create": (create, {path: "{target}", whole: "{new}"}),
+        "replace": (edit, {path: "{target}", old: "{old}", new: "{new}"}),
+    }
+
+
+_SNAKE = "file_path content old_string new_string"
+_RUN = {"command": "{target}", "description": "Run tests."}
+_GEMINI = _file_tools("read_file write_file replace", _SNAKE)
+_TOOLS: Mapping[api.Client, _Tools] = {
     "claude": {
-        "read": ("Read", {"file_path": "{target}"}),
-        "create": ("Write", {"file_path": "{target}", "content": "{new}"}),
-        "replace": (
-            "Edit",
-            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
-        ),
+        **_file_tools("Read Write Edit", _SNAKE),
         "run": ("Bash", {"command": "{target}"}),
     },
     "codex": {
@@ -41,51 +54,28 @@ _TOOLS: Mapping[api.Client, Mapping[StepKind, tuple[str, Mapping[str, str]]]] = 
         "run": ("exec_command", {"cmd": "{target}"}),
     },
     "gemini": {
-        "read": ("read_file", {"file_path": "{target}"}),
-        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
-        "replace": (
-            "replace",
-            {
-                "file_path": "{target}",
-                "instruction": "Change {target}.",
-                "old_string": "{old}",
-                "new_string": "{new}",
-            },
-        ),
-        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
+        **_GEMINI,
+        "replace": ("replace", {**_GEMINI["replace"][1], "instruction": "Change {target}."}),
+        "run": ("run_shell_command", _RUN),
     },
+    # A fork of Gemini CLI; of these tools, only the one that replaces text differs.
     "qwen": {
-        "read": ("read_file", {"file_path": "{target}"}),
-        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
-        "replace": (
-            "edit",
-            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
-        ),
-        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
+        **_file_tools("read_file write_file edit", _SNAKE),
+        "run": ("run_shell_command", _RUN),
     },
     "opencode": {
-        "read": ("read", {"filePath": "{target}"}),
-        "create": ("write", {"filePath": "{target}", "content": "{new}"}),
-        "replace": (
-            "edit",
-            {"filePath": "{target}", "oldString": "{old}", "newString": "{new}"},
-        ),
-        "run": ("bash", {"command": "{target}", "description": "Run tests."}),
+        **_file_tools("read write edit", "filePath content oldString newString"),
+        "run": ("bash", _RUN),
     },
     "builtin": {
-        "read": ("readFile", {"path": "{target}"}),
+        **_file_tools("readFile editFile editFile", "path newStr oldStr newStr"),
         "create": ("editFile", {"path": "{target}", "oldStr": "", "newStr": "{new}"}),
-        "replace": ("editFile", {"path": "{target}", "oldStr": "{old}", "newStr": "{new}"}),
         "run": ("runCommand", {"command": "{target}"}),
     },
-    "stand-in": {
-        "read": ("read_file", {"path": "{target}"}),
-        "create": ("write_file", {"path": "{target}", "text": "{new}"}),
-        "replace": ("edit_file", {"path": "{target}", "old": "{old}", "new": "{new}"}),
-    },
+    "stand-in": _file_tools("read_file write_file edit_file", "path text old new"),
 }
 _PATCH = "apply_patch"
-"""Codex's one tool for files."""
+"""Codex's only tool for changing files."""
 
 
 def can_edit(asked: CompletionRequest) -> bool:
@@ -97,16 +87,16 @@ def can_edit(asked: CompletionRequest) -> bool:
 
 
 def call_for(step: ToolStep, asked: CompletionRequest) -> api.ToolCall:
-    """The call of the client's own tool that takes a step."""
+    """Build the call of the client's own tool that performs a step."""
     client = asked.client if asked.client in _TOOLS else "builtin"
     if client == "codex" and step.kind not in ("read", "run"):
         return api.ToolCall(_PATCH, _patch(step))
     if step.kind == "append":
-        # None of them can add to a file, so its last lines are replaced.
+        # No client has a tool that appends to a file, so its last lines are replaced.
         end = _last_lines(just_read(asked))
         step = replace(step, kind="replace", old=end, new=f"{end}\n{step.new.rstrip()}")
     if step.kind == "overwrite" and client == "builtin":
-        # It has no tool for that, so all of the text that it just read is replaced.
+        # The built-in agent has no tool for that, so the whole text just read is replaced.
         step = replace(step, kind="replace", old=just_read(asked), new=step.new.rstrip("\n"))
     name, arguments = _TOOLS[client]["create" if step.kind == "overwrite" else step.kind]
     fields = {"target": step.target, "old": step.old, "new": step.new}
@@ -123,14 +113,14 @@ def _patch(step: ToolStep) -> str:
 
 _LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t|\| ?|: )", re.MULTILINE)
 _ANCHOR = 12
-"""So many last lines of a file are enough to find its end by."""
+"""How many last lines of a file are enough to identify its end."""
 
 
 def just_read(asked: CompletionRequest) -> str:
-    """The text of the file that was just read, without what the client's tool puts around it."""
+    """Return the text of the file just read, without what the client's tool wraps around it."""
     given = asked.results[-1].text if asked.results else ""
     match asked.client:
-        case "builtin":  # a few facts and an empty line come first; one line is a fact itself
+        case "builtin":  # after a few fields and an empty line; a single line is a field itself
             one_line = re.search(r"^text: (.*)$", given, re.MULTILINE)
             return one_line[1] if one_line else given.partition("\n\n")[2]
         case "claude":
@@ -147,7 +137,7 @@ def _last_lines(text: str) -> str:
 
 
 def since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
-    """The tools that were called since the prompt, and their results; newest first."""
+    """Return the tool calls since the prompt and their results, newest first."""
     since: list[api.ConversationItem] = []
     for item in reversed(asked.conversation):
         if isinstance(item, api.TextMessage) and item.role == "user" and asked.newest in item.text:
@@ -156,31 +146,29 @@ def since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
     return since
 
 
-_ABSENT = re.compile(
+_ABSENT = any_case(
     r"no such file|not? (?:file was )?found|does not exist|ENOENT|there is no"
     r"|exited with code [1-9]",
-    re.IGNORECASE,
 )
-_FAILED = re.compile(
+_FAILED = any_case(
     r"^\W*(?:error|failed)|denied|rejected|not permitted|not found|verification failed",
-    re.IGNORECASE,
 )
 _SAYS_FAILED: tuple[api.Dialect, ...] = ("anthropic", "gemini")
-"""In these formats a result says itself whether it is a failure; in others its text must."""
+"""Formats in which a result is flagged as a failure; in others its text must tell."""
 _BRIEF = 400
-"""What a tool says of a failure is shorter than this; what is longer is a file."""
+"""A tool's report of a failure is shorter than this; anything longer is a file."""
 _CONFLICT_MARKS = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\n", re.MULTILINE)
 WORDS = "A stand-in for a model wrote this in a rehearsal"
 
 
 def next_step(asked: CompletionRequest, files: Sequence[str], folder: str) -> ToolStep | str:
-    """The next step of writing to these files; else what went wrong, and nothing if all is done.
+    """Return the next step of writing to these files, else what went wrong; empty if all is done.
 
-    A file is read first, for it may be there: then a line is added to it, and a conflict in it
-    settled by keeping both sides.
+    A file is read first, as it may exist: then a line is appended to it, or a conflict in it is
+    resolved by keeping both sides.
     """
     if not can_edit(asked):
-        return "There is no tool here that writes files."
+        return "No tool that writes files is available."
     since = list(reversed(since_prompt(asked)))
     results = {item.call_id: item for item in since if isinstance(item, api.ToolResult)}
     calls = [item for item in since if isinstance(item, api.ToolCall)]
@@ -211,7 +199,7 @@ def _writing(
     if _CONFLICT_MARKS.search(text):
         settled = _CONFLICT_MARKS.sub("", text).rstrip("\n")
         return ToolStep("replace", target, old=text.rstrip("\n"), new=settled)
-    return ToolStep("append", target, new=form.format(f"{WORDS}, below what was there."))
+    return ToolStep("append", target, new=form.format(f"{WORDS}, below the existing content."))
 
 
 def _is_failure(asked: CompletionRequest, result: api.ToolResult, says_so: re.Pattern[str]) -> bool:
@@ -221,6 +209,6 @@ def _is_failure(asked: CompletionRequest, result: api.ToolResult, says_so: re.Pa
 
 
 def _target(asked: CompletionRequest, file: str, folder: str) -> str:
-    """A file as a client's tools take it: most want no relative path."""
+    """Return the path of a file for a client's tools, most of which accept no relative path."""
     relative = asked.client in ("codex", "builtin", "stand-in")
     return file if relative else str(PurePosixPath(folder, file))

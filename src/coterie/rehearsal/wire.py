@@ -41,23 +41,23 @@ _CLIENTS: Mapping[str, api.Client] = {
 
 
 def address_for(url: str, workflow: str, member: str) -> str:
-    """The address at which a member's agent finds the stand-in for its model."""
+    """Return the address at which a member's agent reaches the stand-in for its model."""
     return f"{url}/rehearsal/{quote(workflow, safe='')}/{quote(member, safe='')}"
 
 
 def unix_time(later: float = 0.0) -> int:
-    """Unix time in seconds, now or `later` seconds from now, rounded up."""
+    """Return the Unix time in seconds, now or `later` seconds from now, rounded up."""
     return int(datetime.fromisoformat(instant.now()).timestamp()) + ceil(later)
 
 
 def client_of(user_agent: str) -> api.Client:
-    """The program behind a User-Agent."""
+    """Identify the program behind a User-Agent."""
     named = user_agent.lower()
     return next(client for start, client in _CLIENTS.items() if named.startswith(start))
 
 
 class Credential:
-    """A credential that no repr, log or pickle can show; only `reveal` gives its text."""
+    """A credential that no repr, log or pickle can show; only `reveal` returns its text."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -67,7 +67,7 @@ class Credential:
 
     @property
     def digest(self) -> str:
-        """Enough of its SHA-256 to tell one from another."""
+        """Enough of its SHA-256 to tell credentials apart."""
         return hashlib.sha256(self._value.encode()).hexdigest()[:12] if self._value else ""
 
     def __bool__(self) -> bool:
@@ -77,22 +77,22 @@ class Credential:
         return f"<token sha256:{self.digest}>" if self else "<no token>"
 
     def __reduce__(self) -> str:
-        raise TypeError("A token stays in memory.")
+        raise TypeError("A credential cannot be pickled.")
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """An HTTP request with its JSON body parsed; which wire format it is in is not yet known."""
+    """An HTTP request with its JSON body parsed; its wire format is not yet known."""
 
     http: HttpRequest
     body: Json
     size: int
     problem: str | None = None
-    """Why the body is empty, where it could not be parsed."""
+    """Why the body could not be parsed and is left empty, if so."""
 
     @classmethod
     def of(cls, http: HttpRequest, data: bytes) -> ParsedRequest:
-        """Parse a decoded body; one that is no JSON object is a problem, and empty."""
+        """Parse a body; anything but a JSON object sets `problem` and leaves `body` empty."""
         try:
             body: object = json.loads(data) if data else {}
         except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ class ParsedRequest:
         tools: Iterable[str],
         schema: Json,
     ) -> CompletionRequest:
-        """What it asks of the model, with the fields that most formats spell alike."""
+        """Build the request to the model, with the fields that most formats spell alike."""
         return CompletionRequest(
             dialect=dialect,
             client=self.client,
@@ -165,7 +165,7 @@ class ParsedRequest:
 def by_role(
     messages: object, items: Callable[[Json], Iterator[api.ConversationItem]]
 ) -> tuple[list[str], list[api.ConversationItem]]:
-    """The texts of system messages, and the items of all others."""
+    """Split messages into the texts of system messages and the items of all others."""
     system: list[str] = []
     conversation: list[api.ConversationItem] = []
     for message in mappings(messages):
@@ -183,7 +183,7 @@ class SseEvent:
     data: Json | str
     name: str | None = None
     piece: bool = False
-    """Whether it carries a piece of text, so that slow streaming waits before it."""
+    """Whether it carries a piece of text, before which slow streaming pauses."""
 
     def encoded(self) -> bytes:
         data = self.data if isinstance(self.data, str) else compact(self.data)
@@ -204,4 +204,4 @@ class WireFormat:
     error: Callable[[api.ErrorReply], tuple[int, Json]]
     """The status that this vendor would send, and the body."""
     limit_headers: Callable[[float], Mapping[str, str]] = lambda seconds: {}
-    """The headers that announce a limit that ends in so many seconds."""
+    """The headers that announce a limit that resets in this many seconds."""

@@ -1,1 +1,1 @@
-"""Where everything durable is kept: one package per back end, each a `Storage`."""
+"""Durable storage: one package per back end, each providing a `Storage`."""

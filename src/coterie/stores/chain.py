@@ -1,4 +1,4 @@
-"""The chains of hashes over events and audit: whether they are whole."""
+"""Verification of the hash chains over events and audit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coterie.stores.statements import Reading
 
 
 def broken_chains() -> Reading[list[str]]:
-    """What is wrong with the chains, in words; nothing where all is well."""
+    """Describe what is wrong with the chains; empty if they are intact."""
     found: list[str] = []
     for table in ("events", "audit"):
         (rows,) = yield [(f"all_{table}",)]
@@ -25,18 +25,18 @@ def _broken(table: str, rows: Sequence[Row]) -> Iterator[str]:
             yield f"{table}: row {place} is missing"
             return
         if chained(previous, fields) != found:
-            yield f"{table}: row {place} is not the one that was written"
+            yield f"{table}: row {place} differs from what was written"
             return
         previous = found
 
 
 def cut_off(known: Head | None) -> Reading[list[str]]:
-    """A chain that lost its end is whole in itself."""
+    """Describe a truncated audit chain: intact in itself, it falls short of the known head."""
     if known is None or known.audit == 0:
         return []
     (rows,) = yield [("all_audit",)]
     if len(rows) < known.audit:
-        return [f"audit: {known.audit} rows were written, {len(rows)} are there"]
+        return [f"audit: {known.audit} rows were written, but only {len(rows)} found"]
     if rows[known.audit - 1][-1].hex() != known.audit_hash:
-        return [f"audit: row {known.audit} is not the one that was written"]
+        return [f"audit: row {known.audit} differs from what was written"]
     return []

@@ -1,8 +1,8 @@
-"""One way between values and rows, whichever database holds them.
+"""Conversion between values and rows, the same for every database; and the head file.
 
-A codec for each stored type is made from the type's own fields: a field is a column of the same
-name; what a column cannot hold as it is, such as a mapping, is JSON in it.  How far a database
-goes is kept in a file besides.
+The codec of a stored type is derived from its fields: each field is a column of the same name, and
+a value that a column cannot hold directly, such as a mapping, is stored in it as JSON.  The head
+file records how far a database goes.
 """
 
 from __future__ import annotations
@@ -41,78 +41,82 @@ from coterie.model.task import (
 from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
-from coterie.workspace.beneath import open_file, opened_folder, read_file
+from coterie.workspace.beneath import open_file, open_folder, read_file
 
-if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+if TYPE_CHECKING:  # a separate format that only sessions with tickets need
     from coterie.model.envelope import Envelope
 
 T = TypeVar("T")
 Value = str | int | bytes | None
-"""What a column may hold."""
+"""The values that a column may hold."""
 Row = tuple[Any, ...]
-"""What a database gives back; its columns hold what the schema says."""
+"""A row as returned by a database; the schema determines the types of its columns."""
 Convert = Callable[[Any], Any]
 
 
 class Codec(Generic[T]):
-    """Between the values of a dataclass and rows of `columns`, in this order."""
+    """Converts between values of a dataclass and rows of `columns`, in this order."""
 
     def __init__(
         self,
         kind: type[T],
         *,
         first: Sequence[str] = (),
-        alone: Sequence[str] | None = None,
-        apart: Sequence[str] = (),
+        own_columns: Sequence[str] | None = None,
+        stored_elsewhere: Sequence[str] = (),
     ) -> None:
-        """The columns are the fields in their order, but for those that come `first`.
+        """The columns are the fields in order, except that those in `first` come first.
 
-        Where `alone` is given, only these have a column each; the others share one, `body`.
-        Fields in `apart` are kept in another table: the caller adds them.
+        If `own_columns` is given, only these fields have a column each; the others share one,
+        `body`.  Fields in `stored_elsewhere` are in another table: the caller supplies them.
         """
         hints = typing.get_type_hints(kind)
-        names = [name for name in hints if name not in apart]
+        names = [name for name in hints if name not in stored_elsewhere]
         names.sort(key=lambda name: first.index(name) if name in first else len(first))
         self.kind = kind
-        self._body = [] if alone is None else [name for name in names if name not in alone]
+        self._body = (
+            [] if own_columns is None else [name for name in names if name not in own_columns]
+        )
         own = [name for name in names if name not in self._body]
         self.columns: tuple[str, ...] = (*own, "body") if self._body else tuple(own)
         self._fields = attrgetter(*own)
         self._by_name = bool(first or self._body)
         converted = [(place, hints[name]) for place, name in enumerate(own)]
         converted = [(place, hint) for place, hint in converted if _is_converted(hint)]
-        self._encoders = [(place, int if _fits(hint) else json_of) for place, hint in converted]
-        self._decoders = [
-            (place, bool if _fits(hint) else _read(hint)) for place, hint in converted
+        self._encoders = [
+            (place, int if _is_native(hint) else json_of) for place, hint in converted
         ]
-        self._shapes = {name: hints[name] for name in self._body if not _fits(hints[name])}
+        self._decoders = [
+            (place, bool if _is_native(hint) else _json_parser(hint)) for place, hint in converted
+        ]
+        self._body_types = {name: hints[name] for name in self._body if not _is_native(hints[name])}
 
     def row(self, value: T) -> tuple[Value, ...]:
-        """The value as a row."""
+        """Convert a value to a row."""
         own: tuple[Any, ...] = self._fields(value)
         if self._encoders:
-            own = _with(own, self._encoders)
+            own = _converted(own, self._encoders)
         if self._body:
             return (*own, json_of({name: getattr(value, name) for name in self._body}))
         return own
 
-    def value(self, row: Row, **apart: object) -> T:
-        """The value of a row; `apart` are the fields that are kept in another table."""
+    def value(self, row: Row, **stored_elsewhere: object) -> T:
+        """Convert a row to a value; `stored_elsewhere` are the fields of another table."""
         if self._decoders:
-            row = _with(row, self._decoders)
+            row = _converted(row, self._decoders)
         if not self._by_name:
-            return self.kind(*row, **apart)
+            return self.kind(*row, **stored_elsewhere)
         found: dict[str, Any] = dict(zip(self.columns, row, strict=True))
         if self._body:
-            # What was written before a field was there has none of it: that is its default.
+            # Rows written before a field existed lack it, so it gets its default.
             found.update(json.loads(found.pop("body")))
-            for name in self._shapes.keys() & found.keys():
-                found[name] = _shape(self._shapes[name])(found[name])
-        return self.kind(**found, **apart)
+            for name in self._body_types.keys() & found.keys():
+                found[name] = _field_parser(self._body_types[name])(found[name])
+        return self.kind(**found, **stored_elsewhere)
 
 
-def _with(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
-    """The row with some of its fields converted, where they are not None."""
+def _converted(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
+    """Return the row with these fields converted, unless they are None."""
     fields = list(row)
     for place, convert in converters:
         if fields[place] is not None:
@@ -120,30 +124,30 @@ def _with(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
     return tuple(fields)
 
 
-def _fits(hint: Any) -> bool:
-    """Whether a column holds it as it is, or as a number."""
+def _is_native(hint: Any) -> bool:
+    """Whether a column can hold the type directly, or as a number."""
     return all(
         kind in (str, int, bool) or typing.get_origin(kind) is Literal for kind in _kinds(hint)
     )
 
 
 def _is_converted(hint: Any) -> bool:
-    """Whether a column holds something else: it knows no booleans, mappings or tuples."""
-    return not _fits(hint) or bool in _kinds(hint)
+    """Whether values must be converted: columns hold no booleans, mappings or tuples."""
+    return not _is_native(hint) or bool in _kinds(hint)
 
 
-def _read(hint: Any) -> Convert:
-    return lambda text: _shape(hint)(json.loads(text))
+def _json_parser(hint: Any) -> Convert:
+    return lambda text: _field_parser(hint)(json.loads(text))
 
 
 @cache
-def _shape(hint: Any) -> Convert:
-    """What makes the type of a field from JSON that was read."""
+def _field_parser(hint: Any) -> Convert:
+    """Return the conversion from parsed JSON to a field's type."""
     return TypeAdapter(hint).validate_python
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """The types of a union, or the only one; without None."""
+    """Return the members of a union, or the type itself; without None."""
     union = typing.get_args(hint) if typing.get_origin(hint) in (Union, UnionType) else (hint,)
     return [each for each in union if each is not NoneType]
 
@@ -156,12 +160,12 @@ def event_text(event: Event) -> str:
     try:
         return event.model_dump_json(by_alias=True)
     except PydanticSerializationError:
-        # Half a surrogate pair somewhere in what an agent wanted to be asked.
+        # There is half a surrogate pair somewhere in an agent's question.
         return json_of(event.model_dump(by_alias=True))
 
 
 def event_of(row: Row) -> Event:
-    """An event from its JSON, the only column."""
+    """Parse an event from its JSON, the only column."""
     return EVENT.validate_json(row[0])
 
 
@@ -171,26 +175,26 @@ def envelope_text(envelope: Envelope) -> str:
 
 
 def envelope_of(row: Row) -> tuple[int, Envelope]:
-    """An envelope with its number, from both columns."""
+    """Parse an envelope and its number from the two columns."""
     from coterie.model.envelope import Envelope
 
     return row[0], Envelope.model_validate_json(row[1])
 
 
 def chained_of(row: Row) -> ChainedEntry:
-    """A row of the audit with its number, its hash and the one before it."""
-    sequence, *entry, own, previous = row  # the first has none before it
+    """Parse an audit row with its number, its hash and the previous hash."""
+    sequence, *entry, own, previous = row  # the first row has no previous hash
     before = "" if previous is None else previous.hex()
     return ChainedEntry(sequence, before, own.hex(), AUDIT.value(tuple(entry)))
 
 
 def turn_of(row: Row) -> journal.Turn:
-    """A turn from its columns and `opened`, which only says in which order they are."""
+    """Parse a turn from its columns and `opened`, which only determines the order."""
     return TURN.value(row[:-1])
 
 
 def question_of(row: Row) -> Question:
-    """A question from its step, its state and the events that asked and answered it."""
+    """Parse a question from its step, its state and the events that asked and answered it."""
     step, state, asked, answered = row
     request = cast("UserInteractionRequested", EVENT.validate_json(asked))
     question = Question(request.interaction, step, state, request.at)
@@ -201,8 +205,8 @@ def question_of(row: Row) -> Question:
 
 
 def json_of(value: object) -> str:
-    """A value as JSON; what JSON cannot say is kept as its text."""
-    return mended(_COMPACT.encode(value))
+    """Serialize a value as JSON; what JSON cannot express is stored as its string."""
+    return repair_surrogates(_COMPACT.encode(value))
 
 
 def _jsonable(value: object) -> object:
@@ -214,22 +218,22 @@ def _jsonable(value: object) -> object:
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_jsonable)
 
 
-def mended(text: str) -> str:
-    """The text with halves of surrogate pairs joined, or replaced where the other is missing.
+def repair_surrogates(text: str) -> str:
+    """Return the text with the halves of surrogate pairs joined, and lone halves replaced.
 
-    An agent may print one half of a character as an escape; UTF-8 has no way to keep that.
+    An agent may print one half of a character as an escape, which UTF-8 cannot encode.
     """
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
-    """The row with every text mended; only worth its time where writing it has failed."""
-    return tuple(mended(field) if isinstance(field, str) else field for field in row)
+def repair_row(row: Iterable[Value]) -> tuple[Value, ...]:
+    """Repair every text of a row; too costly for most writes unless they failed."""
+    return tuple(repair_surrogates(field) if isinstance(field, str) else field for field in row)
 
 
-# The order in which a row of the audit is hashed, and `coterie audit --export` documents it.
+# The order in which an audit row is hashed, as documented by `coterie audit --export`.
 AUDIT = Codec(AuditEntry, first=["task_id"])
 CHILD = Codec(journal.ChildLease)
 LEASE = Codec(journal.Lease)
@@ -242,7 +246,7 @@ REQUEST = Codec(journal.Request)
 RESERVATION = Codec(Reservation)
 STEP = Codec(journal.Step)
 TASK = Codec(TaskRow)
-TICKET = Codec(Ticket, alone=["id", "state"], apart=["history"])
+TICKET = Codec(Ticket, own_columns=["id", "state"], stored_elsewhere=["history"])
 TURN = Codec(journal.Turn)
 
 _CODECS: Sequence[Codec[Any]] = (
@@ -250,27 +254,27 @@ _CODECS: Sequence[Codec[Any]] = (
     RESERVATION, STEP, TASK, TICKET, TURN,
 )  # fmt: skip
 COLUMNS: dict[str, tuple[str, ...]] = {codec.kind.__name__: codec.columns for codec in _CODECS}
-"""The columns of each stored type, by its name."""
+"""The columns of each stored type, by type name."""
 
 
 # -- what is derived from events, and how rows are chained ---------------------------------------
 
 KEPT_STATES = frozenset({"waiting", "quiet", "stuck"})
-"""Member states that other processes are shown; any other one takes the row away again."""
+"""Member states that are shown to other processes; any other state deletes the row."""
 
 
 def chained(previous: bytes, row: Sequence[Value]) -> bytes:
-    """The hash of a row that follows a row with the hash `previous` (empty for the first)."""
+    """Hash a row that follows a row with the hash `previous` (empty for the first)."""
     return hashlib.sha256(previous + _COMPACT.encode(row).encode()).digest()
 
 
 def hashed_after_number(row: Sequence[Value]) -> str:
-    """What is hashed of a row behind its number, where the database gives it that."""
+    """Return the text to hash after a row's number, for a database that assigns the number."""
     return _COMPACT.encode(row)[1:]
 
 
 def task_row(event: TaskCreated) -> tuple[Value, ...]:
-    """A task as its first event makes it."""
+    """Build the row of a task from its first event."""
     row = TaskRow(
         id=event.task_id,
         session_id=event.session_id,
@@ -286,21 +290,21 @@ def task_row(event: TaskCreated) -> tuple[Value, ...]:
 
 
 def question_state(event: UserInteractionResponded) -> str:
-    """How a question stands once it was answered: an answer by nobody only closes it."""
+    """Return the state of an answered question: an answer by nobody only closes it."""
     return "closed" if event.response.author_actor_id == NOBODY else "answered"
 
 
-# -- the head of a database, as it is kept outside of it -----------------------------------------
+# -- the head of a database, as recorded outside it ----------------------------------------------
 
 HEAD_LENGTH = 512
-"""How long the file of the head always is, in bytes."""
+"""The fixed size of the head file, in bytes."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The last event and the last row of the audit then: number and hash of each.
+    """Number and hash of the last event and of the last audit row, as of some moment.
 
-    A database that is older than that, or has another history, lost some.
+    A database that is older than that, or has another history, has lost data.
     """
 
     sequence: int
@@ -310,34 +314,34 @@ class Head:
 
 
 class HeadFile:
-    """A file with the head of a database, and the lock under which it is written.  Blocks."""
+    """The file with the head of a database, and the lock for writing it.  Blocks."""
 
     def __init__(self, base: Path, *names: str) -> None:
-        """The file that these names lead to from `base`, which is a `.coterie`."""
+        """The path is given by the `names` below `base`, which is a `.coterie`."""
         self._base = base
         self._names = names
         self._file: int | None = None
-        """Kept open: to find it anew from there costs more than to write it."""
+        """Kept open: looking it up again costs more than writing it."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def read(self) -> Head | None:
-        """What the file says; None where there is none or a crash of the machine spoiled it."""
+        """Return the recorded head; None if there is no file or a machine crash corrupted it."""
         try:
             return _head_in(read_file(self._base, *self._names))
         except FileNotFoundError:
             return None
 
     def raise_to(self, head: Head) -> None:
-        """Write the head unless a later one is there already.
+        """Write the head unless a later one is recorded already.
 
-        Where the lock stays busy (its holder was stopped) nothing is written: a head that is
-        too low only shows less.  One write of one length, in place: a process that is killed
-        leaves the old head or the new one.
+        If the lock stays busy (its holder was stopped), nothing is written: a head that is too
+        low only detects less.  A single write of fixed length, in place: a process that is killed
+        leaves either the old head or the new one.
         """
         with self.locked(wait=0.1) as file:
             if file is None:
@@ -348,7 +352,7 @@ class HeadFile:
 
     @contextmanager
     def locked(self, wait: float) -> Generator[int | None]:
-        """The file, open and locked; None where the lock cannot be had in `wait` seconds."""
+        """Open and lock the file; yields None if the lock is not free within `wait` seconds."""
         file = self._opened()
         try:
             yield file if _flocked(file, time.monotonic() + wait) else None
@@ -357,10 +361,10 @@ class HeadFile:
 
     def _opened(self) -> int:
         if self._file is not None and os.fstat(self._file).st_nlink != 1:
-            self.close()  # it was removed, or has a second name
+            self.close()  # it was deleted, or has a second name
         if self._file is None:
             path = self._base.joinpath(*self._names)
-            with opened_folder(self._base, *self._names[:-1], make=True) as folder:
+            with open_folder(self._base, *self._names[:-1], make=True) as folder:
                 self._file = open_file(folder, path, os.O_RDWR | os.O_CREAT)
         return self._file
 
@@ -368,8 +372,8 @@ class HeadFile:
 def _head_in(content: bytes) -> Head | None:
     try:
         found = json.loads(content)
-        audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
-        return Head(int(found["sequence"]), str(found["hash"]), *audit)
+        last = int(found["sequence"]), str(found["hash"])
+        return Head(*last, int(found.get("audit", 0)), str(found.get("audit_hash", "")))
     except (ValueError, KeyError, TypeError):
         return None
 

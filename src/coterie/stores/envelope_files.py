@@ -1,9 +1,9 @@
-"""A session's envelopes as files, for people and other programs: below `logs/<session>/`, a file
-`<sequence>-<payload_type>.json` each, and a line each in `events.log`.
+"""A session's envelopes as files, for people and other programs: below `logs/<session>/`, each has
+a file `<sequence>-<payload_type>.json` and a line in `events.log`.
 
-They are written from the rows, after the commit, and put right wherever they differ: after a
-crash, or when somebody changed them, which is told.  The rows are what counts; where a session is
-signed, they are believed as far as their signatures are right.
+The files are written from the rows, after the commit, and repaired wherever they differ: after a
+crash, or if somebody changed them, which is reported.  The rows are authoritative; in a signed
+session they are trusted only as far as their signatures are valid.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from coterie.model.envelope_fault import (
     EnvelopeFault,
     Extent,
     FaultKind,
-    kept_file,
-    put_aside,
+    faults_set_aside,
+    name_set_aside,
 )
 from coterie.ports import TicketStore
 from coterie.stores.events_log import log_lines
 from coterie.stores.sqlite.failures import from_system
-from coterie.workspace.beneath import is_draft, open_file, opened_folder, replace_file
+from coterie.workspace.beneath import is_draft, open_file, open_folder, replace_file
 from coterie.workspace.session_files import check_signatures, key_path, session_key
 
 Rows = Sequence[tuple[int, Envelope]]
@@ -42,7 +42,7 @@ Rows = Sequence[tuple[int, Envelope]]
 LOG = "events.log"
 _OURS = re.compile(r"\d{6,}-[a-z_]+\.json")
 _DELAY = 0.05
-"""Seconds that a write waits for more to be written with it: a few percent of a ticket's CPU."""
+"""Seconds that a write waits to be batched with others; saves a few percent of a ticket's CPU."""
 
 
 class EnvelopeFiles:
@@ -59,8 +59,8 @@ class EnvelopeFiles:
         tell: Callable[[EnvelopeFault], None] = lambda _: None,
     ) -> None:
         """`folder` is the project's `.coterie`; `signed`: every envelope must bear a signature;
-        `shared`: other machines may have written what is not here;
-        `tell` is called for whatever somebody did to the files, once it is put right."""
+        `shared`: other machines may have written envelopes whose files are not here;
+        `tell` is called for each change that somebody made to the files, once it is repaired."""
         self._folder = folder
         self._store = store
         self._session = session
@@ -68,16 +68,16 @@ class EnvelopeFiles:
         self._tell = tell
         self._files = _Folder(folder, session, shared=shared)
         self._last = 0
-        """The number of the last envelope that is in the files; 0: all are to be looked at."""
+        """The number of the last envelope that is in the files; 0: all must be checked."""
         self._writing = anyio.Lock()
         self._woken = anyio.Event()
 
     def wake(self) -> None:
-        """Something was recorded; costs nothing here and now."""
+        """Signal that something was recorded; does no work itself."""
         self._woken.set()
 
     async def follow(self) -> None:
-        """Write what is recorded, as it comes; does not end by itself."""
+        """Write envelopes as they are recorded; runs until cancelled."""
         while True:
             await self.flush()
             await self._woken.wait()
@@ -85,9 +85,9 @@ class EnvelopeFiles:
             self._woken = anyio.Event()
 
     async def flush(self) -> None:
-        """Write all that is recorded by now; the first time, all that is there is looked at.
+        """Write everything recorded so far; the first time, check all existing files.
 
-        Raises EnvelopeForged where a signature is wrong or missing, and StorageError.
+        Raises EnvelopeForged if a signature is wrong or missing, and StorageError.
         """
         async with self._writing:
             while True:
@@ -97,16 +97,16 @@ class EnvelopeFiles:
                     self._tell(fault)
                 if found is not None:
                     return
-                self._last = 0  # somebody changed the files while we were at it
+                self._last = 0  # somebody changed the files in the meantime
 
     def _write(self, rows: Rows) -> list[EnvelopeFault] | None:
-        """What had been done to the files; None where all rows are needed."""
+        """Write the rows and return the faults found; None if all rows are needed."""
         if self._signed:
             check_signatures(self._session, rows, session_key(self._folder, self._session))
         found: list[EnvelopeFault] = []
         try:
             if self._last == 0:
-                found = self._files.put_right(rows)
+                found = self._files.repair(rows)
             elif not self._files.add(rows):
                 return None
         except OSError as error:
@@ -115,13 +115,13 @@ class EnvelopeFiles:
         return found
 
     async def verify(self, extent: Extent) -> EnvelopeCheck:
-        """Whatever is wrong with any envelope; files are written anew where the rows can be
-        trusted, unless somebody else is writing them."""
-        # The names first: whoever runs the session may be writing further ones.
+        """Check every envelope; files are rewritten if the rows can be trusted, unless somebody
+        else is writing them."""
+        # List the names first: whoever runs the session may be writing more of them.
         names = await anyio.to_thread.run_sync(self._files.names)
         rows = await self._store.envelopes(self._session)
         found = await anyio.to_thread.run_sync(self._verify, names, rows, extent)
-        faults = (*found, *put_aside(self._session, names))
+        faults = (*found, *faults_set_aside(self._session, names))
         return EnvelopeCheck(self._session, len(rows), self._signed, faults)
 
     def _verify(self, names: Collection[str], rows: Rows, extent: Extent) -> list[EnvelopeFault]:
@@ -131,16 +131,16 @@ class EnvelopeFiles:
             return [EnvelopeFault(self._session, "no_key", str(key_path(Path(), self._session)))]
         found = [*self._of_rows(rows, key), *self._files.compare(rows, names, extent)]
         if extent == "live" or any(fault.in_database for fault in found):
-            return [self._files.vouched(fault, key) for fault in found]
+            return [self._files.with_signature_checked(fault, key) for fault in found]
         if found:
             try:
-                self._files.put_right(rows)
-            except OSError:  # a disk that cannot be written: it is told all the same
+                self._files.repair(rows)
+            except OSError:  # the disk cannot be written: report the faults all the same
                 return found
-        return [replace(fault, mended=True) for fault in found]
+        return self._files.repaired(found)
 
     def _of_rows(self, rows: Rows, key: bytes | None) -> list[EnvelopeFault]:
-        """What is wrong with the rows themselves."""
+        """Return the faults of the rows themselves."""
         last = rows[-1][0] if rows else 0
         lost = sorted(set(range(1, last + 1)) - {sequence for sequence, _ in rows})
         found = [EnvelopeFault(self._session, "lost", f"{one:06d}") for one in lost]
@@ -152,33 +152,33 @@ class EnvelopeFiles:
 
 
 class _Folder:
-    """One session's folder: what is in it follows from the rows alone.  All of it blocks."""
+    """One session's folder, whose content follows from the rows alone.  All methods block."""
 
     def __init__(self, project: Path, session: str, *, shared: bool) -> None:
         self._place = (project, "logs", session)
         self._shared = shared
         self.folder = project / "logs" / session
         self._size = 0
-        """How long the log is, unless somebody else wrote to it."""
+        """The size of the log, unless somebody else wrote to it."""
 
     def names(self) -> Collection[str]:
-        """The files that are there."""
+        """List the files in the folder."""
         try:
-            with opened_folder(*self._place) as at:
+            with open_folder(*self._place) as at:
                 return _listed(at)
         except FileNotFoundError:
             return frozenset()
 
     def compare(self, rows: Rows, names: Collection[str], extent: Extent) -> list[EnvelopeFault]:
-        """Files that are not what the rows say; `names` are those that were there before the rows
-        were read."""
+        """Return the faults of files that differ from the rows; `names` are the files listed
+        before the rows were read."""
         try:
-            with opened_folder(*self._place) as at:
+            with open_folder(*self._place) as at:
                 found = self._compare(at, rows, names, extent)
                 return [*found, *self._compare_log(at, rows, extent)]
         except FileNotFoundError:
-            is_told = extent == "whole" and not self._shared
-            gone = [_name(*row) for row in rows] if is_told else []
+            must_exist = extent == "whole" and not self._shared
+            gone = [_name(*row) for row in rows] if must_exist else []
             return [self._fault("missing", name) for name in gone]
 
     def _compare(
@@ -193,12 +193,12 @@ class _Folder:
             kept = self._read(at, name) if is_there else None
             if kept == data:
                 continue
-            if is_there and not _says(kept, envelope):
+            if is_there and not _matches(kept, envelope):
                 found.append(self._fault("changed", name))
                 if mend:
                     _put_aside(at, name, "changed")
             elif not (is_there or self._shared) and (extent == "whole" or name < newest):
-                # What comes after the newest file may only have been cut off by a crash.
+                # Files after the newest one may merely have been cut off by a crash.
                 found.append(self._fault("missing", name))
             if mend:
                 replace_file(at, name, data)
@@ -210,7 +210,7 @@ class _Folder:
         log, lines = self._read(at, LOG), _log(rows)
         if log == lines:
             return []
-        is_short = log is None or lines.startswith(log)  # by a crash, or it will be written yet
+        is_short = log is None or lines.startswith(log)  # after a crash, or not written yet
         is_ahead = extent == "live" and log is not None and log.startswith(lines)
         told = (extent == "whole" and not self._shared) or not (is_short or is_ahead)
         if mend and log is not None and is_short:
@@ -224,36 +224,44 @@ class _Folder:
     def _fault(self, kind: FaultKind, name: str) -> EnvelopeFault:
         return EnvelopeFault(self.folder.name, kind, name)
 
-    def vouched(self, fault: EnvelopeFault, key: bytes | None) -> EnvelopeFault:
-        """The same, with whether its file bears the right signature."""
+    def with_signature_checked(self, fault: EnvelopeFault, key: bytes | None) -> EnvelopeFault:
+        """Return the fault with `signature_valid` set if its file bears the right signature."""
         if key is None or fault.kind in ("changed", "missing"):
             return fault
         numbered = fault.kind == "lost"
         for name in self.names():
             if name == fault.file or (numbered and name.startswith(f"{fault.file}-")):
-                with opened_folder(*self._place) as at:
+                with open_folder(*self._place) as at:
                     data = self._read(at, name)
-                return replace(fault, file=name, vouched=_is_signed(data or b"", key))
+                return replace(fault, file=name, signature_valid=_is_signed(data or b"", key))
         return fault
 
-    def put_right(self, rows: Rows) -> list[EnvelopeFault]:
-        """Make the folder hold what the rows say, and all of it; `rows` are all there are.
+    def repair(self, rows: Rows) -> list[EnvelopeFault]:
+        """Make the folder match the rows, which must be all of the session's.
 
-        What somebody changed is put aside; returns what was.
+        Files that somebody changed are put aside; returns the faults.
         """
-        with opened_folder(*self._place, make=True) as at:
+        with open_folder(*self._place, make=True) as at:
             names = _listed(at)
             faults = self._compare(at, rows, names, "cut", mend=True)
             faults += self._compare_log(at, rows, "cut", mend=True)
             _tidy(at, names, {_name(*row) for row in rows})
             self._size = os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size
-        return [replace(fault, mended=True) for fault in faults]
+        return self.repaired(faults)
+
+    def repaired(self, faults: Sequence[EnvelopeFault]) -> list[EnvelopeFault]:
+        """Mark the faults that `repair` removed: all but unknown files that could not be moved."""
+        left = self.names() if faults else ()
+        return [
+            replace(fault, mended=fault.kind != "unknown" or fault.file not in left)
+            for fault in faults
+        ]
 
     def add(self, rows: Rows) -> bool:
-        """Write what is new; False where what is there is not what we left: put it right then."""
+        """Write new rows; False if the folder is not as we left it, and needs `repair`."""
         lines = _log(rows)
         try:
-            with opened_folder(*self._place) as at:
+            with open_folder(*self._place) as at:
                 if os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size != self._size:
                     return False
                 for sequence, envelope in rows:
@@ -265,13 +273,13 @@ class _Folder:
         return True
 
     def _append(self, at: int, lines: bytes) -> None:
-        # In one piece, so that a reader sees whole lines.
+        # In a single write, so that readers see whole lines.
         descriptor = open_file(at, self.folder / LOG, os.O_WRONLY | os.O_APPEND)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(lines)
 
     def _read(self, at: int, name: str) -> bytes | None:
-        """What a file holds; None where there is none, or something that we did not write."""
+        """Return the content of a file; None if there is none, or something that is not ours."""
         try:
             descriptor = open_file(at, self.folder / name, os.O_RDONLY)
         except (FileNotFoundError, NotOurs):
@@ -288,18 +296,18 @@ def _tidy(at: int, names: Collection[str], wanted: Collection[str]) -> None:
     for name in names:
         if is_draft(name):
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=at)  # ours, and cut
+                os.unlink(name, dir_fd=at)  # our own, unfinished
         elif _OURS.fullmatch(name) and name not in wanted:
-            _put_aside(at, name, "unknown")  # no row says that
+            _put_aside(at, name, "unknown")  # no row corresponds to it
 
 
 def _put_aside(at: int, name: str, kind: FaultKind) -> None:
-    with suppress(OSError):  # something is in the way: then it is written over
-        os.rename(name, kept_file(kind, name), src_dir_fd=at, dst_dir_fd=at)
+    with suppress(OSError):  # something is in the way: the caller overwrites the file or leaves it
+        os.rename(name, name_set_aside(kind, name), src_dir_fd=at, dst_dir_fd=at)
 
 
-def _says(data: bytes | None, envelope: Envelope) -> bool:
-    """Whether a file says what an envelope does, however it is laid out."""
+def _matches(data: bytes | None, envelope: Envelope) -> bool:
+    """Whether a file's content equals an envelope, however it is formatted."""
     try:
         return Envelope.model_validate(_object(data or b"")) == envelope
     except (ValueError, ValidationError):
@@ -315,7 +323,7 @@ def _data(envelope: Envelope) -> bytes:
 
 
 def _object(data: bytes) -> dict[str, object]:
-    """What a file says; ValueError for what is no object, or names a field twice."""
+    """Parse a file; raises ValueError if it is not an object or has a duplicate field."""
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         made = dict(pairs)
@@ -333,12 +341,12 @@ def _object(data: bytes) -> dict[str, object]:
 
 
 def _is_signed(data: bytes, key: bytes) -> bool:
-    """Whether a file says what was signed with the key."""
+    """Whether a file's content was signed with the key."""
     try:
         said = _object(data)
         if said.get("signature") == signature_of(said, key):
             return True
-        return Envelope.model_validate(said).is_signed_by(key)  # one of the first signatures
+        return Envelope.model_validate(said).is_signed_by(key)  # the earliest kind of signature
     except (ValueError, ValidationError):
         return False
 

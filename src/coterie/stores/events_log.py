@@ -1,4 +1,4 @@
-"""`events.log`: a session's envelopes, a line each, for people."""
+"""`events.log`: a session's envelopes for people, one line each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from coterie.model import envelope as payloads
 from coterie.model.envelope import Envelope, Payload
 
 _LONGEST = 300
-"""Of a line; the whole of it is in the envelope."""
+"""The maximum length of a line's message; the full text is in the envelope."""
 
 
 def log_lines(envelopes: Iterable[Envelope]) -> bytes:
-    """What the log holds about these."""
+    """Format envelopes as lines of the log."""
     return "".join(map(_line, envelopes)).encode()
 
 
@@ -37,11 +37,11 @@ _EVENTS: Mapping[type[Payload], tuple[str, Callable[[Any], str]]] = {
     payloads.ArtifactRef: ("artifact", lambda p: f"{p.uri}: {p.label}; {p.description}"),
     payloads.Error: ("error", lambda p: f"{p.code}: {p.message}"),
 }
-"""What an envelope is called in `events.log`, and what is said of it there."""
+"""By payload type: the event's name in `events.log`, and how its message is formatted."""
 
 
 def _line(envelope: Envelope) -> str:
-    """`[timestamp][ticket_id][event] message`, and the end of the line."""
+    """Format one line: `[timestamp][ticket_id][event] message`."""
     event, message = _event(envelope)
     text = " ".join(message.split())
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -50,7 +50,7 @@ def _line(envelope: Envelope) -> str:
 
 
 def _event(envelope: Envelope) -> tuple[str, str]:
-    """What happened in a word, and the rest."""
+    """Return the event's name and its message."""
     payload = envelope.payload
     if not isinstance(payload, payloads.TicketPayload):
         event, message = _EVENTS[type(payload)]
@@ -62,7 +62,7 @@ def _event(envelope: Envelope) -> tuple[str, str]:
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would obey, or a writer choke on."""
+    """Replace characters that a terminal would obey or that cannot be encoded."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)

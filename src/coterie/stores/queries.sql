@@ -1,5 +1,5 @@
--- Statements that every database of ours runs as they are, by name; `statements.py` reads them,
--- and a back end's own beside them.  One `?` is one value.
+-- Named statements that every database runs unchanged; `statements.py` loads them together with
+-- those of the back end.  Each `?` is one value.
 
 -- events
 

@@ -1,7 +1,7 @@
-"""SQL as named data, and the seam between the stores and the database that runs it.
+"""SQL as named statements, and the seam between the stores and the database that runs them.
 
-In a file of statements `{Message}` stands for the columns of a message, `{Message?}` for as many
-values.
+In a file of statements, `{Message}` expands to the columns of a message and `{Message?}` to as
+many placeholders.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from coterie.stores.codec import COLUMNS, Row
 
 T = TypeVar("T")
 Query = tuple[Any, ...]
-"""The name of a statement, and what it is given."""
+"""The name of a statement and its values."""
 Reading = Generator[Sequence[Query], list[list[Row]], T]
-"""Asks for the rows of statements, several as of one moment, and makes a value of them."""
+"""Requests the rows of statements, several from one snapshot, and builds a value from them."""
 After = Callable[[], None] | None
 _HEADER = "-- name: "
 
 
 class Statements(Protocol):
-    """A database that runs statements by their names, and writes."""
+    """A database that runs named statements and writes."""
 
     @property
     def version(self) -> int:
-        """For `changed`: what came later was not read."""
+        """For `changed`: later changes have not been read yet."""
         ...
 
     async def changed(self, seen: int) -> int:
@@ -39,50 +39,50 @@ class Statements(Protocol):
         ...
 
     def wake(self) -> None:
-        """Wake those of this process who wait for a change."""
+        """Wake this process's tasks that wait for a change."""
         ...
 
     async def read(self, reading: Reading[T]) -> T:
-        """Run it after all that was submitted before."""
+        """Run a reading after everything submitted before it."""
         ...
 
     async def submit(
         self, *queries: Query, fence: Fence | None = None, after: After = None
     ) -> list[Row]:
-        """Run them in a transaction after all that was posted; the rows of the last, durable."""
+        """Run queries durably, in a transaction after everything posted; the rows of the last."""
         ...
 
     def post(self, *queries: Query) -> None:
-        """Queue them: they ride in the next submission, or go alone a little later."""
+        """Queue queries: they join the next submission, or run alone shortly after."""
         ...
 
     async def commit(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
-        """The same as `submit` for writes."""
+        """Like `submit`, for writes."""
         ...
 
     def queue(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
-        """The same as `post` for writes."""
+        """Like `post`, for writes."""
         ...
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
-        """A new task with its lease; None if the id is taken."""
+        """Create a task with its lease; None if the id is taken."""
         ...
 
     async def respond(self, event: UserInteractionResponded, request: int | None) -> bool:
-        """Append an answer to a question that is open, and take the word that it was said by."""
+        """Answer a question and take the request that carried the answer; False if not open."""
         ...
 
     async def reserve(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
-        """Reserve, if no more than `seen` were ever made."""
+        """Add a reservation, unless more than `seen` have been made so far."""
         ...
 
     async def close(self) -> None:
-        """Write what is queued and let go of the database."""
+        """Write what is queued and close the database."""
         ...
 
 
 def load(folder: Path) -> dict[str, str]:
-    """The statements that all databases share, and those of the one in the folder."""
+    """Load the statements that all databases share, and those of the database in the folder."""
     shared = Path(__file__).with_name("queries.sql")
     return {**_statements_in(shared), **_statements_in(folder / "queries.sql")}
 

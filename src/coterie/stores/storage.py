@@ -1,8 +1,8 @@
-"""Every store of a project over one database of named statements, whichever database that is.
+"""All stores of a project on top of named statements, whichever database runs them.
 
-The stores only read, but for the inbox, the leases, reservations and notifications, which other
-processes write to: each of their calls is a transaction.  All else goes in through
-`Storage.commit` and `Storage.post`.
+The stores only read, except for inbox, leases, reservations and notifications, which other
+processes write to as well: each of their calls is a transaction.  Everything else is written
+through `Storage.commit` and `Storage.post`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class RowStore:
-    """What the stores of a database have in common."""
+    """Base class of the stores of a database."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
@@ -56,7 +56,7 @@ def _values(decode: Callable[[Row], T], *query: object) -> Reading[list[T]]:
 
 
 def history(task_id: str, seen: int) -> Reading[journal.TaskHistory]:
-    """All that is recorded of a task, as of one moment."""
+    """Read everything recorded about a task, from one snapshot."""
     events, leases, tickets, messages, below, steps, turns, requests = yield [
         ("events_of_task", task_id, 0),
         ("lease", task_id),
@@ -80,7 +80,7 @@ def history(task_id: str, seen: int) -> Reading[journal.TaskHistory]:
 
 
 class EventRows(RowStore):
-    """Domain events and the list of tasks that is folded from them."""
+    """Domain events, and the list of tasks derived from them."""
 
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
         return await self._all(codec.event_of, "events_of_task", task_id, after)
@@ -116,7 +116,7 @@ class AuditRows(RowStore):
 
 
 class ConversationRows(RowStore):
-    """Messages, and the threads that we keep ourselves."""
+    """Messages, and the threads that Coterie itself stores."""
 
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         return await self._all(codec.MESSAGE.value, "messages", task_id, after)
@@ -166,7 +166,7 @@ class TicketRows(RowStore):
         try:
             return await self._all(codec.envelope_of, "envelopes", session_id, after)
         except ValidationError as error:
-            raise self._damaged(f"An envelope of {session_id} is none: {error}") from None
+            raise self._damaged(f"An envelope of {session_id} is invalid: {error}") from None
 
 
 class InboxRows(RowStore):
@@ -185,7 +185,7 @@ class InboxRows(RowStore):
 
     async def respond(self, event: Event, request: int | None = None) -> bool:
         if not isinstance(event, UserInteractionResponded):
-            raise IllegalEvent(f"{event.type} is no answer")
+            raise IllegalEvent(f"{event.type} is not an answer")
         return await self._statements.respond(event, request)
 
     async def request(self, task_id: str, kind: journal.RequestKind, author: str, text: str) -> int:
@@ -245,7 +245,7 @@ def _reservations() -> Reading[tuple[int, list[Reservation]]]:
 
 
 class ReservationRows(RowStore):
-    """What turns under way may still use of budgets."""
+    """How much of the budgets running turns may still use."""
 
     async def all(self) -> tuple[int, list[Reservation]]:
         return await self._statements.read(_reservations())
@@ -277,7 +277,7 @@ class NotificationRows(RowStore):
 
 
 class DatabaseStorage:
-    """All stores over one database; what is left to a back end is how writes go in."""
+    """All stores over one database; the back end supplies the `Statements`."""
 
     def __init__(self, statements: Statements, damaged: Callable[[str], StorageError]) -> None:
         self._statements = statements
@@ -293,7 +293,7 @@ class DatabaseStorage:
 
     @property
     def timeline(self) -> TimelineRows:
-        """The one order of it all, which most commands never ask for."""
+        """The timeline, made on demand as most commands never use it."""
         return TimelineRows(self._statements)
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:

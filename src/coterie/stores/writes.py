@@ -1,5 +1,5 @@
-"""What databases are told of a write: the statement, its row, and what it means where it does
-nothing.  How statements are run, and how a failure is noticed, is each database's own."""
+"""The common part of writes: the statement, its row, and what it means if it changes nothing.
+How statements run and how a failure is detected is up to each database."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from coterie.stores.codec import Value
 from coterie.stores.statements import Query
 
 _UPDATES: Mapping[type, tuple[str, str]] = {
-    journal.AppendThread: ("insert_thread", "{thread} has no place {place} next"),
+    journal.AppendThread: (
+        "insert_thread",
+        "entry {place} does not follow the last one of thread {thread}",
+    ),
     journal.CloseStep: ("close_step", "step {name!r} is not open"),
     journal.SpendTurn: ("spend_turn", "attempt {attempt} of {step!r} is not open"),
     journal.CloseTurn: ("close_turn", "attempt {attempt} of {step!r} is not open"),
     journal.ParkLease: ("park_lease", "token {token} does not hold the lease"),
 }
-"""Writes that are one statement on their fields."""
+"""Writes that are one statement on their fields, with the problem if it changes nothing."""
 
 Update = tuple[str, Callable[[Any], tuple[Value, ...]], str]
-"""A statement, what takes its values from a write, and what its failure means."""
+"""A statement, the getter of its values from a write, and what its failure means."""
 
 
 def updates(statements: Mapping[str, str]) -> dict[type, Update]:
-    """How a database runs writes that are one statement on their `:fields`.
+    """Prepare the writes that are one statement on their `:fields`.
 
-    Values in their order are bound in half the time that values by name take.
+    Binding values by position takes half the time of binding them by name.
     """
     return {
         kind: (
@@ -44,7 +47,7 @@ def updates(statements: Mapping[str, str]) -> dict[type, Update]:
 
 
 def problem_of(problem: str, write: Write) -> str:
-    """The failure of an update, in words."""
+    """Describe the failure of an update."""
     return problem.format(**write._asdict())
 
 
@@ -76,29 +79,29 @@ PLAIN: Mapping[type, Callable[[Any], Iterator[Query]]] = {
     journal.SupersedeSteps: _supersede_steps,
     journal.SetMemberState: _set_member_state,
 }
-"""Writes that are the same statements everywhere, and may change nothing."""
+"""Writes that are the same statements in every database, and may change nothing."""
 
 
 def put_ticket(write: journal.PutTicket) -> tuple[str, tuple[Value, ...], str]:
-    """The statement for a ticket as it is now, its row, and what is wrong where it does nothing.
+    """Return the statement for a ticket's new state, its row, and the problem if it does nothing.
 
-    Raises IllegalWrite for a move that no ticket makes.
+    Raises IllegalWrite for a state change that tickets do not make.
     """
     session = write.session_id
     ticket_id, state, body = codec.TICKET.row(write.ticket)
     if write.before is None:
-        problem = f"{session}: ticket {ticket_id} is there already"
+        problem = f"{session}: ticket {ticket_id} already exists"
         return "insert_ticket", (ticket_id, state, body, session, session), problem
     if write.before != write.ticket.state:
         try:
             check_move(write.ticket.id, write.before, write.ticket.state)
         except IllegalMove as problem:
             raise IllegalWrite(f"{session}: {problem}") from None
-    problem = f"{session}: ticket {ticket_id} is not {write.before}"
+    problem = f"{session}: ticket {ticket_id} is not in state {write.before}"
     return "update_ticket", (state, body, session, ticket_id, write.before), problem
 
 
 def moments(write: journal.PutTicket, last: int = 0) -> Iterator[tuple[Value, ...]]:
-    """The lines of a ticket's history behind the first `last` of them."""
+    """Yield the rows of a ticket's history after the first `last` entries."""
     for place, moment in enumerate(write.ticket.history[last:], last + 1):
         yield (write.session_id, write.ticket.id, place, *codec.MOMENT.row(moment))

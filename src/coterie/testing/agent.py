@@ -1,10 +1,10 @@
-"""A scripted agent: a program that does to its caller whatever an agent can do.
+"""A scripted agent: a program that does to its caller whatever an agent might do.
 
 Run by path, with nothing but the standard library: `python agent.py [OPTION…] [ACT [ARG…]]`.
 
-It reads a prompt, acts, and replies: by a JSON line `{"type": "result", "result": TEXT}`, or
-as plain text with `--plain`.  What it does is the last line of the prompt if that begins with
-`!` (`!huge 20`), else the act named on the command line, else `echo`.
+It reads a prompt, acts, and replies with a JSON line `{"type": "result", "result": TEXT}`, or
+in plain text with `--plain`.  Its act is the last line of the prompt if that begins with `!`
+(`!huge 20`), else the one named on the command line, else `echo`.
 
 Options
 
@@ -13,38 +13,40 @@ Options
     --end TEXT       print this line after a plain reply
     --early TEXT     print this line at the start, before any prompt is read
     --deaf           ignore TERM and INT
-    --graceful FILE  on TERM, write a word to this file and end with 0
-    --system TEXT    a system prompt, which `whoami` tells
+    --graceful FILE  on TERM, write a line to this file and exit with 0
+    --system TEXT    a system prompt, which `whoami` repeats
 
 Acts
 
     echo             reply `heard: PROMPT`
-    turn             reply how many prompts there have been
+    turn             reply with the number of prompts so far
     whoami           reply with the system prompt
     env NAME         reply with a variable; `args` with the arguments, `cwd` with the folder
     fds, signals     reply with the open descriptors; with the ignored and blocked signals
-    tty              reply which of stdin, stdout, stderr are terminals, and whether it controls us
-    count            reply how many bytes the prompt had
+    tty              reply which of stdin, stdout, stderr are terminals, and whether we have a
+                     controlling one
+    count            reply with the prompt's size in bytes
     huge N           print a line of N MiB, then reply
     big N            reply with a text of N MiB
     half             print the reply in two halves
-    bytes            print bytes that are no UTF-8, also within the reply
+    bytes            print bytes that are not UTF-8, also within the reply
     nuls             print NULs, also within the reply
     brackets N       print N open brackets, plain and in an object, and a number of N digits
     deltas N         print N lines of progress, then reply
     leftover         reply, then print a whole second reply and half of a third
     late             end the line that `leftover` left open, then reply
     stderr N         write N KiB to stderr, then reply
-    nothing          print nothing; a persistent one waits for the next prompt
+    nothing          print nothing; if persistent, wait for the next prompt
     hang             print nothing and never end
-    exit CODE        print half a line and a word to stderr, then exit
-    silent-exit CODE exit without a word
-    shut             close stdout and live on
+    exit CODE        print part of a line, write to stderr, then exit
+    silent-exit CODE exit without printing anything
+    shut             close stdout and keep running
     daemon TOKEN     leave a process behind that has its own session, is nobody's child, ignores
                      TERM, HUP and INT, and has an empty environment; TOKEN is its last argument
     daemon-hang TOKEN  the same, and then never end
     tool TOKEN       leave an ordinary child behind, which keeps our stdout open
-    swarm TOKEN      leave a process behind that goes on forking new ones, and never stays the same
+    swarm TOKEN      leave a process behind that keeps forking and exiting, so its pid never stays
+                     the same
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ for _ in range(5000):
 
 
 class Options:
-    """What the command line says."""
+    """The parsed command line."""
 
     def __init__(self, words: list[str]) -> None:
         self.persistent = self.plain = self.deaf = False
@@ -99,7 +101,7 @@ class Agent:
         self.raw(self.replying(text.encode()))
 
     def replying(self, text: bytes) -> bytes:
-        """The bytes of a reply; `text` may be anything."""
+        """Return the bytes of a reply; `text` may be any bytes."""
         if not self.options.plain:
             return b'{"type": "result", "result": "%s"}\n' % _escaped(text)
         end = self.options.end.encode() + b"\n" if self.options.end else b""
@@ -129,7 +131,7 @@ class Agent:
         self.reply(json.dumps([fd for fd in listed if _is_open(fd)]))
 
     def do_signals(self, prompt: str) -> None:
-        ours = {signal.SIGPIPE, signal.SIGXFSZ}  # Python's own doing
+        ours = {signal.SIGPIPE, signal.SIGXFSZ}  # ignored by Python itself
         ignored = [
             n for n in signal.valid_signals() - ours if signal.getsignal(n) is signal.SIG_IGN
         ]
@@ -226,11 +228,11 @@ REPLIES: dict[str, Callable[[Agent, str, list[str]], str]] = {
     "tool": lambda agent, prompt, words: _leave("tool", SLEEP, words[0], alone=False),
     "swarm": lambda agent, prompt, words: _leave("swarm", SWARM, words[0]),
 }
-"""The acts that end with one reply."""
+"""The acts that make exactly one reply."""
 
 
 def _leave(name: str, program: str, token: str, *, alone: bool = True) -> str:
-    """Start a Python program that outlives us, wait until it runs, and say so."""
+    """Start a Python program that outlives us, and return a reply once it runs."""
     running, started = os.pipe()  # closes at exec
     if os.fork() == 0:
         if alone:
@@ -252,12 +254,12 @@ def _is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
     except OSError:
-        return False  # the one that listed them
+        return False  # the descriptor that listed them
     return True
 
 
 def _escaped(text: bytes) -> bytes:
-    """The inside of a JSON string, which leaves alone what could not be one."""
+    """Escape text for a JSON string, leaving bytes alone that are invalid in one."""
     return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
 
 
@@ -281,7 +283,7 @@ def _end_gracefully(file: str) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Be an agent."""
+    """Run as an agent."""
     options = Options(words)
     if options.deaf:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""A storage whose process dies at a chosen moment: for proving that no moment loses anything."""
+"""A storage whose process dies at a chosen moment, to prove that nothing is ever lost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coterie.model.journal import Fence, Write
 from coterie.ports import Storage
 
 
-class Died(BaseException):
-    """The process is gone: nothing it does any more reaches the disk."""
+class Crashed(BaseException):
+    """The process is gone: nothing it still does reaches the disk."""
 
 
 @dataclass(frozen=True)
-class Death:
-    """When to die: at the n-th call, before or after it took effect, with or without what was
-    only queued."""
+class CrashPoint:
+    """When to crash: at the n-th call, before or after it takes effect, with or without the
+    writes that are only queued."""
 
     call: int
     took_effect: bool
@@ -27,11 +27,11 @@ class Death:
 
 
 @dataclass
-class MortalStorage:
-    """Passes everything on to a real storage until death; implements `ports.Storage`."""
+class CrashingStorage:
+    """Forwards everything to a real storage until the crash; implements `ports.Storage`."""
 
     real: Storage
-    death: Death | None
+    crash: CrashPoint | None
     calls: int = 0
     dead: bool = False
     _queued: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -56,23 +56,27 @@ class MortalStorage:
         for each in fields(self):
             if not each.init:
                 part = getattr(self.real, each.name)
-                mortal = partial(self.live, part) if ismethod(part) else _Mortal(self, part)
-                setattr(self, each.name, mortal)
+                crashing = (
+                    partial(self.call_through, part)
+                    if ismethod(part)
+                    else _CrashingPart(self, part)
+                )
+                setattr(self, each.name, crashing)
 
     def post(
         self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
     ) -> None:
-        """Keep it until the next call, as a process keeps it until the next commit."""
+        """Hold writes until the next call, as a process holds them until the next commit."""
         self.queue(lambda: self.real.post(fence, *writes, after=after))
 
     def queue(self, call: Callable[..., None], *given: object) -> None:
-        """Keep a call that nobody waits for."""
+        """Queue a call that nobody waits for."""
         if self.dead:
-            raise Died
+            raise Crashed
         self._queued.append(partial(call, *given))
 
     async def changed(self, seen: int) -> int:
-        """Waiting is no moment of its own."""
+        """Wait for a change; this does not count as a call."""
         self._flush()
         return await self.real.changed(seen)
 
@@ -80,27 +84,29 @@ class MortalStorage:
         self._flush()
         await self.real.close()
 
-    async def live(self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
-        """One call, which may be the last."""
+    async def call_through(
+        self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
+        """Make one call, which may be the last."""
         if self.dead:
-            raise Died
+            raise Crashed
         self.calls += 1
-        dying = self.death is not None and self.calls == self.death.call
-        if self.death is not None and dying and not self.death.took_effect:
-            await self._die(self.death)
+        dying = self.crash is not None and self.calls == self.crash.call
+        if self.crash is not None and dying and not self.crash.took_effect:
+            await self._die(self.crash)
         self._flush()
         result = await call(*args, **options)
-        if self.death is not None and dying:
-            await self._die(self.death)
+        if self.crash is not None and dying:
+            await self._die(self.crash)
         return result
 
-    async def _die(self, death: Death) -> None:
-        if death.queued_kept:
+    async def _die(self, crash: CrashPoint) -> None:
+        if crash.queued_kept:
             self._flush()
-            await self.real.commit(None)  # else it might come after what another does then
+            await self.real.commit(None)  # or it might land after the next process's writes
         self._queued.clear()
         self.dead = True
-        raise Died
+        raise Crashed
 
     def _flush(self) -> None:
         if not self.dead:
@@ -109,10 +115,10 @@ class MortalStorage:
             self._queued.clear()
 
 
-class _Mortal:
-    """A part of a mortal storage."""
+class _CrashingPart:
+    """One part of a crashing storage."""
 
-    def __init__(self, storage: MortalStorage, real: object) -> None:
+    def __init__(self, storage: CrashingStorage, real: object) -> None:
         self._storage = storage
         self._real = real
 
@@ -121,4 +127,4 @@ class _Mortal:
         if name == "drop":
             return partial(self._storage.queue, call)
         posts = name in ("set_child_pid", "drop_child")
-        return call if posts else partial(self._storage.live, call)
+        return call if posts else partial(self._storage.call_through, call)

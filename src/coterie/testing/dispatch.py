@@ -1,25 +1,26 @@
-"""Offers and their queue in memory, on whatever clock one has: the rules, with no database.
+"""Offers and their queue in memory, on any clock: the rules without a database.
 
 `MemoryOffers` does what `stores/postgres/dispatch.py` and the triggers of its schema do, and passes
-the same contract.  Nothing in it waits, so a simulation can call it as often as it likes.
+the same contract.  It never waits, so a simulation can call it as often as it likes.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import anyio
 
 from coterie.model.machine import MachineRow, MachineView, Offer, Pool
+from coterie.ports import RunTask
 
 AGAIN = 5.0
 """How soon a machine that could not take an offer may be asked again, in seconds."""
 _POLL = 0.05
-"""How often the queue is asked while it has nothing, in seconds."""
+"""How often an empty queue is polled, in seconds."""
 
 
 @dataclass
@@ -32,16 +33,16 @@ class _Row:
 
 
 class MemoryOffers:
-    """The table of offers, the queue beside it, and who has what in hand."""
+    """The table of offers, the queue, and which owner has taken what."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.now = clock
-        """Seconds since 1970, or since whenever: offers are due by it."""
+        """Seconds since 1970 or any other moment; due times are compared with it."""
         self.owners: dict[str, str] = {}
-        """The machine of each owner that lives."""
+        """The machine of each living owner."""
         self._rows: dict[str, _Row] = {}
-        self._in_hand: defaultdict[str, set[str]] = defaultdict(set)
-        self._of_the_dead: set[str] = set()
+        self._taken_by: defaultdict[str, set[str]] = defaultdict(set)
+        self._dead_takers: set[str] = set()
         self._dead: set[str] = set()
         self._unqueued: set[str] = set()
         self._lost: set[str] = set()
@@ -54,7 +55,7 @@ class MemoryOffers:
     # -- offers --------------------------------------------------------------------------------
 
     def offer(self, offer: Offer, due: float | None = None) -> None:
-        """Open, and queued where it belongs now."""
+        """Open an offer, and queue it where it now belongs."""
         row = self._rows.get(offer.task_id)
         if row is None:
             made = replace(offer, needs=tuple(sorted(offer.needs)), woken=0, refused={})
@@ -69,56 +70,56 @@ class MemoryOffers:
         self.queue()
 
     def get(self, task_id: str) -> Offer | None:
-        """In whatever state."""
+        """Return the offer of a task, in whatever state."""
         row = self._rows.get(task_id)
         return replace(row.offer, taker=row.taker) if row else None
 
-    def open_ones(self) -> dict[str, Offer]:
-        """Those that are to be run."""
+    def open_offers(self) -> dict[str, Offer]:
+        """Return the open offers, by task id."""
         return {task: row.offer for task, row in self._rows.items() if row.is_open}
 
     def hold(self, task_id: str) -> None:
-        """Its job, if there is one, finds nothing to take."""
+        """Withdraw a task from offer; a job already queued for it finds nothing to take."""
         if row := self._rows.get(task_id):
             row.is_open, row.job = False, None
             self._changed(row)
 
     def take(self, task_id: str, owner: str) -> Offer | None:
-        """One of several that are handed it has it."""
+        """Take an offer; of several owners that are handed it, one gets it."""
         row = self._rows.get(task_id)
         if row is None or not row.is_open or row.taker is not None:
             return None
         if row.due is not None and row.due > self.now():
             return None
         row.taker = owner
-        self._in_hand[owner].add(task_id)
+        self._taken_by[owner].add(task_id)
         if owner in self._dead:
-            self._of_the_dead.add(owner)
+            self._dead_takers.add(owner)
         return row.offer
 
     def put_back(self, offer: Offer, owner: str, *, held: bool = False) -> None:
-        """Held only if nothing has happened since it was taken."""
-        if row := self._let_go(offer, owner):
+        """Release an offer; `held` applies only if nothing has happened since it was taken."""
+        if row := self._release(offer, owner):
             row.is_open = row.is_open and not (held and row.offer.woken == offer.woken)
             self._changed(row)
             self.queue()
 
-    def put_off(self, offer: Offer, owner: str, due: float | None = None) -> None:
-        """Unless something has happened since it was taken."""
-        if row := self._let_go(offer, owner):
+    def defer(self, offer: Offer, owner: str, due: float | None = None) -> None:
+        """Release an offer and delay it, unless something has happened since it was taken."""
+        if row := self._release(offer, owner):
             later = self.now() + AGAIN if due is None else due
             row.due = later if row.offer.woken == offer.woken else None
             self._changed(row)
             self.queue()
 
     def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """Others may look for it."""
-        if row := self._let_go(offer, owner):
+        """Release an offer that `machine` does not run; others find it as refused."""
+        if row := self._release(offer, owner):
             row.offer = replace(row.offer, refused={**row.offer.refused, machine: why})
             self._changed(row)
 
-    def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
-        """By task."""
+    def refused_offers(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """Return what others refused and this machine may take, ordered by task id."""
         rows = [row for _, row in sorted(self._rows.items()) if row.is_open and row.offer.refused]
         return [
             row.offer
@@ -129,8 +130,8 @@ class MemoryOffers:
             and set(row.offer.needs) <= set(has)
         ]
 
-    def ask_anew(self, machine: str) -> None:
-        """What nobody else refused is queued again."""
+    def clear_refusals(self, machine: str) -> None:
+        """Forget what a machine refused; what nobody else refused is queued again."""
         for row in self._rows.values():
             if machine in row.offer.refused:
                 others = {one: why for one, why in row.offer.refused.items() if one != machine}
@@ -139,13 +140,13 @@ class MemoryOffers:
         self.queue()
 
     def sweep(self) -> bool:
-        """Give back what the dead have in hand, and queue what is not."""
-        for owner in self._of_the_dead:
-            for task_id in self._in_hand.pop(owner, ()):
+        """Release what dead owners had taken, and requeue; returns whether anything is open."""
+        for owner in self._dead_takers:
+            for task_id in self._taken_by.pop(owner, ()):
                 row = self._rows[task_id]
                 row.taker = row.job = None
                 self._changed(row)
-        self._of_the_dead.clear()
+        self._dead_takers.clear()
         for task_id in self._lost & self._rows.keys():
             row = self._rows[task_id]
             if row.taker is None and row.job not in self._jobs:
@@ -155,12 +156,12 @@ class MemoryOffers:
         self.queue()
         return any(row.is_open for row in self._rows.values())
 
-    # -- what happens in the store besides -----------------------------------------------------
+    # -- other events in the store -------------------------------------------------------------
 
     def wake(self, task_id: str) -> None:
-        """A question of a task was answered, or something was said to it; or one below it ended.
+        """Reopen a task that got an answer or a message, or whose child ended; also its session.
 
-        The next sweep queues it.
+        The next sweep queues them.
         """
         for one in {task_id, task_id.partition("/")[0]} & self._rows.keys():
             row = self._rows[one]
@@ -169,26 +170,26 @@ class MemoryOffers:
             self._changed(row)
 
     def drop(self, task_id: str, *, is_child: bool = False) -> None:
-        """A task has ended."""
+        """Remove the offer of a task that ended; a child's end wakes its session."""
         row = self._rows.pop(task_id, None)
         if row is not None:
             self._unqueued.discard(task_id)
             if row.taker is not None:
-                self._in_hand[row.taker].discard(task_id)
+                self._taken_by[row.taker].discard(task_id)
         if is_child:
             self.wake(task_id.partition("/")[0])
 
     def declare_dead(self, owner: str) -> None:
-        """What it has in hand is given back by the next sweep."""
+        """Declare an owner dead; the next sweep releases what it had taken."""
         self.owners.pop(owner, None)
         self._dead.add(owner)
-        if self._in_hand.get(owner):
-            self._of_the_dead.add(owner)
+        if self._taken_by.get(owner):
+            self._dead_takers.add(owner)
 
     # -- the queue -----------------------------------------------------------------------------
 
     def fetch(self, queues: Iterable[str]) -> int | None:
-        """The oldest job of these queues; it is the caller's until it is finished."""
+        """Fetch the oldest job of these queues; it is the caller's until it is finished."""
         found = [self._queues[name] for name in queues if self._queues.get(name)]
         if not found:
             return None
@@ -197,12 +198,12 @@ class MemoryOffers:
         return job
 
     def has(self, queues: Iterable[str]) -> bool:
-        """Whether they have a job."""
+        """Whether any of these queues has a job."""
         return any(self._queues.get(name) for name in queues)
 
     @property
     def jobs(self) -> int:
-        """How many are queued."""
+        """How many jobs are queued."""
         return len(self._jobs) - len(self._handed_out)
 
     @property
@@ -211,18 +212,18 @@ class MemoryOffers:
         return self._last_job
 
     def task_of(self, job: int) -> str:
-        """Which task a job is for."""
+        """Return the task that a job is for."""
         return self._jobs[job]
 
     def finish(self, job: int) -> None:
-        """A job was done, or is lost: the next sweep queues its offer anew, if nobody has it."""
+        """End a job, done or lost; the next sweep queues its offer again if nobody has taken it."""
         self._handed_out.discard(job)
         row = self._rows.get(self._jobs.pop(job, ""))
         if row is not None and row.job == job and row.taker is None:
             self._lost.add(row.offer.task_id)
 
     def queue(self) -> None:
-        """Queue what is open and due, in nobody's hand, and not queued."""
+        """Queue the offers that are open, due, not taken and not queued yet."""
         now = self.now()
         while self._later and self._later[0][0] <= now:
             if row := self._rows.get(heapq.heappop(self._later)[1]):
@@ -237,11 +238,11 @@ class MemoryOffers:
             self._jobs[row.job] = task_id
             self._queues[row.offer.queue].append(row.job)
 
-    def _let_go(self, offer: Offer, owner: str) -> _Row | None:
+    def _release(self, offer: Offer, owner: str) -> _Row | None:
         row = self._rows.get(offer.task_id)
         if row is None or row.taker != owner:
             return None
-        self._in_hand[owner].discard(offer.task_id)
+        self._taken_by[owner].discard(offer.task_id)
         row.taker = row.job = None
         return row
 
@@ -261,59 +262,53 @@ class MemoryDispatch:
     _machines: dict[str, MachineRow] = field(default_factory=dict[str, MachineRow])
 
     async def offer(self, offer: Offer, at: str | None = None) -> None:
-        """Queued at once."""
+        """Offer a task, which is queued at once if it is due."""
         self.offers.offer(offer, _seconds(at))
 
     async def get(self, task_id: str) -> Offer | None:
-        """In whatever state."""
+        """Return the offer of a task, in whatever state."""
         return self.offers.get(task_id)
 
     async def offered(self) -> Mapping[str, Offer]:
-        """Those that are open."""
-        return self.offers.open_ones()
+        """Return the open offers, by task id."""
+        return self.offers.open_offers()
 
     async def hold(self, task_id: str) -> None:
-        """Not before something happens."""
+        """Withdraw a task from offer until its next event."""
         self.offers.hold(task_id)
 
     async def take(self, task_id: str, owner: str) -> Offer | None:
-        """One of several has it."""
+        """Take an offer; None if it cannot be taken now."""
         return self.offers.take(task_id, owner)
 
     async def put_back(self, offer: Offer, owner: str, *, held: bool = False) -> None:
-        """Let go of it."""
+        """Release an offer."""
         self.offers.put_back(offer, owner, held=held)
 
-    async def put_off(self, offer: Offer, owner: str, at: str | None = None) -> None:
-        """Not before `at`, or for a few seconds."""
-        self.offers.put_off(offer, owner, _seconds(at))
+    async def defer(self, offer: Offer, owner: str, at: str | None = None) -> None:
+        """Release an offer, not to be taken before `at` or for a few seconds."""
+        self.offers.defer(offer, owner, _seconds(at))
 
     async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """Others may."""
+        """Release an offer that `machine` does not run; others may take it."""
         self.offers.refuse(offer, owner, machine, why)
 
-    async def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
-        """What others refused."""
-        return self.offers.left_over(has, machine)
+    async def refused_offers(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """Return what others refused and this machine may take."""
+        return self.offers.refused_offers(has, machine)
 
-    async def ask_anew(self, machine: str) -> None:
-        """It has refused nothing."""
-        self.offers.ask_anew(machine)
+    async def clear_refusals(self, machine: str) -> None:
+        """Forget what a machine refused."""
+        self.offers.clear_refusals(machine)
 
     async def sweep(self) -> bool:
-        """Whether anything is open."""
+        """Sweep the offers; returns whether anything is open."""
         return self.offers.sweep()
 
     async def serve(
-        self,
-        pool: Pool,
-        queues: Sequence[str],
-        seats: int,
-        run: Callable[[str], Awaitable[None]],
-        *,
-        until_empty: bool = False,
+        self, pool: Pool, queues: Sequence[str], seats: int, run: RunTask, *, once: bool = False
     ) -> None:
-        """Ask the queue whenever a seat is free."""
+        """Fetch from the queue whenever a seat is free."""
         free = anyio.Semaphore(seats)
 
         async def do(job: int) -> None:
@@ -331,16 +326,16 @@ class MemoryDispatch:
                     group.start_soon(do, job)
                     continue
                 free.release()
-                if until_empty:
+                if once:
                     return
                 await anyio.sleep(_POLL)
 
     async def announce(self, machine: MachineRow) -> None:
-        """As it says."""
+        """Record what a machine says about itself."""
         self._machines[machine.name] = machine
 
     async def machines(self) -> list[MachineView]:
-        """By name; which tasks they run is told by leases, of which nothing is known here."""
+        """Return the machines by name, without the tasks they run: no leases are known here."""
         alive = set(self.offers.owners.values())
         return [
             MachineView(
@@ -356,7 +351,7 @@ class MemoryDispatch:
         ]
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _seconds(at: str | None) -> float | None:

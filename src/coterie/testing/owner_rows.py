@@ -1,4 +1,4 @@
-"""The owners of several machines in a SQLite file, and a line to it that can be cut."""
+"""The owners of several machines in a SQLite file, reached over a connection that can be cut."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _TABLE = (
 
 @dataclass(frozen=True)
 class SqliteOwnerRows:
-    """`ports.OwnerRows` that the processes of one machine share, as several machines would.
+    """`ports.OwnerRows` that the processes of one machine share as several machines would.
 
-    While there is a file `cut` nothing arrives, and while there is a file `mute` everything does
-    but no answer comes back.
+    While the file `unreachable` exists no request arrives; while the file `drop_replies` exists
+    every request arrives but no answer comes back.
     """
 
     file: Path
-    cut: Path | None = None
-    mute: Path | None = None
+    unreachable: Path | None = None
+    drop_replies: Path | None = None
 
     async def add(self, row: OwnerRow) -> None:
         await self._changed("INSERT INTO owners VALUES (?, ?, ?, ?, ?, ?)", *astuple(row))
@@ -54,7 +54,7 @@ class SqliteOwnerRows:
         return await self._changed(death, owner, beat) == 1
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
     async def _changed(self, statement: str, *values: object) -> int:
         return await self._asked(lambda db: db.execute(statement, values).rowcount)
@@ -64,14 +64,14 @@ class SqliteOwnerRows:
         return [replace(row, dead=bool(row.dead)) for row in (OwnerRow(*one) for one in found)]
 
     async def _asked(self, call: Callable[[sqlite3.Connection], T]) -> T:
-        await self._while(self.cut)
+        await self._while(self.unreachable)
         answer = await anyio.to_thread.run_sync(self._done, call)
-        await self._while(self.mute)
+        await self._while(self.drop_replies)
         return answer
 
     def _done(self, call: Callable[[sqlite3.Connection], T]) -> T:
         with closing(sqlite3.connect(self.file, timeout=30)) as database, database:
-            database.execute("PRAGMA synchronous = OFF")  # nothing here outlives the machine
+            database.execute("PRAGMA synchronous = OFF")  # nothing here has to survive a crash
             database.execute(_TABLE)
             return call(database)
 

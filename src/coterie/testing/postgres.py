@@ -1,8 +1,8 @@
-"""A PostgreSQL of one's own for tests and figures: made in a folder, ended with whoever made it.
+"""A private PostgreSQL for tests and benchmarks: made in a folder, ended with its owner.
 
-A run of tests shares one, whatever the number of its workers; each test has a database of its own.
-The folder is the user's alone and so is the Unix socket in it.  A keeper, which is this file run as
-a program, watches the owner and ends the server when the owner is gone, also after kill -9.
+A test run shares one, whatever the number of its workers; each test has a database of its own.
+Only the user can access the folder and the Unix socket in it.  A keeper, which is this file run as
+a program, watches the owner and ends the server when the owner is gone, even after kill -9.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PREFIX = "coterie-pg-"
 _START_SECONDS = 60
 _ROOM = 1 << 30
 _SETTINGS = {
-    # A crash of the machine may lose all of it, and nothing is ever copied from it.
+    # A crash of the machine may lose all of it, and it is never replicated.
     "fsync": "off",
     "full_page_writes": "off",
     "wal_level": "minimal",
@@ -40,7 +40,7 @@ _SETTINGS = {
     "max_wal_size": "64MB",
     "autovacuum": "off",
     "jit": "off",
-    "dynamic_shared_memory_type": "mmap",  # in the folder, so that they go with it
+    "dynamic_shared_memory_type": "mmap",  # in the folder, and removed with it
     "shared_buffers": "16MB",
     "max_connections": "200",
     "listen_addresses": "",
@@ -50,27 +50,27 @@ _SETTINGS = {
 
 
 class NoPostgres(Exception):
-    """There is no PostgreSQL here, or none that may be started; says why."""
+    """PostgreSQL is not installed or does not start; the message says why."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """One PostgreSQL with its data, its socket and its log in `folder`."""
+    """A PostgreSQL server with its data, socket and log in `folder`."""
 
     folder: Path
 
     @property
     def data(self) -> Path:
-        """What `initdb` makes."""
+        """The data directory that `initdb` makes."""
         return self.folder / "data"
 
     @property
     def log(self) -> str:
-        """All that the server said."""
+        """The server's whole log."""
         return (self.folder / "log").read_text(errors="replace")
 
     def url(self, database: str = "postgres", host: str = "") -> str:
-        """Where a database of it is: on the socket, or on `host` (`127.0.0.1:5433`)."""
+        """Return the URL of a database: on the socket, or on `host` (`127.0.0.1:5433`)."""
         if host:
             password = (self.folder / "password").read_text()
             return f"postgresql://{ROLE}:{password}@{host}/{database}"
@@ -79,7 +79,7 @@ class Cluster:
         return f"postgresql://{ROLE}@/{database}?host={folder}&port={port}"
 
     def make(self) -> None:
-        """`initdb`: our role needs no password on the socket, every other one everywhere."""
+        """Run `initdb`: only our role, and only on the socket, needs no password."""
         password = self.folder / "password"
         password.write_text(secrets.token_hex(16))
         command = [*_programs("initdb"), "-D", str(self.data), "-U", ROLE]
@@ -101,11 +101,11 @@ class Cluster:
         owner: int | None = None,
         kept: int | None = None,
     ) -> None:
-        """Start it and wait until it takes connections; it ends when the process `owner` does.
+        """Start it and wait until it accepts connections; it ends when the process `owner` does.
 
-        `kept` is a file descriptor that its keeper holds open as long as it lives.
+        `kept` is a file descriptor that its keeper holds open for as long as it lives.
         """
-        before = self._status()[:1]  # of a server that was killed
+        before = self._status()[:1]  # left by a server that was killed
         keeper = [sys.executable, "-I", __file__, str(owner or os.getpid()), str(self.folder)]
         server = [*_programs("postgres", ends_with_keeper=True), "-D", str(self.data)]
         server += ["-k", str(self.folder)]
@@ -131,7 +131,7 @@ class Cluster:
             time.sleep(0.01)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """End it: at once (SIGQUIT), after its connections were cut (SIGINT), or kill it."""
+        """Stop it: at once (SIGQUIT), after closing its connections (SIGINT), or kill it."""
         ending: list[psutil.Process] = []
         with suppress(psutil.NoSuchProcess, FileNotFoundError):
             server = psutil.Process(self.pid)
@@ -144,10 +144,10 @@ class Cluster:
 
     @property
     def pid(self) -> int:
-        """The first of its processes."""
+        """The pid of the server's main process."""
         status = self._status()
         if not status:
-            raise FileNotFoundError(f"no server runs in {self.folder}")
+            raise FileNotFoundError(f"no server is running in {self.folder}")
         return int(status[0])
 
     def _takes_connections(self, before: list[str]) -> bool:
@@ -161,12 +161,12 @@ class Cluster:
 
 
 _keepers: dict[Path, subprocess.Popen[bytes]] = {}
-"""Those that this process started."""
+"""The keepers that this process started, by cluster folder."""
 
 
 @contextmanager
 def own_cluster(settings: Mapping[str, str] | None = None) -> Generator[Cluster]:
-    """A cluster that nobody shares, for a test that stops, cuts off or fills it."""
+    """Make a cluster that nobody shares, for a test that stops, cuts off or fills it."""
     with _making():
         cluster, kept = _new(secrets.token_hex(4))
     try:
@@ -176,11 +176,11 @@ def own_cluster(settings: Mapping[str, str] | None = None) -> Generator[Cluster]
     finally:
         cluster.stop()
         shutil.rmtree(cluster.folder, ignore_errors=True)
-        os.close(kept)  # ours until here: between a stop and a start nobody else holds it
+        os.close(kept)  # held until here: between a stop and a start no keeper holds it
 
 
 def shared_cluster(run: str, owner: int) -> Cluster:
-    """The cluster of the run of this name, made by whoever asks first; it ends with `owner`."""
+    """Return the cluster of the test run `run`, made by the first caller; it ends with `owner`."""
     run = hashlib.sha256(run.encode()).hexdigest()[:8]
     with _making():
         cluster = Cluster(_place() / f"{_PREFIX}{run}")
@@ -194,23 +194,23 @@ def shared_cluster(run: str, owner: int) -> Cluster:
         finally:
             os.close(kept)
         (cluster.folder / "ready").touch()
-        # Its keeper is told of its owner's end, not of ours.
+        # Its keeper watches its owner, not this process: stop tracking it.
         _keepers.pop(cluster.folder).returncode = 0
     return cluster
 
 
 class Databases:
-    """Databases of a server, made from templates; `url` is one of a role that may make them."""
+    """Databases of a server, made from templates; `url` is for a role that may create them."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def url(self, name: str) -> str:
-        """Where the database of this name is."""
+        """Return the URL of the database of this name."""
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))
 
     def create(self, name: str, template: str = "template0") -> str:
-        """Make a database; returns where it is."""
+        """Make a database; returns its URL."""
         import psycopg
         from psycopg import sql
 
@@ -223,7 +223,7 @@ class Databases:
         return self.url(name)
 
     def drop(self, name: str) -> None:
-        """Remove a database, whoever is still connected to it."""
+        """Remove a database, even if somebody is still connected to it."""
         import psycopg
         from psycopg import sql
 
@@ -232,7 +232,7 @@ class Databases:
             server.execute(dropping)
 
     def prepare(self, name: str, fill: Callable[[str], object]) -> str:
-        """See that there is a template of this name, made once by `fill`; returns the name."""
+        """Ensure there is a template of this name, filled once by `fill`; returns the name."""
         import psycopg
 
         with psycopg.connect(self._url, autocommit=True) as server:
@@ -253,11 +253,11 @@ class Databases:
             server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(*names))
 
 
-# -- where -----------------------------------------------------------------------------------------
+# -- location --------------------------------------------------------------------------------------
 
 
 def _place() -> Path:
-    """The folder for clusters: short, as a socket's path must be; in memory if there is room."""
+    """Return the folder for clusters: short, as socket paths must be; in memory if it fits."""
     memory = Path("/dev/shm")  # noqa: S108  the cluster's own folder in it is closed to others
     with suppress(OSError):
         if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM:
@@ -268,16 +268,16 @@ def _place() -> Path:
 
 @contextmanager
 def _making() -> Generator[None]:
-    """One at a time makes clusters, and removes what others left."""
+    """Let one process at a time make clusters and remove leftovers."""
     with (_place() / f"{_PREFIX}{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _new(name: str) -> tuple[Cluster, int]:
-    """An empty folder, and the locked file that says that it is in use."""
+    """Make an empty folder, and the locked file that marks it as in use."""
     cluster = Cluster(_place() / f"{_PREFIX}{name}")
-    shutil.rmtree(cluster.folder, ignore_errors=True)  # of an attempt that failed
+    shutil.rmtree(cluster.folder, ignore_errors=True)  # left by a failed attempt
     cluster.folder.mkdir(mode=0o700)
     kept = os.open(cluster.folder / "kept", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(kept, fcntl.LOCK_EX)
@@ -293,7 +293,7 @@ def _remove_unkept() -> None:
 
 
 def _programs(name: str, *, ends_with_keeper: bool = False) -> list[str]:
-    """The command of one of PostgreSQL's programs; it refuses to be root, so root is mapped."""
+    """Return the command of a PostgreSQL program; it refuses to run as root, so root is mapped."""
     command: list[str] = []
     if os.geteuid() == 0:
         if shutil.which("unshare") is None:
@@ -305,7 +305,7 @@ def _programs(name: str, *, ends_with_keeper: bool = False) -> list[str]:
 
 
 def _installed() -> Path:
-    """The folder of PostgreSQL's programs: of the one on PATH, else of the newest of Debian's."""
+    """Return the folder of PostgreSQL's programs: the one on PATH, else the newest of Debian's."""
     on_path = shutil.which("initdb")
     candidates = [Path(on_path).resolve().parent] if on_path else []
     debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
@@ -320,7 +320,7 @@ def _installed() -> Path:
 
 
 def _keep(owner: int, folder: Path, command: Sequence[str]) -> int:
-    """Run the server until it ends, or until its owner does: then end it and remove the folder."""
+    """Run the server until it ends; if its owner ends first, end it and remove the folder."""
     server = subprocess.Popen(command)
 
     def end(*_: object) -> None:

@@ -1,5 +1,5 @@
-"""Members that say what a script says, on a real store and engine: for tests of workflows and of
-whatever else stands above agents.
+"""Members that follow a script, on a real store and engine: for tests of workflows and anything
+else above agents.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 
-Played = str | Sequence[Update]
-"""What a member answers: a reply, or the updates of its turn."""
-Script = Callable[[Member, Prompt], Played | Awaitable[Played]]
+TurnScript = str | Sequence[Update]
+"""What a member does in one turn: a reply, or the updates of the turn."""
+Script = Callable[[Member, Prompt], TurnScript | Awaitable[TurnScript]]
 
 
 @dataclass
 class ScriptedChannel:
-    """A channel whose turns come from a function; remembers what it was sent."""
+    """A channel whose turns come from a function; records what it was sent."""
 
     member: Member
     script: Script
@@ -69,7 +69,7 @@ class ScriptedChannel:
         self.answers.append(response)
 
     async def interrupt(self) -> None:
-        """Break off at the next update."""
+        """Interrupt the turn at its next update."""
         self.interrupted = True
 
     async def close(self) -> None:
@@ -93,27 +93,27 @@ class ChildRecorder:
         self.pids.append(pid)
 
     def ended(self, mark: str) -> None:
-        """It must have been begun, and ends once."""
+        """Forget a child, which must have been started and ends only once."""
         del self.living[mark]
 
 
 @dataclass
 class ScriptedChannels:
-    """`ports.Channels` on scripted members; humans are asked through the inbox as always."""
+    """`ports.Channels` for scripted members; humans are asked through the inbox as always."""
 
     script: Script
     holds_past: bool = True
     clocks: Limits = Limits(total=60.0, quiet_after=30.0)
     missing: frozenset[str] = frozenset()
     threads: bool = False
-    """Whether the agents have threads of their own that can be taken up again."""
+    """Whether the agents have threads of their own that can be resumed."""
     lost: frozenset[str] = frozenset()
-    """Threads that cannot be found again."""
+    """Threads that cannot be resumed."""
     open: dict[str, Channel] = field(default_factory=dict[str, Channel])
     opened: list[ScriptedChannel] = field(default_factory=list[ScriptedChannel])
 
     def limits(self, member: Member) -> Limits:
-        """The same for all, but none for people."""
+        """Return the same limits for all agents; people get those of `HumanAdapter`."""
         return HumanAdapter().limits(member) if member.type == "human" else self.clocks
 
     def folder(self, member: Member) -> str:
@@ -161,7 +161,7 @@ class ScriptedChannels:
 
 @dataclass
 class Recorder:
-    """An observer that remembers."""
+    """An observer that keeps all records."""
 
     records: list[Record] = field(default_factory=list[Record])
 
@@ -173,7 +173,7 @@ class Recorder:
 
 
 def team(*names: str, human: str | None = None) -> Team:
-    """A team of AI members by these names, in order, and perhaps a human after them."""
+    """Return a team of AI members with these names, in order, and optionally a human after them."""
     members = [
         Member(id=name, name=name, display_name=name.capitalize(), agent="scripted", order=place)
         for place, name in enumerate(names, 1)
@@ -187,7 +187,7 @@ def team(*names: str, human: str | None = None) -> Team:
 TASK = "k3f9"
 
 
-class NothingToEnd:
+class NoopReaper:
     """A reaper for owners without children."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
@@ -195,7 +195,7 @@ class NothingToEnd:
 
 
 @dataclass
-class Stage:
+class ScriptedProject:
     """One project with one task."""
 
     folder: Path
@@ -206,7 +206,7 @@ class Stage:
 
     @property
     def look(self) -> TaskReader:
-        return TaskReader(self.storage, self.folder, self.owners, lambda _, m: self.folder / m.id)
+        return TaskReader(self.storage, self.folder, self.owners)
 
     async def start(
         self, team: Team, goal: str = "hello", caps: Caps | None = None, workflow: str = "chat"
@@ -242,24 +242,24 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(
+async def scripted_project(
     folder: Path,
     storage: Storage | None = None,
     workflow: Workflow | None = None,
     more: Sequence[Workflow] = (),
     root: Path = Path(),
     owners: Owners | None = None,
-) -> AsyncGenerator[Stage]:
-    """A project in a folder; opened a second time it is the same project with another owner."""
+) -> AsyncGenerator[ScriptedProject]:
+    """Open a project in a folder; opened again it is the same project with another owner."""
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
     owners = owners or FlockOwners(folder / "owners", "here")
     await owners.begin()
     machine = await anyio.to_thread.run_sync(Machine.here)
-    claimant = Claimant(owners, mine.leases, NothingToEnd(), machine)
+    claimant = Claimant(owners, mine.leases, NoopReaper(), machine)
     flows = [workflow or Chat(), *more]
     engine = Engine(mine, {flow.name: flow for flow in flows}, claimant, root=root)
     try:
-        yield Stage(folder, mine, engine, owners)
+        yield ScriptedProject(folder, mine, engine, owners)
     finally:
         await owners.end()
         if storage is None:

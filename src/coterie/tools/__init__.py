@@ -1,1 +1,1 @@
-"""The tools of the built-in agent: what it can do to the world, and what keeps it within bounds."""
+"""The tools of the built-in agent, and the permission rules and sandboxes that constrain them."""

@@ -1,4 +1,4 @@
-"""editFile: replaces one exact, unique piece of a file, or creates a file; atomically."""
+"""editFile: atomically replaces one exact, unique piece of a file, or creates a file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from pydantic import Field
 from coterie.model.tool_call import Action
 from coterie.model.visible import patch_lines, patch_name
 from coterie.model.workspace import unfinished_name
-from coterie.process.streams import whole
+from coterie.process.streams import replace_surrogates
 from coterie.tools import workspace_files
 from coterie.tools.toolbox import PathText, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import PathEntry, TextFile, ToolError
 
 LINES_COMPARED = 5000
-"""How many lines are compared to find the nearest; more would take too long."""
+"""How many lines to search for the closest match; more would take too long."""
 LINE_SHOWN = 160
 MATCHES_SHOWN = 5
 
 
 def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, int]:
-    """The text with the one piece replaced, and its line; ToolError unless it occurs once."""
+    """Return the edited text and the line of the edit; ToolError unless `old` occurs once."""
     new = file.with_its_newlines(new)
     wanted = old if old in file.text else file.with_its_newlines(old)
     places = list(islice(_matches(file.text, wanted), MATCHES_SHOWN + 1))
     if not places:
-        raise ToolError(f"oldStr is not in {path}. {_nearest(file.text, old)}")
+        raise ToolError(f"oldStr was not found in {path}. {_nearest(file.text, old)}")
     if len(places) > 1:
         raise ToolError(_too_many(file.text, places, path))
     at = places[0]
@@ -46,7 +46,7 @@ def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, in
 
 
 def _matches(text: str, wanted: str) -> Iterator[int]:
-    """The index of each match, overlapping ones included."""
+    """Yield the index of each match, including overlapping ones."""
     at = text.find(wanted)
     while at >= 0:
         yield at
@@ -63,31 +63,33 @@ def _too_many(text: str, places: list[int], path: str) -> str:
     count = f"more than {MATCHES_SHOWN}" if more else str(len(places))
     where = f"{lines}, …" if more else lines
     return (
-        f"oldStr is in {path} {count} times (lines {where}). Take in more of the text around "
-        "the one that you mean, so that it is there once."
+        f"oldStr occurs {count} times in {path} (lines {where}). Include more of the surrounding "
+        "text so that it matches only once."
     )
 
 
 def _nearest(text: str, old: str) -> str:
-    """A hint where the text is almost what was wanted."""
+    """Return a hint pointing to the closest text in the file."""
     lines = text.splitlines()
     wanted = [line.strip() for line in old.strip().splitlines()]
     if not wanted or not wanted[0]:
-        return "Read the file, and give the text exactly as it is there."
+        return "Read the file and copy the text exactly."
     plain = [line.strip() for line in lines]
     for at in range(len(plain) - len(wanted) + 1):
         if plain[at : at + len(wanted)] == wanted:
-            return f"At line {at + 1} it differs in white space only: give it as it is there."
+            return f"It matches line {at + 1} except for whitespace: copy the text exactly."
     head = [line[:LINE_SHOWN] for line in plain[:LINES_COMPARED]]
     near = difflib.get_close_matches(wanted[0][:LINE_SHOWN], head, 1)
     if not near:
-        return "Nothing like its first line is there. Read the file again."
+        return "No line resembles its first line. Read the file again."
     number = head.index(near[0])
-    return f"The nearest to its first line is line {number + 1}: {lines[number][:LINE_SHOWN]}"
+    return (
+        f"The closest match for its first line is line {number + 1}: {lines[number][:LINE_SHOWN]}"
+    )
 
 
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
-"""The errors of a file system without hard links."""
+"""Errors raised where hard links are not supported."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,24 @@ class ExistingFile:
 
 
 def existing_file(place: PathEntry) -> ExistingFile | None:
-    """The file, if it exists; ToolError if it cannot be edited."""
+    """Return the file if it exists; raises ToolError if it cannot be edited."""
     if not place.exists():
         return None
     with place.open_file() as file:
         state = os.fstat(file.fileno())
-        if state.st_size > workspace_files.WHOLE:
-            raise ToolError(f"{place.path} has {state.st_size:,} bytes: too large to edit.")
+        if state.st_size > workspace_files.MAX_WHOLE_FILE_BYTES:
+            raise ToolError(f"{place.path} is too large to edit: {state.st_size:,} bytes.")
         return ExistingFile(file.read(), state)
 
 
 def write(
     place: PathEntry, data: bytes, now: ExistingFile | None, drafts: Path | None = None
 ) -> None:
-    """Write the file atomically, if what is there is still what was read before.
+    """Write the file atomically, provided it has not changed since it was read.
 
-    If the name has become a link meanwhile, the link itself is replaced and never followed.
-    It is drafted in `drafts`, where a kill leaves nothing among the user's files; beside the file
-    only where that is another disk.
+    If the name has become a link in the meantime, the link itself is replaced, never followed.
+    The draft goes into `drafts`, so that a kill leaves nothing among the user's files; it goes
+    beside the file only if `drafts` is unavailable or on another disk.
     """
     if now is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise ToolError(f"{place.path} is write-protected.")
@@ -138,7 +140,7 @@ def write(
 
 
 def _draft_folder(place: PathEntry, drafts: Path | None) -> int:
-    """A folder on the same disk as the file."""
+    """Open the folder for the draft, which must be on the same disk as the file."""
     if drafts is None:
         return place.folder
     try:
@@ -158,7 +160,7 @@ def _write_in(folder: int, place: PathEntry, data: bytes, now: ExistingFile | No
     try:
         with os.fdopen(fd, "wb") as file:
             if now is not None:
-                with suppress(PermissionError):  # a file of another user
+                with suppress(PermissionError):  # the file belongs to another user
                     os.fchown(fd, now.state.st_uid, now.state.st_gid)
                 os.fchmod(fd, stat.S_IMODE(now.state.st_mode))
             file.write(data)
@@ -173,11 +175,13 @@ def _write_in(folder: int, place: PathEntry, data: bytes, now: ExistingFile | No
 def _move_into_place(place: PathEntry, folder: int, fresh: str, now: ExistingFile | None) -> None:
     if now is None:
         try:
-            # Unlike a rename, a link replaces nothing; it stays when the other name is removed.
+            # Unlike a rename, a link never overwrites; it survives the removal of the draft's name.
             where = {"src_dir_fd": folder, "dst_dir_fd": place.folder}
             os.link(fresh, place.name, **where, follow_symlinks=False)
         except FileExistsError:
-            raise ToolError(f"{place.path} has been made by somebody else meanwhile.") from None
+            raise ToolError(
+                f"{place.path} was created by somebody else just now. Read it, then edit."
+            ) from None
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
@@ -189,14 +193,14 @@ def _move_into_place(place: PathEntry, folder: int, fresh: str, now: ExistingFil
 
 
 class EditFileInput(ToolInput):
-    """Replace one piece of a text file by another. oldStr must be in the file exactly and only
-    once; take in lines around it until it is. With an empty oldStr a new file is made."""
+    """Replace one piece of a text file. oldStr must match the file exactly and occur only once:
+    include surrounding lines if needed. With an empty oldStr, a new file is created."""
 
-    path: PathText = Field(description="The file, from the top of the workspace.")
+    path: PathText = Field(description="The path of the file, relative to the workspace.")
     old_str: Utf8Text = Field(
-        description="What to replace, exactly as it is; empty: make a new file."
+        description="The text to replace, exactly as in the file; empty to create a new file."
     )
-    new_str: Utf8Text = Field(description="What to put in its place.")
+    new_str: Utf8Text = Field(description="The new text.")
 
 
 @dataclass(frozen=True)
@@ -206,12 +210,12 @@ class _Change:
     data: bytes
     line: int
     now: ExistingFile | None
-    """The file before the change; None where there is none."""
+    """The file before the change; None if it does not exist yet."""
 
 
 @dataclass(frozen=True)
 class EditFile(Tool[EditFileInput]):
-    """Changes a text file of a member's workspace."""
+    """Edits a text file in a member's workspace."""
 
     name = "editFile"
     inputs = EditFileInput
@@ -221,7 +225,7 @@ class EditFile(Tool[EditFileInput]):
     root: workspace_files.WorkspaceRoot
     versions: workspace_files.FileVersions
     drafts: Path | None = None
-    """A folder of our own, for what is not in place yet."""
+    """Coterie's own folder for files that are not in place yet."""
 
     def action(self, asked: EditFileInput, cwd: str) -> Action:
         return Action("write", self.name, cwd, paths=(asked.path,))
@@ -232,9 +236,9 @@ class EditFile(Tool[EditFileInput]):
             change = self._change(place, asked)
             write(place, change.data, change.now, self.drafts)
             known = workspace_files.digest(change.data)
-            # Before anybody else edits it: they would take our change for a stranger's.
+            # Record it under the lock: a concurrent edit would otherwise find the file stale.
             self.versions.record(place.path, known)
-        done = "changed" if change.now else "made"
+        done = "changed" if change.now else "created"
         return ToolOutcome({"path": place.path, "done": done, "line": change.line, "digest": known})
 
     def _preview(self, asked: EditFileInput) -> ToolOutcome:
@@ -249,20 +253,20 @@ class EditFile(Tool[EditFileInput]):
     def _change(self, place: PathEntry, asked: EditFileInput) -> _Change:
         now, path = existing_file(place), place.path
         if asked.old_str == "":
-            # An empty file holds nothing that could be lost, and nothing that oldStr could match.
+            # An empty file has nothing to lose, and nothing that oldStr could match.
             if now is None or not now.data:
                 return replace(_new_file(asked), now=now)
             hint = "To change it, give the text to replace as oldStr."
-            raise ToolError(f"{path} is there already. {hint}")
+            raise ToolError(f"{path} already exists. {hint}")
         if now is None:
-            raise ToolError(f"There is no file {path}. With an empty oldStr it would be made.")
+            raise ToolError(f"There is no file {path}. To create it, leave oldStr empty.")
         if self.versions.is_stale(path, workspace_files.digest(now.data)):
             raise ToolError(f"{path} has changed since you read it. Read it again, then edit.")
         file = TextFile.read(now.data)
         if file is None:
-            raise ToolError(f"{path} is no text, so it cannot be edited.")
-        if not file.pure and not asked.new_str.isascii():
-            raise ToolError(f"{path} is not UTF-8, so only plain ASCII can be put in without harm.")
+            raise ToolError(f"{path} is not a text file, so it cannot be edited.")
+        if not file.fully_decoded and not asked.new_str.isascii():
+            raise ToolError(f"{path} is not UTF-8, so only plain ASCII can be inserted safely.")
         after, line = replace_once(file, asked.old_str, asked.new_str, path)
         return _Change(file.text, after, file.encode(after), line, now)
 
@@ -272,8 +276,10 @@ def _new_file(asked: EditFileInput) -> _Change:
 
 
 def _shown(change: _Change, path: str) -> ToolOutcome:
-    """The whole change: somebody says yes to it."""
-    before, after = (patch_lines(whole(text)) for text in (change.before, change.after))
+    """Show the whole change as a diff: a person is asked to approve it."""
+    before, after = (
+        patch_lines(replace_surrogates(text)) for text in (change.before, change.after)
+    )
     name = patch_name(path)
     old = name if change.now else "/dev/null"
     lines = difflib.unified_diff(before, after, old, name, lineterm="")

@@ -1,17 +1,17 @@
-"""The launcher of a command that Landlock holds: a program that confines itself, then becomes it.
+"""A launcher that confines itself with Landlock, then executes a command in its place.
 
     landlock.py [--write=PATH…] [--read=PATH…] [--hide=PATH…] -- COMMAND [ARG…]
     landlock.py --scope -- COMMAND [ARG…]
 
-It imports nothing of Coterie and is run by path.  What is confined stays so, with all that it
-starts.  Landlock knows only what is allowed and never takes back a part of it, so what is hidden
-is left out of what may be read: everything beside the way to it is allowed by itself.  For the
-same reason nothing can be hidden inside a folder that may be written.
+It imports nothing from Coterie and is run by path.  The confinement is permanent and covers all
+descendants.  Landlock rules only grant access and cannot exclude part of a grant, so a hidden path
+is left out of what may be read: everything beside the path to it is allowed individually.  For the
+same reason nothing can be hidden inside a writable folder.
 
-With `--scope` no files are held, for another sandbox does that, but the sockets without a file of
-processes outside are, which no mount can hide: a desktop's can be typed into.
+With `--scope` files are left to another sandbox.  Only signals and abstract sockets to processes
+outside are blocked: no mount can hide those sockets, and a command could type into a desktop's.
 
-If the kernel cannot hold the command, it is not run: exit code 126.
+If the kernel cannot confine the command, it is not run and the exit code is 126.
 """
 
 import ctypes
@@ -26,18 +26,18 @@ ASK_VERSION = 1
 PATH_BENEATH = 1
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION = 0x20080522
-OLDEST = 3
-"""Before this version a file outside could still be emptied."""
+MINIMUM_VERSION = 3
+"""Older versions cannot forbid truncating files outside."""
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 SINCE = {1: (1 << 13) - 1, 2: 1 << 13, 3: TRUNCATE, 5: IOCTL_DEV}
-"""The rights that each version brought."""
-SCOPES = 6
+"""The rights that each version added."""
+SCOPE_VERSION = 6
 NO_SIGNALS_OUT = 0b11
-"""Since that version: neither signals nor abstract sockets to processes outside."""
+"""From version `SCOPE_VERSION` on: no signals and no abstract sockets to processes outside."""
 DEVICES = ("full", "null", "ptmx", "pts", "random", "shm", "tty", "urandom", "zero")
 REFUSED = 126
 
@@ -45,7 +45,7 @@ libc: ctypes.CDLL = ctypes.CDLL(None, use_errno=True)
 
 
 def call(*words: object) -> int:
-    """A system call that Python has no name for; OSError if it fails."""
+    """Make a system call that Python does not wrap; raises OSError if it fails."""
     answer = libc.syscall(*words)
     if answer < 0:
         number = ctypes.get_errno()
@@ -54,19 +54,19 @@ def call(*words: object) -> int:
 
 
 def rights(version: int) -> int:
-    """All that this version can forbid."""
+    """Return all file rights that this version can restrict."""
     return sum(bits for since, bits in SINCE.items() if since <= version)
 
 
 def ruleset(version: int, files: int) -> int:
-    """A set of rules that forbids this of files, and all else that it can, as a descriptor."""
-    words = [files, 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < SCOPES else 3]
+    """Create a ruleset for these file rights and all other restrictions; returns its descriptor."""
+    words = [files, 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < SCOPE_VERSION else 3]
     given = struct.pack(f"{len(words)}Q", *words)
     return call(CREATE_RULESET, given, len(given), 0)
 
 
 def allow(rules: int, path: str, allowed: int) -> None:
-    """Allow this at a path and below; one that is not there, or not for us, is passed over."""
+    """Allow these rights at a path and below; a missing or inaccessible path is skipped."""
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -79,10 +79,10 @@ def allow(rules: int, path: str, allowed: int) -> None:
         os.close(fd)
 
 
-def beside(folder: str, hidden: list[str]) -> Iterator[str]:
-    """All that is in a folder and does not lead to something hidden, each by itself.
+def unhidden_paths(folder: str, hidden: list[str]) -> Iterator[str]:
+    """Yield the paths in a folder that do not lead to anything hidden.
 
-    No links: one may lead to where something is hidden, and what it leads to counts by itself.
+    Links are skipped: one may lead to something hidden, and its target is allowed by its own path.
     """
     try:
         entries = list(os.scandir(folder))
@@ -92,48 +92,52 @@ def beside(folder: str, hidden: list[str]) -> Iterator[str]:
         if entry.path in hidden or entry.is_symlink():
             continue
         if any(one.startswith(f"{entry.path}/") for one in hidden):
-            yield from beside(entry.path, hidden)
+            yield from unhidden_paths(entry.path, hidden)
         else:
             yield entry.path
 
 
 def confine(writable: list[str], readable: list[str], hidden: list[str]) -> None:
-    """Give up every other right, for good."""
+    """Permanently restrict this process to these paths, and drop its privileges."""
     version = call(CREATE_RULESET, None, 0, ASK_VERSION)
-    if version < OLDEST:
-        raise OSError(f"Landlock is of version {version}, and {OLDEST} is needed")
+    if version < MINIMUM_VERSION:
+        raise OSError(
+            f"the kernel has Landlock version {version}, but {MINIMUM_VERSION} or later is needed"
+        )
     rules = ruleset(version, rights(version))
-    for path in [*beside("/", hidden), *readable]:
+    for path in [*unhidden_paths("/", hidden), *readable]:
         allow(rules, path, READ & rights(version))
     devices = [f"/dev/{name}" for name in DEVICES]
     for path in [*writable, *devices]:
         allow(rules, path, rights(version))
-    give_up_privileges()
+    drop_privileges()
     restrict(rules)
 
 
 def scope() -> None:
-    """Give up what is outside and is no file."""
+    """Permanently give up signals and abstract sockets to processes outside."""
     version = call(CREATE_RULESET, None, 0, ASK_VERSION)
-    if version < SCOPES:
-        raise OSError(f"Landlock is of version {version}, and {SCOPES} is needed")
+    if version < SCOPE_VERSION:
+        raise OSError(
+            f"the kernel has Landlock version {version}, but {SCOPE_VERSION} or later is needed"
+        )
     rules = ruleset(version, 0)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "privileges cannot be given up")
+        raise OSError(ctypes.get_errno(), "privileges cannot be dropped")
     restrict(rules)
 
 
 def restrict(rules: int) -> None:
-    """Hold this process to rules."""
+    """Apply a ruleset to this process."""
     call(RESTRICT_SELF, rules, 0)
     os.close(rules)
 
 
-def give_up_privileges() -> None:
-    """Have no capability and never get one again: root could else look into other processes."""
+def drop_privileges() -> None:
+    """Drop all capabilities for good: root could otherwise inspect other processes."""
     nobody = struct.pack("Ii", CAPABILITY_VERSION, 0), bytes(24)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 or libc.capset(*nobody) != 0:
-        raise OSError(ctypes.get_errno(), "privileges cannot be given up")
+        raise OSError(ctypes.get_errno(), "privileges cannot be dropped")
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -1,12 +1,11 @@
-"""The sandbox for a command that is to do no more than look: what passes unasked runs in it.
+"""The sandbox for commands that run unasked because they are only meant to read.
 
-It sees the work folder and the system's own programs, nothing else: no home, no other project,
-no socket, no environment but ours.  It can write in a `/tmp` of its own alone, reaches no network,
-and no file of the work folder can be executed.  So nobody has to know what a command line does.
+They see the work folder and the system's own programs, nothing else: no home, no other project, no
+socket, no environment but the one set here.  They can write only to a private `/tmp`, have no
+network, and cannot execute files in the work folder.  So nobody has to know what a command does.
 
-Bubblewrap makes it.  Since that cannot forbid execution, the work folder is mounted before,
-without the right to execute, in a namespace around it.  Landlock cannot take the network away,
-and so is no substitute.
+Bubblewrap provides it.  Since that cannot forbid execution, the work folder is first mounted noexec
+in a namespace around it.  Landlock cannot block the network, so it is no substitute.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from coterie.tools.workspace_files import COTERIE
 from coterie.workspace.worktree import Worktree
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-_OF_ETC = (
+_ETC_FILES = (
     "alternatives group ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime magic "
     "nsswitch.conf passwd"
 )
-"""What programs need of /etc; the rest may be the user's, or the machine's secrets."""
+"""What programs need from /etc; the rest may hold secrets of the user or the machine."""
 _MOUNT = """
 while [ "$1" != -- ]; do
     mount --bind "$1" "$1" && mount --options-source disable \\
@@ -55,32 +54,32 @@ _ENVIRONMENT = (
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_COUNT", "2"),
-    # Whose the folder is says nothing in a namespace in which all others are nobody.
+    # Ownership says nothing in a namespace where all other users are nobody.
     ("GIT_CONFIG_KEY_0", "safe.directory"),
     ("GIT_CONFIG_VALUE_0", "*"),
     ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
     ("GIT_CONFIG_VALUE_1", "false"),
 )
-"""All of a command's environment."""
+"""A command's entire environment."""
 
 
 @dataclass(frozen=True)
 class ReadOnlySandbox:
-    """One for the commands of a work folder, given without links."""
+    """The read-only sandbox of a work folder, given with links resolved."""
 
     root: Path
 
     def words(self, cwd: Path) -> tuple[str, ...]:
-        """The words to put before a command that runs in a folder of the work folder; blocks."""
+        """Return the words to prefix to a command that runs in `cwd`; blocks."""
         below = cwd.resolve() if cwd.resolve().is_relative_to(self.root) else self.root
         return (*self._mounting(), *self._confining(), "--chdir", str(below), "--")
 
     def wrapped(self, command: str, cwd: Path) -> str:
-        """The command line that runs another one, word for word, inside; blocks."""
+        """Return the command line that runs another one, unchanged, in the sandbox; blocks."""
         return shlex.join((*self.words(cwd), SHELL, "-c", command))
 
     def _mounting(self) -> Iterator[str]:
-        # From the very first process on: /proc shows what each was started with.
+        # Set from the first process on: /proc shows the environment each was started with.
         yield from (_found("env"), "-i", *(f"{name}={value}" for name, value in _ENVIRONMENT))
         yield from (_found("unshare"), "--map-root-user", "--mount", "--propagation", "private")
         yield from (SHELL, "-c", _MOUNT, SHELL, *map(str, self._seen()), "--")
@@ -100,7 +99,7 @@ class ReadOnlySandbox:
             elif path.exists():
                 yield from ("--ro-bind", str(path), str(path))
         yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")  # noqa: S108
-        for path in (*KERNEL, *(f"/etc/{name}" for name in _OF_ETC.split())):
+        for path in (*KERNEL, *(f"/etc/{name}" for name in _ETC_FILES.split())):
             yield from ("--ro-bind-try", path, path)
         for path in sorted(map(str, self._seen()), key=len):
             yield from ("--ro-bind", path, path)
@@ -115,8 +114,8 @@ def _found(program: str) -> str:
 
 
 async def read_only_sandbox(root: Path) -> ReadOnlySandbox | None:
-    """The one for this work folder, given without links; None where there can be none."""
-    # Without the right to execute there, the programs of the system could not be run.
+    """Return the sandbox of a work folder, given with links resolved; None if unavailable."""
+    # Mounting such a folder noexec would keep the system's own programs from running.
     if any(Path(folder).is_relative_to(root) for folder in ("/usr", "/tmp", "/proc", "/dev")):  # noqa: S108
         return None
     return ReadOnlySandbox(root) if await works() else None
@@ -126,7 +125,7 @@ _works: list[bool] = []
 
 
 async def works() -> bool:
-    """Whether it can be had on this machine; tried out once."""
+    """Whether the sandbox works on this machine; tried only once."""
     if not _works:
         _works.append(await anyio.to_thread.run_sync(_try))
     return _works[0]

@@ -21,7 +21,7 @@ from coterie.model.visible import visible_path
 from coterie.process.launch import CapturedOutput, capture
 from coterie.tools import scan, workspace_files
 from coterie.tools.toolbox import (
-    MOST,
+    MAX_OUTPUT_CHARS,
     PathText,
     Tool,
     ToolInput,
@@ -38,17 +38,17 @@ BLOCK = 1024 * 1024
 
 
 class ReadFileInput(ToolInput):
-    """Read a text file. Gives its text without line numbers, and which lines those are. A long
-    file comes in parts: go on with offset."""
+    """Read a text file. Returns its text without line numbers, and the range of lines shown. A
+    long file comes in parts: continue with offset."""
 
-    path: PathText = Field(description="The file, from the top of the workspace.")
-    offset: int = Field(1, ge=1, description="The first line to show, counted from 1.")
-    limit: int = Field(LINES, ge=1, description="How many lines to show at most.")
+    path: PathText = Field(description="The path of the file, relative to the workspace.")
+    offset: int = Field(1, ge=1, description="The first line to show, starting at 1.")
+    limit: int = Field(LINES, ge=1, description="The maximum number of lines to show.")
 
 
 @dataclass(frozen=True)
 class ReadFile(Tool[ReadFileInput]):
-    """Shows a member a text file of its workspace."""
+    """Shows a member a text file in its workspace."""
 
     root: WorkspaceRoot
     versions: workspace_files.FileVersions
@@ -59,9 +59,9 @@ class ReadFile(Tool[ReadFileInput]):
     def _run(self, asked: ReadFileInput) -> ToolOutcome:
         with self.root.resolve(asked.path) as place, place.open_file() as file:
             size = os.fstat(file.fileno()).st_size
-            if size > workspace_files.WHOLE:
+            if size > workspace_files.MAX_WHOLE_FILE_BYTES:
                 return ToolOutcome(_of_huge(file, size, asked, place.path))
-            # Not of the greatest size: so much room would be made for it first.
+            # Not the maximum size: that much memory would be allocated up front.
             data = file.read(size + 1)
         text = TextFile.read(data)
         if text is None:
@@ -70,7 +70,9 @@ class ReadFile(Tool[ReadFileInput]):
         self.versions.record(place.path, known)
         lines = _lines(text.text)
         if asked.offset > max(1, len(lines)):
-            raise ToolError(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
+            raise ToolError(
+                f"{place.path} has no line {asked.offset}: its last line is {len(lines)}."
+            )
         shown = _shown(lines[asked.offset - 1 :], asked, f"{len(lines):,}")
         return ToolOutcome({"path": place.path, **shown, "digest": known})
 
@@ -80,14 +82,15 @@ def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict
     if first is None or first.encoding != "utf-8":
         raise _binary(path, size)
     file.seek(0)
-    if not _skip(file, asked.offset - 1):
+    data = file.read(4 * MAX_OUTPUT_CHARS + 1) if _skip(file, asked.offset - 1) else b""
+    if not data:
         raise ToolError(f"{path} has no line {asked.offset}.")
-    begun = _lines(file.read(4 * MOST).decode("utf-8", "replace"))
-    return {"path": path, **_shown(begun, asked, f"a file of {size:,} bytes", ends=False)}
+    begun, ends = _lines(data.decode("utf-8", "replace")), len(data) <= 4 * MAX_OUTPUT_CHARS
+    return {"path": path, **_shown(begun, asked, f"a file of {size:,} bytes", ends=ends)}
 
 
 def _skip(file: BinaryIO, lines: int) -> bool:
-    """Go to the line after so many; False if there are not as many."""
+    """Seek past this many lines; False if the file has fewer."""
     while lines > 0:
         start, block = file.tell(), file.read(BLOCK)
         if not block:
@@ -106,14 +109,16 @@ def _skip(file: BinaryIO, lines: int) -> bool:
 def _shown(
     begun: list[str], asked: ReadFileInput, whole: str, *, ends: bool = True
 ) -> dict[str, object]:
-    """As many of these lines as were asked for and can be shown."""
+    """Return as many of these lines as were asked for and fit."""
     window = list(islice(begun, asked.limit))
-    fits = max(1, sum(total <= MOST for total in accumulate(len(line) + 1 for line in window)))
+    fits = max(
+        1, sum(total <= MAX_OUTPUT_CHARS for total in accumulate(len(line) + 1 for line in window))
+    )
     text = truncated(visible("\n".join(window[:fits])))
     last = asked.offset + len(window[:fits]) - 1
     output: dict[str, object] = {"lines": f"{asked.offset}-{last} of {whole}", "text": text}
     if len(begun) > fits or not ends:
-        output["note"] = f"There is more: go on with offset {last + 1}."
+        output["note"] = f"There is more: continue with offset {last + 1}."
     return output
 
 
@@ -123,48 +128,50 @@ def _lines(text: str) -> list[str]:
 
 
 def _binary(path: str, size: int) -> ToolError:
-    return ToolError(f"{path} is no text: {size:,} bytes of something else.")
+    return ToolError(f"{path} is not a text file ({size:,} bytes).")
 
 
-MOST_FILES = 50_000
+MAX_FILES = 50_000
 GIT_TIMEOUT = 20.0
-_CACHES = ".hg .mypy_cache .pytest_cache .ruff_cache .svn .tox .venv __pycache__ node_modules"
-IGNORED = frozenset({COTERIE, GIT, *_CACHES.split()})
-"""Folders that hold nothing a person wrote."""
 
 
 def files_below(root: WorkspaceRoot, folder: int, path: str) -> list[str]:
-    """The files below an open folder, by their paths from it; blocks."""
-    # Git ignores Coterie's own folder, of which a member may see its part.
-    listed = [] if COTERIE in path.split("/") else list(_by_git(root, path))
-    return sorted(listed or islice(_by_walk(folder), MOST_FILES))
+    """List the files below an open folder, by paths relative to it; blocks."""
+    # Git ignores Coterie's own folder, but a member may see its part of it.
+    kept = ("--cached", "--others", "--deduplicate")
+    listed = [] if COTERIE in path.split("/") else list(_by_git(root, path, *kept))
+    return sorted(listed or islice(_by_walk(folder), MAX_FILES))
 
 
-def _by_git(root: WorkspaceRoot, path: str) -> Iterator[str]:
-    """What git tracks or would track; nothing without a repository, or where all is ignored."""
+def _by_git(root: WorkspaceRoot, path: str, *which: str) -> Iterator[str]:
+    """Yield what `git ls-files` lists below a path, relative to it; nothing without a repository.
+
+    By default what git ignores is not listed; with `--ignored` nothing else is.
+    """
     repository = repository_of(root.path)
     if repository is None:
         return
     top = (root.path / path).relative_to(repository.folder.resolve())
     prefix = "" if top == Path() else f"{top}/"
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+    words = ("ls-files", "-z", "--exclude-standard", *which)
     try:
-        listed = repository.run(*words, "--", f":(literal){top}", patience=GIT_TIMEOUT)
+        listed = repository.run(*words, "--", f":(literal){top}", timeout=GIT_TIMEOUT)
     except GitFailed:
-        return  # not installed, or not to be trusted: then we look ourselves
-    for name in islice(filter(None, listed.split("\0")), MOST_FILES):
-        if os.path.lexists(repository.folder / name):  # tracked, and deleted meanwhile
+        return  # not installed or not trusted: the caller walks the folder
+    for name in islice(filter(None, listed.split("\0")), MAX_FILES):
+        # Skip tracked files that were deleted, and the ignored folder that the path is in.
+        if name.startswith(prefix) and os.path.lexists(repository.folder / name):
             yield name.removeprefix(prefix)
 
 
 def _by_walk(folder: int) -> Iterator[str]:
     for place, folders, names, _ in os.fwalk(".", dir_fd=folder):
-        folders[:] = [name for name in folders if name not in IGNORED]
+        folders[:] = [name for name in folders if name not in scan.IGNORED]
         yield from (str(Path(place, name)) for name in names)
 
 
 def folded(files: list[str], most: int) -> list[str]:
-    """The files, or where there are too many the folders they are in, as deep as there is room."""
+    """Return the files; if there are too many, their folders, as deep as fits."""
     depth = max((name.count("/") for name in files), default=0)
     lines = Counter(files)
     while len(lines) > most and depth > 0:
@@ -180,19 +187,19 @@ def _at_depth(name: str, depth: int) -> str:
     return name if len(parts) <= depth + 1 else "/".join(parts[: depth + 1]) + "/"
 
 
-MOST_LINES = 800
+MAX_LINES = 800
 
 
 class ListFilesInput(ToolInput):
-    """List the files in a folder and below it, without those that git ignores. Where there are too
-    many, folders are shown with the number of their files."""
+    """List the files in a folder and below it, except those that git ignores. If there are too
+    many, folders are shown with their number of files instead."""
 
-    path: PathText = Field(".", description="The folder, from the top of the workspace.")
+    path: PathText = Field(".", description="The path of the folder, relative to the workspace.")
 
 
 @dataclass(frozen=True)
 class ListFiles(Tool[ListFilesInput]):
-    """Shows a member the files of a folder, and of the folders in it."""
+    """Shows a member the files in and below a folder."""
 
     root: WorkspaceRoot
 
@@ -206,8 +213,8 @@ class ListFiles(Tool[ListFilesInput]):
                 files = files_below(self.root, folder, place.path)
             finally:
                 os.close(folder)
-        count = f"more than {MOST_FILES:,}" if len(files) >= MOST_FILES else f"{len(files):,}"
-        names = map(visible_path, folded(files, MOST_LINES))
+        count = f"more than {MAX_FILES:,}" if len(files) >= MAX_FILES else f"{len(files):,}"
+        names = map(visible_path, folded(files, MAX_LINES))
         text = truncated(visible("\n".join(names)))
         return ToolOutcome({"path": place.path, "count": count, "files": text})
 
@@ -217,6 +224,7 @@ HITS = 256 * 1024
 """How many bytes of names and line numbers are read; more lines could not be shown."""
 LONGEST_LINE = 400
 NOTHING_FOUND = 1
+_IGNORED_BY_GIT = ("--others", "--ignored", "--directory")
 RIPGREP = "rg"
 _OPTIONS = (
     "--no-config",
@@ -224,8 +232,8 @@ _OPTIONS = (
     "--crlf",
     "--hidden",
     "--line-number",
-    "--max-columns=1",  # of a line only its number is wanted
-    f"--max-filesize={workspace_files.WHOLE}",
+    "--max-columns=1",  # only line numbers are needed
+    f"--max-filesize={workspace_files.MAX_WHOLE_FILE_BYTES}",
     "--no-heading",
     "--no-messages",
     "--null",
@@ -235,17 +243,19 @@ _OPTIONS = (
 
 
 class GrepInput(ToolInput):
-    """Find lines by a regular expression. Gives path:line:text. Files that git ignores are passed
-    over."""
+    """Find lines that match a regular expression, shown as path:line:text. Files that git ignores
+    are skipped."""
 
-    pattern: Utf8Text = Field(description="A regular expression, found anywhere in a line.")
+    pattern: Utf8Text = Field(description="A regular expression; it may match anywhere in a line.")
     path: PathText = Field(".", description="The folder or file to search.")
-    glob: Utf8Text = Field("", description="Only files of this form, such as *.py or src/**/*.ts.")
+    glob: Utf8Text = Field(
+        "", description="Search only files that match this glob, such as *.py or src/**/*.ts."
+    )
 
 
 @dataclass(frozen=True)
 class Grep(Tool[GrepInput]):
-    """Searches the files of a member's workspace."""
+    """Searches the files in a member's workspace."""
 
     name = "grep"
     inputs = GrepInput
@@ -255,18 +265,18 @@ class Grep(Tool[GrepInput]):
     """The PATH on which ripgrep is looked up."""
 
     async def run(self, asked: GrepInput) -> ToolOutcome:
-        """The lines; those that are too many are left out and said to be."""
+        """Return the matching lines; excess lines are left out, with a note."""
         folder, name, path = await anyio.to_thread.run_sync(self._reach, asked.path)
         try:
-            words = await anyio.to_thread.run_sync(self._words, asked, name)
+            words, given = await anyio.to_thread.run_sync(self._words, asked, name, path)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
-            # A name for the open folder that leads nowhere else, whatever is swapped meanwhile.
+            # Names the open folder itself, whatever is swapped in at its path meanwhile.
             named = f"/proc/self/fd/{folder}" if sys.platform == "linux" else self.root.path / path
-            answer = await capture(words, str(named), env, most=HITS, patience=TIMEOUT)
+            answer = await capture(words, str(named), env, most=HITS, patience=TIMEOUT, given=given)
         finally:
             os.close(folder)
         if answer.late and not answer.output:
-            raise ToolError(f"The search took over {TIMEOUT:g} s. Look in fewer files.")
+            raise ToolError(f"The search took over {TIMEOUT:g} s. Search fewer files.")
         if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:
             raise ToolError(f"The search failed: {answer.complaint.strip()[-1000:]}")
         return await anyio.to_thread.run_sync(self._shown, answer, path)
@@ -275,20 +285,20 @@ class Grep(Tool[GrepInput]):
         lines, size, more = list[str](), 0, answer.cut or answer.late
         for line in self._lines(answer.output, path):
             size += len(line) + 1
-            if size > MOST:
+            if size > MAX_OUTPUT_CHARS:
                 more = True
                 break
             lines.append(line)
         output: dict[str, object] = {"count": len(lines), "matches": "\n".join(lines)}
         if more:
-            output["note"] = "There are more: look for less, or in fewer files."
+            output["note"] = "There are more matches: narrow the pattern or search fewer files."
         return ToolOutcome(output)
 
     def _lines(self, hits: bytes, path: str) -> Iterator[str]:
-        """What stands where something was found, each file opened anew and never through a link.
+        """Yield the line of each hit, reopening every file without following links.
 
-        A search goes by names, behind which a link may have been put meanwhile: so its word is
-        taken for where, and not for what.
+        The search opens files by name, where a link may have been swapped in: so it is trusted
+        for the position of a hit, not for its text.
         """
         prefix = "" if path == "." else f"{path}/"
         for name, found in groupby(_hits(hits), key=lambda hit: hit[0]):
@@ -301,33 +311,36 @@ class Grep(Tool[GrepInput]):
     def _text(self, path: str) -> list[str]:
         try:
             with self.root.resolve(path) as place, place.open_file() as file:
-                text = TextFile.read(file.read(workspace_files.WHOLE))
+                text = TextFile.read(file.read(workspace_files.MAX_WHOLE_FILE_BYTES))
         except (ToolError, OSError):
-            return []  # gone, or another by now
+            return []  # gone or replaced by now
         return [] if text is None else text.text.split("\n")
 
     def _reach(self, path: str) -> tuple[int, str, str]:
-        """The folder to search, which is open; the one file in it that is meant, if it is one;
-        and the folder's path."""
+        """Return the opened folder to search; the file in it, if the path is a file; and the
+        folder's path."""
         with self.root.resolve(path) as place:
             if place.is_folder():
                 return place.open_folder(), "", place.path
             return os.dup(place.folder), place.name, place.path.rpartition("/")[0] or "."
 
-    def _words(self, asked: GrepInput, name: str) -> tuple[str, ...]:
+    def _words(self, asked: GrepInput, name: str, path: str) -> tuple[tuple[str, ...], bytes]:
+        """Return the search program with its arguments, and its input."""
         program = shutil.which(RIPGREP, path=self.search_path)
         if program is None:
             ours = (sys.executable, "-I", "-S", str(Path(scan.__file__)))
-            return (*ours, asked.pattern, asked.glob, name)
-        # The last glob that fits a file decides, so the user's cannot let Coterie's folder in.
+            skipped = () if name else _by_git(self.root, path, *_IGNORED_BY_GIT)
+            return (*ours, asked.pattern, asked.glob, name), os.fsencode("\0".join(skipped))
+        # The last matching glob wins, so the given one cannot let Coterie's folder in.
         only = [f"--glob=/{glob.escape(name)}", "--max-depth=1"] if name else []
         wanted = [f"--glob={asked.glob}"] if asked.glob and not name else []
         never = [f"--glob=!{folder}" for folder in (COTERIE, GIT)]
-        return (program, *_OPTIONS, *wanted, *only, *never, f"--regexp={asked.pattern}", "--", ".")
+        globs = (*wanted, *only, *never)
+        return (program, *_OPTIONS, *globs, f"--regexp={asked.pattern}", "--", "."), b""
 
 
 def _hits(output: bytes) -> Iterator[tuple[str, int]]:
-    """The files and line numbers in what a search has printed; half a line at its end is none."""
+    """Parse the files and line numbers that a search printed; a partial last line is ignored."""
     for line in output.split(b"\n")[:-1]:
         name, _, rest = line.partition(b"\0")
         number = rest.partition(b":")[0]

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -29,12 +29,12 @@ from coterie.tools import sandbox as sandboxes
 from coterie.tools.read_only_sandbox import ReadOnlySandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
-from coterie.workspace.beneath import opened_folder, replace_file
-from coterie.workspace.git_work import GuardedWork
-from coterie.workspace.session_files import CHECKS, artifacts_folder
+from coterie.workspace.beneath import open_folder, replace_file
+from coterie.workspace.durable_git_guard import DurableGitGuard
+from coterie.workspace.session_files import CHECKS, SessionScoped, artifacts_folder
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
-# stdout and stderr as one stream, in the order in which they were written; no input.
+# stdout and stderr as one stream, in the order they were written; no input.
 _JOINED = 'exec "$@" 2>&1 < /dev/null'
 _NON_INTERACTIVE = {
     "GIT_EDITOR": ":",
@@ -44,7 +44,7 @@ _NON_INTERACTIVE = {
     "PAGER": "cat",
     "TERM": "dumb",
 }
-"""Nobody is there to page, edit or answer."""
+"""There is nobody to page, edit or answer."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,24 @@ class CommandResult:
     """The result of a command."""
 
     exit_code: int | None
-    """128+n for signal n; None when it was ended at its time limit."""
+    """128+n for signal n; None if it was stopped at its time limit."""
     output: str
-    left: int = 0
-    """How many background processes it left behind, which were ended."""
-    gone: bool = True
+    left_running: int = 0
+    """How many background processes it left behind; they were stopped."""
+    all_ended: bool = True
     """Whether all processes that it started are proven to have ended."""
-    taken_back: tuple[str, ...] = ()
-    """What it left in git directories that git would have obeyed later."""
+    reverted: tuple[str, ...] = ()
+    """Changes it left in git directories, reverted because git would have acted on them later."""
+
+    def remarks(self, limit: str) -> Iterator[str]:
+        """Yield what else to know about how it ended; `limit` is its time limit."""
+        if self.exit_code is None:
+            yield f"It was stopped at its time limit of {limit}."
+        if self.reverted:
+            names = ", ".join(self.reverted)
+            yield f"Reverted, because git would act on it later outside the sandbox: {names}."
+        if not self.all_ended:
+            yield "A process that it started could not be stopped and may still be running."
 
 
 @dataclass(frozen=True)
@@ -68,22 +78,22 @@ class CommandRunner:
 
     member: str
     root: Path
-    """The work folder, without links."""
+    """The work folder, with links resolved."""
     workspace: Workspace
     children: ChildLog
     sandbox: sandboxes.Sandbox
-    looking: ReadOnlySandbox | None = None
-    """Where what only looks is run, unasked; None where there can be none."""
+    read_only_sandbox: ReadOnlySandbox | None = None
+    """The sandbox in which read-only commands run unasked; None if there can be none."""
 
     @classmethod
     async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
-        """With the best sandbox that works here."""
+        """Create a runner with the best sandbox that works here."""
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
         return cls(member, root, workspace, children, await sandboxes.best())
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of a command: that of its member, without the keys of models."""
+        """A command's environment: its member's, without Coterie's variables and model keys."""
         hidden = (OUR_PREFIX, *self.workspace.model_variables)
         seen = {k: value for k, value in self.workspace.env.items() if not k.startswith(hidden)}
         return {**seen, **_NON_INTERACTIVE}
@@ -94,20 +104,21 @@ class CommandRunner:
         seconds: float,
         output: Excerpt | None = None,
         *,
-        only_looking: bool = False,
+        read_only: bool = False,
         cwd: Path | None = None,
     ) -> CommandResult:
-        """Run it to its end or its time limit; nothing of it is left when this returns.
+        """Run a command to its end or its time limit, then end whatever it left running.
 
-        `output` collects what it prints, where more is wanted than a model may see; `cwd` is where
-        a look begins, if that is not the work folder.  Raises ToolError when it cannot be started.
+        `output` collects what it prints, if more is wanted than a model may see; `cwd` is where a
+        read-only command starts, if not in the work folder.  Raises ToolError if the command
+        cannot be started.
         """
-        looking = (cwd or self.root) if only_looking else None
-        words, guard = await anyio.to_thread.run_sync(self._prepared, command, looking)
+        read_only_cwd = (cwd or self.root) if read_only else None
+        words, guard = await anyio.to_thread.run_sync(self._prepared, command, read_only_cwd)
         folder = str(self.workspace.folder)
         spawn = Spawn(SHELL, words, str(self.root), self.env, self.member, folder)
         if guard is not None:
-            spawn = replace(spawn, orphaned=guard.when_orphaned, memory=guard.memory)
+            spawn = replace(spawn, orphaned=guard.recovery_command, memory=guard.record_fd)
         try:
             child = await start_recorded(spawn, "runCommand", self.children)
         except BaseException as error:
@@ -117,7 +128,7 @@ class CommandRunner:
             if isinstance(error, AgentMissing):
                 raise ToolError(f"The command cannot be started: {error.problem}.") from None
             raise
-        kept, code, gone, taken = output or Excerpt(), None, False, list[str]()
+        kept, code, ended, reverted = output or Excerpt(), None, False, list[str]()
         try:
             with anyio.move_on_after(seconds):
                 child.close_stdin()
@@ -125,46 +136,58 @@ class CommandRunner:
                     kept.add(chunk)
                 code = await child.exit()
         finally:
-            gone = await child.terminate()
+            ended = await child.terminate()
             if guard is not None:
                 with anyio.CancelScope(shield=True):
-                    taken = await anyio.to_thread.run_sync(guard.end)
-        left = child.left if code is not None else 0
-        return CommandResult(code, kept.text, left, gone, tuple(taken))
+                    reverted = await anyio.to_thread.run_sync(guard.end)
+        left_running = child.left if code is not None else 0
+        return CommandResult(code, kept.text, left_running, ended, tuple(reverted))
 
     def _prepared(
-        self, command: str, looking: Path | None
-    ) -> tuple[tuple[str, ...], GuardedWork | None]:
+        self, command: str, read_only_cwd: Path | None
+    ) -> tuple[tuple[str, ...], DurableGitGuard | None]:
         guard = None
-        if looking is None and self.sandbox.confines:
-            held = "all" if self.sandbox.kind == "bubblewrap" else "none"
-            guard = GuardedWork(self.root, held)
-            guard.hold()
-        confining = self._working() if looking is None else self._looking(looking)
-        if guard is not None:
-            guard.begin()
+        if read_only_cwd is not None:
+            confining = self._confining_to_reads(read_only_cwd)
+        elif self.sandbox.confines:
+            guard = DurableGitGuard(
+                self.root, "all" if self.sandbox.kind == "bubblewrap" else "none"
+            )
+            confining = self._confining_under(guard)
+        else:
+            confining = ()
         shell = BASH if Path(BASH).exists() else SHELL
         return ("-c", _JOINED, SHELL, *confining, shell, "-c", "--", command), guard
 
-    def _working(self) -> tuple[str, ...]:
-        return self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
+    def _confining_under(self, guard: DurableGitGuard) -> tuple[str, ...]:
+        try:
+            guard.create_placeholders()
+            policy = sandboxes.sandbox_policy(self.root, self.workspace)
+            words = self.sandbox.words(policy, self.root)
+            guard.begin()
+        except BaseException:
+            guard.end()
+            raise
+        return words
 
-    def _looking(self, cwd: Path) -> tuple[str, ...]:
-        if self.looking is None:
-            raise ToolError("There is no sandbox here in which a command can only look.")
-        return self.looking.words(cwd)
+    def _confining_to_reads(self, cwd: Path) -> tuple[str, ...]:
+        if self.read_only_sandbox is None:
+            raise ToolError("No read-only sandbox is available here.")
+        return self.read_only_sandbox.words(cwd)
 
 
-SECONDS, MOST_SECONDS = 120, 600
+SECONDS, MAX_SECONDS = 120, 600
 
 
 class RunCommandInput(ToolInput):
-    """Run a shell command in the work folder. Gives its exit code and what it printed. It has no
-    input and no terminal, and what it leaves in the background is ended with it."""
+    """Run a shell command in the work folder. Returns its exit code and its output. It has no input
+    and no terminal; processes that it leaves in the background are stopped when it ends."""
 
-    command: Utf8Text = Field(min_length=1, description="What bash is given, in the work folder.")
+    command: Utf8Text = Field(
+        min_length=1, description="The command line for bash, run in the work folder."
+    )
     timeout_seconds: float = Field(
-        SECONDS, gt=0, le=MOST_SECONDS, description="When it has to end at the latest."
+        SECONDS, gt=0, le=MAX_SECONDS, description="The time limit in seconds."
     )
 
 
@@ -180,64 +203,57 @@ class RunCommand(Tool[RunCommandInput]):
 
     @property
     def description(self) -> str:
-        """What the model is told, with what the sandbox allows here."""
+        """The description for the model, including what the sandbox allows here."""
         return f"{super().description} {self.commands.sandbox.description}"
 
     def action(self, asked: RunCommandInput, cwd: str) -> Action:
-        sandboxed = self.commands.looking is not None
+        sandboxed = self.commands.read_only_sandbox is not None
         return Action("run", self.name, cwd, command=asked.command, read_only_sandbox=sandboxed)
 
-    def only_looking(self) -> LookCommand:
-        return LookCommand(self.commands)
+    def read_only_variant(self) -> ReadOnlyCommand:
+        return ReadOnlyCommand(self.commands)
 
     async def run(self, asked: RunCommandInput) -> ToolOutcome:
-        return await self._run_command(asked, only_looking=False)
-
-    async def _run_command(self, asked: RunCommandInput, *, only_looking: bool) -> ToolOutcome:
-        seconds = asked.timeout_seconds
-        ran = await self.commands.run(asked.command, seconds, only_looking=only_looking)
+        seconds, read_only = asked.timeout_seconds, self.read_only
+        ran = await self.commands.run(asked.command, seconds, read_only=read_only)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
-        if note := notes(ran, seconds, only_looking=only_looking):
+        if note := notes(ran, seconds, read_only=read_only):
             output["note"] = note
         return ToolOutcome(output, is_error=ran.exit_code != 0)
 
 
-class LookCommand(RunCommand):
-    """Runs shell commands where they can do no more than look, so nobody need be asked."""
+class ReadOnlyCommand(RunCommand):
+    """Runs shell commands in the read-only sandbox, so nobody needs to be asked."""
 
     read_only = True
 
-    async def run(self, asked: RunCommandInput) -> ToolOutcome:
-        return await self._run_command(asked, only_looking=True)
 
-
-_ONLY_LOOKED = (
-    "It ran unasked, and so where it could only look: at the work folder and the system's programs."
+_RAN_READ_ONLY = (
+    "It ran without approval, so it could only read the work folder and the system's programs."
 )
 
 
-def notes(ran: CommandResult, seconds: float, *, only_looking: bool) -> str:
-    """What a model should know besides of a command that ran."""
-    said: list[str] = []
-    if only_looking and ran.exit_code not in (0, 1):
-        said.append(_ONLY_LOOKED)
-    if ran.exit_code is None:
-        said.append(f"It was ended after {seconds:g} s, its time limit, with all that it began.")
-    if ran.left:
-        were = "1 process was" if ran.left == 1 else f"{ran.left} processes were"
-        said.append(f"{were} left running in the background, and ended with it.")
-    if ran.taken_back:
-        names = ", ".join(ran.taken_back)
-        said.append(f"Taken back, as git would obey it later outside the sandbox: {names}.")
-    if not ran.gone:
-        said.append("Something that it began would not end and may still be running.")
+def notes(ran: CommandResult, seconds: float, *, read_only: bool) -> str:
+    """Return what else a model should know about a command that ran."""
+    said = list(ran.remarks(f"{seconds:g} s"))
+    if ran.left_running:
+        count = ran.left_running
+        left = "1 background process" if count == 1 else f"{count} background processes"
+        said.append(f"It left {left} running, now stopped.")
+    if read_only and ran.exit_code not in (0, 1):
+        said.append(_RAN_READ_ONLY)
     return " ".join(said)
 
 
+def check_output(ran: CommandResult, minutes: float) -> str:
+    """Return what a check printed, followed by remarks on how it ended."""
+    return ran.output + "".join(f"\n[{each}]\n" for each in ran.remarks(f"{minutes:g} min"))
+
+
 MEMBER = "coterie"
-"""The member that a check's process is recorded under: it belongs to nobody of the team."""
+"""The member that a check's process is recorded under: it belongs to nobody in the team."""
 _HEAD, _TAIL = 1 << 20, 4 << 20
-"""How much of a check's output is kept: the beginning, and the end."""
+"""How many bytes of a check's output are kept: from its beginning and from its end."""
 _SHOWN = 4_000
 _NUMBER = re.compile(r"(\d+)-")
 _NUMBERING = threading.Lock()
@@ -245,40 +261,42 @@ _NUMBERING = threading.Lock()
 
 
 @dataclass(frozen=True)
-class SandboxedChecks:
+class SandboxedChecks(SessionScoped):
     """`ports.Checks` of one session."""
 
-    root: Path
-    session: str
     env: Mapping[str, str]
-    """What a command may see of the environment: no keys."""
+    """The environment variables that a command may see: no keys."""
     minutes: float
     redactor: Redactor
     user_home: Path | None = None
 
-    async def loose(self) -> str:
-        """A warning for the person who allows a command, if nothing confines it."""
+    async def unconfined_warning(self) -> str:
+        """Return a warning for the person who approves a command, if nothing confines it."""
         best = await sandboxes.best()
         return "" if best.confines else best.description
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
-        """Run it to its end or its time limit; its whole tree is gone when this returns."""
+        """Run a check to its end or its time limit, then end its whole process tree.
+
+        The output says so if some of its processes could not be stopped.
+        """
         begun = monotonic()
         workspace = await anyio.to_thread.run_sync(self._workspace, folder)
         try:
             commands = await CommandRunner.of(MEMBER, workspace, children)
             ran = await commands.run(command, self.minutes * 60, Excerpt(_HEAD, _TAIL))
+            exit_code, output = ran.exit_code, check_output(ran, self.minutes)
         except ToolError as refusal:
-            ran = CommandResult(None, str(refusal))
+            exit_code, output = None, f"{refusal}\n"
         finally:
             with anyio.CancelScope(shield=True):
                 # Some of the temporary files may not be removable.
                 await anyio.to_thread.run_sync(shutil.rmtree, workspace.tmp, True)
         duration = round((monotonic() - begun) * 1000)
-        return await anyio.to_thread.run_sync(self._kept, command, ran, duration)
+        return await anyio.to_thread.run_sync(self._kept, command, exit_code, output, duration)
 
     def _workspace(self, folder: Path) -> Workspace:
-        """A home for all checks of the session, and a temporary folder for each."""
+        """Create a home for all checks of the session, and a temporary folder for this one."""
         place = artifacts_folder(self.root, self.session).parent / CHECKS
         home = place / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -286,15 +304,15 @@ class SandboxedChecks:
         env = {**self.env, "HOME": str(home), "TMPDIR": str(tmp)}
         return Workspace(place, home, tmp, folder, env, user_home=self.user_home)
 
-    def _kept(self, command: str, ran: CommandResult, duration: int) -> CheckOutcome:
-        output = self.redactor.text(ran.output)
-        if ran.exit_code is None:
-            output += f"\n[ended by Coterie, its limit is {self.minutes:g} min]\n"
+    def _kept(
+        self, command: str, exit_code: int | None, output: str, duration: int
+    ) -> CheckOutcome:
+        output = self.redactor.text(output)
         data = output.encode()
         name = self._log(command, data)
         return CheckOutcome(
             command=command,
-            exit_code=ran.exit_code,
+            exit_code=exit_code,
             output=output[-_SHOWN:],
             duration_ms=duration,
             log=name,
@@ -306,7 +324,7 @@ class SandboxedChecks:
         """Write the output to a numbered file of its own, atomically."""
         place = (self.root / ".coterie", "sessions", self.session, "artifacts")
         slug = re.sub(r"[^a-z0-9]+", "-", self.redactor.text(command).lower()).strip("-")[:40]
-        with _NUMBERING, opened_folder(*place, make=True) as folder:
+        with _NUMBERING, open_folder(*place, make=True) as folder:
             names = map(_NUMBER.match, os.listdir(folder))  # noqa: PTH208 - a handle is no path
             last = max((int(found[1]) for found in names if found), default=0)
             name = f"{last + 1}-{slug or 'check'}.log"

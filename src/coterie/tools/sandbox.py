@@ -1,7 +1,7 @@
 """What a command may see and change, and what enforces it: bubblewrap, else Landlock, else nothing.
 
-Neither takes the network away: a project could not be built without it.  What keeps secrets from
-leaving by it is that they are not there to be read.
+Neither blocks the network: projects could not be built without it.  What keeps secrets from leaking
+through it is that they cannot be read in the first place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coterie.model.workspace import SHARED_ASSETS, Workspace
 from coterie.process.launch import succeeds
 from coterie.tools import landlock
 from coterie.tools.workspace_files import COTERIE, GIT
-from coterie.workspace.git_guard import held_in
+from coterie.workspace.git_guard import protected_paths
 from coterie.workspace.worktree import Worktree
 
 _TOOLCHAINS = (
@@ -35,8 +35,8 @@ BESIDE_PROGRAMS = ("lib", "lib64", "libexec")
 
 @dataclass(frozen=True)
 class SandboxPolicy:
-    """Which folders and files a command may write, read or not see; the innermost entry counts.
-    What is in none of them may be read."""
+    """Which folders and files a command may write, read or not see; the innermost entry wins.
+    Everything else may be read."""
 
     writable: tuple[Path, ...]
     hidden: tuple[Path, ...] = ()
@@ -46,9 +46,9 @@ class SandboxPolicy:
 
 
 def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
-    """The policy for a member whose work folder, without links, is `root`; blocks.
+    """Return the policy of a member whose work folder, with links resolved, is `root`; blocks.
 
-    Its commands write in its work folder, its home and its folder for temporary files.  They see
+    Its commands write to its work folder, its home and its folder for temporary files.  They see
     neither the user's home nor Coterie's folders, except for what they need to run.
     """
     tmp, folder, home = workspace.tmp.resolve(), workspace.folder.resolve(), workspace.user_home
@@ -59,7 +59,7 @@ def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
     return SandboxPolicy(
         writable=_present(root, workspace.home, tmp, *_git_writes(root)),
         hidden=_present(*hidden),
-        read_only=_present(folder, shared, *held_in(root), *_programs(workspace)),
+        read_only=_present(folder, shared, *protected_paths(root), *_programs(workspace)),
         tmp=tmp,
     )
 
@@ -69,17 +69,17 @@ def _present(*paths: Path) -> tuple[Path, ...]:
 
 
 def _git_writes(root: Path) -> Iterator[Path]:
-    """What `git commit` writes, where that is not simply in the work folder."""
+    """Yield the paths that `git commit` writes and that need a mount of their own."""
     worktree = Worktree.around(root)
     if worktree is not None:
         yield from worktree.changed_by_commits
     elif (root / GIT).is_dir():
-        yield root / GIT  # a mount of its own cannot be moved away, nor its hooks with it
+        yield root / GIT  # mounted by itself, it cannot be moved away along with its hooks
 
 
 def _programs(workspace: Workspace) -> Iterator[Path]:
-    """What programs need to run that are installed where commands see nothing else: in the user's
-    home, or below `/tmp`."""
+    """Yield what programs need that are installed where commands see nothing else: in the user's
+    home or below `/tmp`."""
     unseen = [Path(_TMP)]
     if workspace.user_home is not None:
         unseen.append(workspace.user_home)
@@ -88,7 +88,7 @@ def _programs(workspace: Workspace) -> Iterator[Path]:
         if place not in unseen and any(place.is_relative_to(one) for one in unseen):
             yield place
             yield from (place.parent / name for name in BESIDE_PROGRAMS)
-            if place.name == _OF_NPM:
+            if place.name == _NPM_BIN:
                 yield place.parent
 
 
@@ -97,29 +97,29 @@ Kind = Literal["bubblewrap", "landlock", "none"]
 BWRAP = "bwrap"
 SHELL = "/bin/sh"
 _TMP = "/tmp"  # noqa: S108 - a mount point in the sandbox
-_OF_NPM = ".bin"
+_NPM_BIN = ".bin"
 """A folder of links to the packages beside it."""
 _LANDLOCK = (sys.executable, "-I", "-S", str(Path(landlock.__file__)))
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
-# Without --die-with-parent: our keeper ends what is left, after it has counted it.
+# Without --die-with-parent: the keeper counts what is left, then ends it.
 _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 KERNEL = tuple(f"/proc/{name}" for name in ("acpi", "fs", "scsi", "sys", "sysrq-trigger"))
-"""Where root could change the machine even without a capability."""
+"""Where root could alter the machine even without capabilities."""
 _RUN = "/run"
-_OF_RUN = ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
+_RUN_FOLDERS = ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
 """Needed to find hosts and programs; the rest of /run is sockets of the user's services."""
 
-_WORDS: Mapping[Kind, str] = {
+_DESCRIPTIONS: Mapping[Kind, str] = {
     "bubblewrap": (
-        "Held by bubblewrap: writes only in the work folder, its own home and /tmp; sees neither "
-        "your home folder nor your other processes; the network is open."
+        "Confined by bubblewrap: it can write only to the work folder, its own home and /tmp; it "
+        "cannot see your home folder or your other processes; the network is open."
     ),
     "landlock": (
-        "Held by Landlock: writes only in the work folder (.coterie and .git in it included; what "
-        "git would run of that is put back when the command ends) and its own home and TMPDIR; "
-        "cannot read your home folder; local services and the network are open."
+        "Confined by Landlock: it can write only to the work folder (including .coterie and .git; "
+        "anything there that git would run is reverted when the command ends), its own home and "
+        "TMPDIR; it cannot read your home folder; local services and the network are open."
     ),
-    "none": "Nothing holds it here: it may do all that you may.",
+    "none": "Not confined: it can do anything that you can.",
 }
 
 
@@ -129,7 +129,7 @@ class Sandbox:
 
     kind: Kind
     problem: str = ""
-    """Why there is no better one here."""
+    """Why no better sandbox is available here."""
 
     @property
     def confines(self) -> bool:
@@ -137,18 +137,18 @@ class Sandbox:
 
     @property
     def description(self) -> str:
-        """What it means for a person who has to allow a command."""
-        return _WORDS[self.kind]
+        """What it means, for a person who has to approve a command."""
+        return _DESCRIPTIONS[self.kind]
 
     def words(self, policy: SandboxPolicy, cwd: Path) -> tuple[str, ...]:
-        """The words to put before a command so that it is confined; blocks."""
+        """Return the words to prefix to a command to confine it; blocks."""
         if self.kind == "bubblewrap":
             return tuple(_bubblewrap(policy, cwd))
         return tuple(_landlock(policy)) if self.kind == "landlock" else ()
 
 
 async def best() -> Sandbox:
-    """The best that works on this machine; each is tried out once."""
+    """Return the best sandbox that works on this machine; each kind is tried only once."""
     problems: list[str] = []
     for kind in ("bubblewrap", "landlock"):
         problem = await problem_of(kind)
@@ -162,7 +162,7 @@ _problems: dict[Kind, str | None] = {}
 
 
 async def problem_of(kind: Kind) -> str | None:
-    """Why this kind cannot be used here; None when it can."""
+    """Return why this kind cannot be used here; None if it can."""
     if kind not in _problems:
         _problems[kind] = await anyio.to_thread.run_sync(_try, kind)
     return _problems[kind]
@@ -193,21 +193,21 @@ def _try(kind: Kind) -> str | None:
 
 
 @cache
-def _scoped() -> tuple[str, ...]:
-    """The words that keep a command from sockets that are no file, where the kernel can."""
+def _scope_launcher() -> tuple[str, ...]:
+    """Return the words that block abstract sockets and outgoing signals, if the kernel can."""
     words = (*_LANDLOCK, "--scope", "--")
     trial = (shutil.which(BWRAP) or BWRAP, *_NAMESPACES, *_FILES, SHELL, "-c", "exit 0")
     return words if succeeds([*words, *trial]) else ()
 
 
 def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
-    yield from (*_scoped(), shutil.which(BWRAP) or BWRAP)
+    yield from (*_scope_launcher(), shutil.which(BWRAP) or BWRAP)
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
-    for path in (*KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
+    for path in (*KERNEL, *(f"{_RUN}/{name}" for name in _RUN_FOLDERS)):
         yield from ("--ro-bind-try", path, path)
     if policy.tmp is not None:
         yield from ("--bind", str(policy.tmp), _TMP)
-    # What contains another comes first, so that the inner one counts.
+    # Outer paths are mounted first, so that the innermost one wins.
     mounts = dict.fromkeys(policy.hidden, "--tmpfs")
     mounts |= dict.fromkeys(policy.read_only, "--ro-bind")
     mounts |= dict.fromkeys(policy.writable, "--bind")

@@ -1,11 +1,12 @@
-"""The search for machines without ripgrep: a program of its own, so that it can be stopped.
+"""The search for machines without ripgrep: a separate program, so that it can be stopped.
 
     scan.py PATTERN GLOB NAME
 
-Looks through the files below the current folder, or in the one of that NAME, and prints the path,
-a NUL and the number of each line that the pattern is found in.  Follows no link.  As with ripgrep
-the exit code is 0 if something was found, 1 if nothing, 2 if the pattern is wrong.  A pattern
-that takes for ever holds up only this process, which the caller ends.
+Searches the files below the current folder, or only the one called NAME in it, and prints the
+path, a NUL and the number of each matching line.  The NUL-separated paths on standard input are
+skipped.  Follows no links.  As with ripgrep, the exit code is 0 if something was found, 1 if
+nothing was, 2 if the pattern is invalid.  A pattern that takes forever blocks only this process,
+which the caller ends.
 """
 
 import fnmatch
@@ -15,21 +16,25 @@ import stat
 import sys
 from collections.abc import Iterator
 
-IGNORED = {".coterie", ".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"}
+_CACHES = ".hg .mypy_cache .pytest_cache .ruff_cache .svn .tox .venv __pycache__ node_modules"
+IGNORED = frozenset({".coterie", ".git", *_CACHES.split()})
+"""Folders that contain nothing written by a person."""
 LARGEST = 16 * 1024 * 1024
 
 
-def files(name: str) -> Iterator[tuple[str, str, int]]:
-    """The path of each file, its name, and the folder that it is in, which is open."""
+def files(name: str, skipped: set[str]) -> Iterator[tuple[str, str, int]]:
+    """Yield each file's path, its name, and the descriptor of its folder."""
     for place, folders, names, folder in os.fwalk(".", dir_fd=None):
-        folders[:] = [] if name else sorted(set(folders) - IGNORED)
+        above = f"{place}/".removeprefix("./")
+        within = [] if name else sorted(set(folders) - IGNORED)
+        folders[:] = [one for one in within if above + one not in skipped]
         for one in sorted(names):
-            if not name or one == name:
-                yield f"{place}/{one}".removeprefix("./"), one, folder
+            if (not name or one == name) and above + one not in skipped:
+                yield above + one, one, folder
 
 
 def text_of(name: str, folder: int) -> str | None:
-    """What is in a file; None if it is none, too large, or no text."""
+    """Return a file's text; None if it is not a regular file, too large, or binary."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -43,7 +48,7 @@ def text_of(name: str, folder: int) -> str | None:
 
 
 def wanted(path: str, name: str, glob: str) -> bool:
-    """Whether a glob, if there is one, means this file."""
+    """Whether a file matches the glob, if there is one."""
     if not glob:
         return True
     plain = glob.removeprefix("!")
@@ -52,14 +57,15 @@ def wanted(path: str, name: str, glob: str) -> bool:
 
 
 def main(pattern: str, glob: str, name: str) -> int:
-    """Search; returns the exit code."""
+    """Search and return the exit code."""
     try:
         expression = re.compile(pattern)
     except re.error as error:
         sys.stderr.write(f"regex parse error: {error}\n")
         return 2
     hits = 0
-    for path, one, folder in files(name):
+    skipped = {path.rstrip("/") for path in os.fsdecode(sys.stdin.buffer.read()).split("\0")}
+    for path, one, folder in files(name, skipped):
         text = text_of(one, folder) if wanted(path, one, glob) else None
         lines = text.removesuffix("\n").split("\n") if text else []
         for number, line in enumerate(lines, 1):

@@ -30,13 +30,13 @@ async def open_toolbox(
     more: Iterable[AnyTool] = (),
     versions: FileVersions | None = None,
 ) -> Toolbox:
-    """The tools for the files and commands of a member's workspace, and more from elsewhere.
+    """Open the tools for the files and commands of a member's workspace, plus `more` tools.
 
-    `versions` is what the member has read before, where it goes on after a restart.
+    `versions` is what the member had already read, if it resumes after a restart.
     """
     root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
     working = await CommandRunner.of(member, workspace, children)
-    commands = replace(working, looking=await read_only_sandbox(working.root))
+    commands = replace(working, read_only_sandbox=await read_only_sandbox(working.root))
     known = FileVersions() if versions is None else versions
     tools: list[AnyTool] = [
         ReadFile(root, known),
@@ -50,7 +50,7 @@ async def open_toolbox(
 
 
 def _drafts_of(workspace: Workspace) -> Path | None:
-    """Where files are drafted; what a kill left there long ago is removed.  Blocks."""
+    """Return the folder for drafts, after removing old ones that a kill left behind.  Blocks."""
     if not workspace.tmp.is_dir():
         return None
     for left in workspace.tmp.glob(UNFINISHED):
@@ -61,6 +61,6 @@ def _drafts_of(workspace: Workspace) -> Path | None:
 
 
 def workspace_root_of(workspace: Workspace) -> WorkspaceRoot:
-    """Where a member's tools may go: its work folder, and its own part of `.coterie`; blocks."""
+    """Return where a member's tools may go: its work folder and its part of `.coterie`; blocks."""
     folder = workspace.folder
     return WorkspaceRoot.at(workspace.execution_dir, (folder, folder.parent / SHARED_ASSETS))

@@ -1,4 +1,4 @@
-"""The tools of one member: their inputs, their calls, their bounded output, for a model."""
+"""The tools of one member: their inputs, their calls, and their bounded output for a model."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("half a character (a lone surrogate) is in it") from None
+        raise ValueError("it contains a lone surrogate (half a character)") from None
     return text
 
 
 Utf8Text = Annotated[str, AfterValidator(_encodable)]
 """A text that can be encoded as UTF-8."""
 PathText = Annotated[str, AfterValidator(_encodable), AfterValidator(decoded)]
-"""The path of a file as outcomes have it: `<0xE9>` stands for a byte that is no text."""
+"""A file path as outcomes show it: `<0xE9>` stands for a byte that is not text."""
 
 
 class ToolInput(BaseModel):
@@ -47,7 +47,7 @@ class ToolInput(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: object) -> object:
-        """Some models write `null` for what they leave out."""
+        """Drop nulls: some models write `null` for what they leave out."""
         if not isinstance(given, Mapping):
             return given
         entries = cast("Mapping[str, object]", given)
@@ -73,7 +73,7 @@ def _without_title(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def mistakes(tool: str, inputs: type[BaseModel], error: ValidationError) -> str:
-    """Each wrong field and what was expected, in a few lines."""
+    """Describe each wrong field and what was expected, in a few lines."""
     lines = [f"- {_mistake(details)}" for details in error.errors(include_url=False)]
     return "\n".join([f"Wrong arguments for {tool}:", *lines, f"It takes {fields(inputs)}."])
 
@@ -94,7 +94,7 @@ def _mistake(details: ErrorDetails) -> str:
     if details["type"] == "missing":
         return f"{name} is missing"
     if details["type"] == "extra_forbidden":
-        return f"{name} is not known"
+        return f"{name} is not an argument of this tool"
     message = details["msg"].replace("Input should be", "should be")
     return f"{name}: {message.removeprefix('Value error, ')}"
 
@@ -111,26 +111,27 @@ class ToolOutcome:
 
     @classmethod
     def refused(cls, why: str) -> ToolOutcome:
-        """It failed, for this reason."""
+        """An outcome for a call that failed, and why."""
         return cls({"error": why}, is_error=True)
 
     @classmethod
     def not_run(cls, why: str) -> ToolOutcome:
-        """It was not run at all, for this reason."""
+        """An outcome for a call that was not run at all, and why."""
         return cls(not_run(why), is_error=True)
 
 
 class Tool(Generic[_Input]):
     """One thing that an agent can do.
 
-    Models know it by the docstring of its inputs.  By default it reads files of the workspace, in
-    a thread; what does something else overrides `read_only`, `action` and `run`.
+    Its description for models is the docstring of its inputs.  By default it reads files of the
+    workspace, in a thread; a tool that does something else overrides `read_only`, `action` and
+    `run`.
     """
 
     name: str
     inputs: type[_Input]
     read_only: bool = True
-    """Whether it changes nothing, so that it may be run again when nobody knows if it ran."""
+    """Whether it changes nothing, so that it may be run again if it is unknown whether it ran."""
     previews: bool = False
     """Whether it can show beforehand what it would change."""
 
@@ -140,20 +141,20 @@ class Tool(Generic[_Input]):
         return " ".join((self.inputs.__doc__ or "").split())
 
     def action(self, asked: _Input, cwd: str) -> Action:
-        """What it would do, in the terms of the permission rules."""
+        """Return what it would do, in terms of the permission rules."""
         path: str = getattr(asked, "path", ".")
         return Action("read", self.name, cwd, paths=(path,), confined=True)
 
     async def run(self, asked: _Input) -> ToolOutcome:
-        """Do it.  ToolError and OSError become an outcome too."""
+        """Run the tool.  The toolbox turns ToolError and OSError into an outcome too."""
         return await anyio.to_thread.run_sync(self._run, asked)
 
-    def only_looking(self) -> Tool[_Input]:
-        """The same where it can change nothing, whatever it is asked for."""
+    def read_only_variant(self) -> Tool[_Input]:
+        """Return the same tool, unable to change anything whatever it is asked to do."""
         return self
 
     async def preview(self, asked: _Input) -> ToolOutcome:
-        """The change as a `diff`; or the error that running it would give."""
+        """Return the change as a `diff`, or the error that running it would give."""
         return await anyio.to_thread.run_sync(self._preview, asked)
 
     def _run(self, asked: _Input) -> ToolOutcome:
@@ -182,8 +183,8 @@ class PreparedCall:
     tool: AnyTool
     asked: ToolInput
     action: Action
-    must_ask: bool = False
-    """No sandbox would confine it, so a person is asked even where a rule allows it."""
+    must_ask: bool
+    """No sandbox would confine it, so a person is asked even if a rule allows it."""
 
     @property
     def given(self) -> Mapping[str, object]:
@@ -197,7 +198,7 @@ class Toolbox:
     def __init__(self, root: Path, sandbox: Sandbox, tools: Iterable[AnyTool]) -> None:
         self.root = root
         self.sandbox = sandbox
-        """What confines a command that is run."""
+        """What confines the commands it runs."""
         self._tools = {tool.name: tool for tool in tools}
 
     def specs(self) -> list[ToolSpec]:
@@ -205,7 +206,7 @@ class Toolbox:
         return [ToolSpec(tool.name, tool.description, schema(tool.inputs)) for tool in tools]
 
     def check(self, name: str, arguments: object) -> PreparedCall | ToolOutcome:
-        """A call that can be run, or what is wrong with it, so that the model can correct it."""
+        """Prepare a call, or return what is wrong with it so that the model can correct it."""
         tool = self._tools.get(name)
         if tool is None:
             return ToolOutcome.not_run(self._unknown(name))
@@ -218,24 +219,24 @@ class Toolbox:
         return PreparedCall(tool, checked, action, must_ask=unconfined)
 
     async def preview(self, prepared: PreparedCall) -> ToolOutcome:
-        """What a call would change, to be shown before it is allowed.
+        """Return what a call would change, to be shown before it is allowed.
 
-        An error means that running it would fail in the same way: nobody need be asked.
+        An error means that running it would fail in the same way, so nobody needs to be asked.
         """
-        return await _explained(prepared.tool.preview, prepared)
+        return await _as_outcome(prepared.tool.preview, prepared)
 
     async def run(self, prepared: PreparedCall) -> ToolOutcome:
-        """Run it; an error is an outcome too."""
-        return await _explained(prepared.tool.run, prepared)
+        """Run a call; an error becomes an outcome too."""
+        return await _as_outcome(prepared.tool.run, prepared)
 
     def _unknown(self, name: str) -> str:
         known = {_plain(one): one for one in self._tools}
         near = difflib.get_close_matches(_plain(name), known, 1, 0.5)
         hint = f" Did you mean {known[near[0]]}?" if near else ""
-        return f"There is no tool {name[:80]!r}.{hint} There are: {', '.join(self._tools)}."
+        return f"There is no tool {name[:80]!r}.{hint} The tools are: {', '.join(self._tools)}."
 
 
-async def _explained(
+async def _as_outcome(
     call: Callable[[ToolInput], Awaitable[ToolOutcome]], prepared: PreparedCall
 ) -> ToolOutcome:
     try:
@@ -245,7 +246,7 @@ async def _explained(
     except OSError as error:
         where = ", ".join(prepared.action.paths) or prepared.tool.name
         outcome = ToolOutcome.refused(f"{where}: {error.strerror or error}")
-    # A byte of a file's name may be no text.
+    # A file name may contain bytes that are not text.
     return replace(outcome, output=cast("Mapping[str, object]", encodable(outcome.output)))
 
 
@@ -253,14 +254,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-MOST = 30_000
-"""Characters that one tool call may answer with."""
+MAX_OUTPUT_CHARS = 30_000
+"""How many characters one tool call may return."""
 HEAD, TAIL = 20_000, 10_000
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class Excerpt:
-    """The head and the tail of a stream of any length; what is between is only counted."""
+    """The head and the tail of a stream of any length; what lies between is only counted."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self._head_size, self._tail_size = head, tail
@@ -275,7 +276,7 @@ class Excerpt:
         if room > 0:
             self._head += chunk[:room]
             chunk = chunk[room:]
-        # A copy: a slice that shared the chunk's memory would keep all of it.
+        # Copied: a slice that shared the chunk's memory would keep all of it alive.
         if chunk := bytes(chunk[-self._tail_size :]):
             self._tail.append(chunk)
             self._kept += len(chunk)
@@ -298,24 +299,24 @@ class Excerpt:
         return f"{visible(head)}\n… {self.left_out:,} bytes left out …\n{readable(end)}"
 
 
-def truncated(text: str, most: int = MOST) -> str:
-    """The beginning of a text that is too long, and how much is missing."""
+def truncated(text: str, most: int = MAX_OUTPUT_CHARS) -> str:
+    """Cut off a text that is too long, noting how much is missing."""
     if len(text) <= most:
         return text
     return f"{text[:most]}\n… {len(text) - most:,} characters left out …"
 
 
 def readable(data: bytes) -> str:
-    """Bytes as text; those that are no UTF-8 become U+FFFD."""
+    """Decode bytes; those that are not UTF-8 become U+FFFD."""
     return visible(data.decode("utf-8", "replace"))
 
 
 def visible(text: str) -> str:
-    """The text with visible NULs, and without what cannot be encoded as UTF-8."""
+    """Make NULs visible and replace what cannot be encoded as UTF-8."""
     return _HALF.sub("\ufffd", text.replace("\0", "␀"))
 
 
 def _from_a_character(data: bytes) -> bytes:
-    """Without the rest of a character whose first bytes were left out."""
+    """Drop the rest of a character whose first bytes were left out."""
     start = next((at for at in range(min(4, len(data))) if data[at] & 0xC0 != 0x80), 0)
     return data[start:]

@@ -1,8 +1,8 @@
-"""Files of a workspace: paths that cannot leave it, and texts as they are on disk.
+"""Workspace files: paths that cannot leave the workspace, and texts as they are on disk.
 
 A path is resolved name by name, each opened relative to the folder that is already open and never
-through a link; a link is read and resolved in the same way.  The file itself is opened in the
-last open folder, so there is no check that could be out of date by then.  Blocks.
+through a link; a link is read and resolved in the same way.  The file itself is opened in the last
+of these folders, so no check can be outdated by then.  All of it blocks.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import BinaryIO
 
 COTERIE, GIT = ".coterie", ".git"
 NEVER_EDITED = frozenset({COTERIE, GIT})
-MOST_LINKS = 40
+MAX_LINKS = 40
 """As many as the kernel follows."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROBLEMS = {
-    errno.ELOOP: "became a link while it was opened: try again",
-    errno.ENOTDIR: "is no folder",
-    errno.ENXIO: "is no file but a device or a pipe",
+    errno.ELOOP: "became a link while it was being opened: try again",
+    errno.ENOTDIR: "is not a folder",
+    errno.ENXIO: "is a device or a pipe, not a file",
 }
 
 
 class ToolError(Exception):
-    """A tool does not do what it was asked; the text says why, and what to do instead."""
+    """A tool refuses what it was asked to do; the message says why, and what to do instead."""
 
 
 class MissingFolder(ToolError):
-    """A folder of the path does not exist, and was not to be made."""
+    """A folder in the path does not exist and was not to be created."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PathEntry:
     folder: int
     name: str
     path: str
-    """Its path from the top of the workspace, without links."""
+    """Its path from the top of the workspace, with links resolved."""
 
     def open_file(self) -> BinaryIO:
         """Open the file for reading; raises ToolError unless it is a regular file."""
@@ -63,7 +63,7 @@ class PathEntry:
             return os.fdopen(fd, "rb")
         os.close(fd)
         if stat.S_ISDIR(mode):
-            raise ToolError(f"{self.path} is a folder: listFiles shows what is in it.")
+            raise ToolError(f"{self.path} is a folder: use listFiles to see what is in it.")
         raise ToolError(f"{self.path} {_PROBLEMS[errno.ENXIO]}.")
 
     def open_folder(self) -> int:
@@ -101,7 +101,7 @@ class PathEntry:
         with os.scandir(self.folder) as entries:
             near = difflib.get_close_matches(self.name, [entry.name for entry in entries], 3)
         above = self.path[: -len(self.name)]
-        return f" Near: {', '.join(above + name for name in near)}." if near else ""
+        return f" Similar: {', '.join(above + name for name in near)}." if near else ""
 
 
 @dataclass
@@ -144,17 +144,17 @@ class WorkspaceRoot:
     """The top folder of one member's workspace, which its file tools cannot leave."""
 
     path: Path
-    """Without links."""
+    """With links resolved."""
     alias: Path
-    """As it was named, which may be through a link."""
-    own: tuple[str, ...] = ()
+    """As given, which may be through a link."""
+    readable_private: tuple[str, ...] = ()
     """The paths below `.coterie` that may be read."""
 
     @classmethod
-    def at(cls, folder: Path, own: Sequence[Path] = ()) -> WorkspaceRoot:
-        """The workspace in this folder; of `.coterie` only the member's `own` paths may be read."""
+    def at(cls, folder: Path, readable_private: Sequence[Path] = ()) -> WorkspaceRoot:
+        """The workspace in this folder; of `.coterie` only `readable_private` may be read."""
         root = folder.resolve(strict=True)
-        real = [path.resolve() for path in own]
+        real = [path.resolve() for path in readable_private]
         inside = [path.relative_to(root) for path in real if path.is_relative_to(root)]
         return cls(root, folder.absolute(), tuple(str(path) for path in inside))
 
@@ -162,16 +162,16 @@ class WorkspaceRoot:
     def resolve(
         self, path: str, *, writing: bool = False, make: bool = False
     ) -> Generator[PathEntry]:
-        """Resolve a path; raises ToolError if it leads out or to what tools must not touch.
+        """Resolve a path; raises ToolError if it leads outside or to what tools must not touch.
 
-        With `make`, missing folders on the way are made.
+        With `make`, missing folders on the way are created.
         """
         walk = _Descent([os.open(self.path, _FOLDER)], make)
         try:
             name = self._follow(walk, path, writing=writing)
             place = PathEntry(walk.folders[-1], name, walk.path(name))
             if not (writing or self.may_read(place.path)):
-                raise ToolError(f"{place.path} is Coterie's own and not for tools.")
+                raise ToolError(f"{place.path} belongs to Coterie and is off limits to tools.")
             yield place
         finally:
             for folder in walk.folders:
@@ -180,7 +180,7 @@ class WorkspaceRoot:
     def may_read(self, path: str) -> bool:
         if COTERIE not in path.casefold().split("/"):
             return True
-        return any(path == own or path.startswith(f"{own}/") for own in self.own)
+        return any(path == one or path.startswith(f"{one}/") for one in self.readable_private)
 
     def _follow(self, walk: _Descent, path: str, *, writing: bool) -> str:
         """Open the folders up to the last name, which is returned."""
@@ -188,14 +188,14 @@ class WorkspaceRoot:
         while left:
             part = left.popleft()
             if writing and part.casefold() in NEVER_EDITED:
-                raise ToolError(f"{path} is in {part}, which is not to be edited.")
+                raise ToolError(f"{path} is in {part}, which must not be edited.")
             if part == "..":
                 if not walk.up():
                     raise self._outside(path)
             elif (target := walk.link(part)) is not None:
                 links += 1
-                if links > MOST_LINKS:
-                    raise ToolError(f"{path} goes through links in a circle.")
+                if links > MAX_LINKS:
+                    raise ToolError(f"{path} leads through too many links.")
                 left.extendleft(reversed(self._through(walk, target, path)))
             elif left:
                 self._down(walk, part, path)
@@ -204,7 +204,7 @@ class WorkspaceRoot:
         return "."
 
     def _through(self, walk: _Descent, target: str, path: str) -> list[str]:
-        """The names that a link adds; an absolute one starts again from the top."""
+        """Return the names that a link adds; an absolute one starts over from the top."""
         if not target.startswith("/"):
             return _split(target)
         parts = self._parts(target, path)
@@ -219,12 +219,12 @@ class WorkspaceRoot:
             raise MissingFolder(f"There is no folder {walk.path(part)} (for {path}).") from None
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise ToolError(f"{walk.path(part)} is no folder (for {path}).") from None
+                raise ToolError(f"{walk.path(part)} is not a folder (for {path}).") from None
             raise
 
     def _parts(self, path: str, asked: str) -> list[str]:
         if not path or "\0" in path:
-            raise ToolError("A path cannot be empty or hold a NUL.")
+            raise ToolError("A path cannot be empty or contain a NUL.")
         if not path.startswith("/"):
             return _split(path)
         for top in (self.path, self.alias):
@@ -234,8 +234,8 @@ class WorkspaceRoot:
 
     def _outside(self, path: str) -> ToolError:
         return ToolError(
-            f"{path} leads out of the workspace, {self.path}. "
-            "Paths count from there and stay inside."
+            f"{path} leads outside the workspace, {self.path}. "
+            "Paths are relative to it and must stay inside."
         )
 
 
@@ -243,13 +243,13 @@ def _split(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-WHOLE = 16 * 1024 * 1024
-"""A larger file is read in parts only, and never edited."""
+MAX_WHOLE_FILE_BYTES = 16 * 1024 * 1024
+"""A larger file is only read in parts, and never edited."""
 SNIFFED = 8192
-"""A NUL among so many first bytes makes a file binary."""
+"""A NUL in this many first bytes makes a file binary."""
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose bom it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose BOM it begins with
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -258,10 +258,10 @@ _BOMS = (
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of a file with its line endings, encoding and byte order bom."""
+    """The text of a file with its line endings, encoding and byte order mark."""
 
     text: str
-    """Bytes that are no UTF-8 are in it as lone surrogates, and are written back as they were."""
+    """Bytes that are not UTF-8 appear as lone surrogates and are written back unchanged."""
     encoding: str = "utf-8"
     bom: bytes = b""
 
@@ -285,21 +285,21 @@ class TextFile:
         return "\r\n" if windows > self.text.count("\n") - windows else "\n"
 
     @property
-    def pure(self) -> bool:
+    def fully_decoded(self) -> bool:
         """Whether every byte of it is part of a character."""
         return self.text.isascii() or not any("\udc80" <= one <= "\udcff" for one in self.text)
 
     def encode(self, text: str) -> bytes:
-        """Another text in the same encoding."""
+        """Encode another text in the same encoding."""
         return self.bom + text.encode(self.encoding, "surrogateescape")
 
     def with_its_newlines(self, text: str) -> str:
-        """A text from elsewhere with the line endings of this file."""
+        """Convert a text from elsewhere to the line endings of this file."""
         return text.replace("\r\n", "\n").replace("\n", self.newline)
 
 
 def digest(data: bytes) -> str:
-    """By which one knows whether a file is still the one that was read."""
+    """Return a digest that tells whether a file is still the one that was read."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -312,7 +312,7 @@ class FileVersions:
     """Held while a file is changed, so that two calls at once do not lose each other's work."""
 
     def record(self, path: str, digest: str) -> None:
-        """The member has read this version; also called to restore the state after a restart."""
+        """Record that the member has read this version; also restores the state after a restart."""
         self.digests[path] = digest
 
     def is_stale(self, path: str, digest: str) -> bool:

@@ -1,7 +1,7 @@
-"""Who may come in: one check around everything that the server answers.
+"""Access control: one check in front of everything that the server answers.
 
-A browser sends cookies wherever a page of another site wants it to, and a name of another site may
-come to mean this machine (DNS rebinding).  So Host and Origin are looked at before the token is.
+A page of another site can make a browser send its cookies here, and another site's host name can be
+made to resolve to this machine (DNS rebinding).  So Host and Origin are checked before the token.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _ALWAYS = {
 
 
 def refuse(status: int, said: str, **more: str) -> Refused:
-    """Not let in; `more` are headers."""
+    """Return the refusal of a request; `more` are additional headers."""
     return Refused(respond(status, said, headers=more or None))
 
 
 @dataclass
 class Bucket:
-    """So many a second, and at most so many at once."""
+    """A token bucket per client: `rate` tokens a second, and at most `size` at once."""
 
     rate: float
     size: float
@@ -59,7 +59,7 @@ class Bucket:
     _level: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def take(self, who: str, count: float = 1.0) -> float:
-        """Take one; how many seconds to wait where there is none, else 0."""
+        """Take `count` tokens; return the seconds to wait if there are too few, else 0."""
         now = self.clock()
         left, at = self._level.get(who, (self.size, now))
         left = min(self.size, left + (now - at) * self.rate)
@@ -74,25 +74,25 @@ class Bucket:
 
 @dataclass(frozen=True)
 class RateLimits:
-    """How much one address may ask for."""
+    """Rate limits for one client address."""
 
     requests: float = 200.0
-    """A second; three times as many at once."""
+    """Requests per second; three times as many in a burst."""
     failures: float = 10.0
-    """Wrong tokens a minute."""
+    """Wrong tokens per minute."""
 
 
 @dataclass
 class Access:
-    """Where the server is, and with what one comes in."""
+    """Where the server listens, and what credentials it accepts."""
 
     host: str
     port: int
     sessions: WebSessions
     names: frozenset[str] = frozenset()
-    """Names of this machine that may stand in an address besides."""
+    """Other names of this machine that are accepted in a Host header."""
     secure: bool = False
-    """Whether it speaks TLS."""
+    """Whether the server speaks TLS."""
     limits: RateLimits = RateLimits()
 
     def __post_init__(self) -> None:
@@ -101,25 +101,30 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name: a browser keeps those of all ports of a host together."""
+        """The cookie's name, with the port: browsers share cookies between all ports of a host."""
         return f"coterie_session_{self.port}"
 
     @property
     def scheme(self) -> str:
-        """As it stands in an address."""
+        """The scheme of the server's URLs."""
         return "https" if self.secure else "http"
 
     @property
     def address(self) -> str:
-        """Where a browser on this machine finds it."""
+        """The server's URL for a browser on this machine."""
         host = "127.0.0.1" if self.host in ("", "0.0.0.0") else self.host  # noqa: S104
         host = "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
         return f"{self.scheme}://{host}:{self.port}"
 
+    def link(self, path: str) -> str:
+        """Return the URL that signs a browser in; browsers do not send the fragment with the token
+        to any server, so it ends up in no log."""
+        return f"{self.address}{path}#token={self.sessions.token}"
+
     def knows(self, host: str) -> bool:
         """Whether a Host header names this server.
 
-        Numbers cannot be rebound, so on another address than loopback each of them will do.
+        IP addresses cannot be rebound, so any is accepted unless the server listens on loopback.
         """
         name, port = _split(host)
         if port != self.port and not (port is None and self.port == (443 if self.secure else 80)):
@@ -131,16 +136,16 @@ class Access:
         return number.is_loopback or not is_loopback(self.host)
 
     def failed(self, who: str) -> Refused:
-        """Somebody brought what does not let them in."""
+        """Count a failed attempt to sign in and return its refusal."""
         if wait := self.failures.take(who):
             more = {"Retry-After": str(int(wait) + 1)}
             return refuse(429, "Too many wrong tokens.", **more)
-        said = "That does not let you in any more: open the address that `coterie serve` printed."
+        said = "This sign-in is no longer valid: open the address that `coterie serve` printed."
         return refuse(401, said, **{"WWW-Authenticate": "Bearer"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether a host can be reached from this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -148,7 +153,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(host: str) -> tuple[str, int | None]:
-    """Name and port of a Host header; the port is -1 where it is none."""
+    """Split a Host header into name and port: None if it has no port, -1 if that is invalid."""
     name, colon, port = host.lower().rpartition(":")
     if not colon or "]" in port:
         return host.lower().strip("[]"), None
@@ -157,7 +162,7 @@ def _split(host: str) -> tuple[str, int | None]:
 
 
 class Guard:
-    """The application, behind the check; `changed` is called after what may change something."""
+    """The application behind the access check; `changed` is called after requests that write."""
 
     def __init__(
         self, application: ASGIApp, access: Access, changed: Callable[[], None] = lambda: None
@@ -171,7 +176,7 @@ class Guard:
             return await self._application(scope, receive, send)
         if scope["type"] != "http":
             return await _refuse_socket(scope, receive, send)
-        guarded = _Answering(scope, send)
+        guarded = _ResponseSender(scope, send)
         try:
             return await self._answer(scope, receive, guarded)
         except Refused as refused:
@@ -185,13 +190,13 @@ class Guard:
         who = request.client.host if request.client else ""
         if wait := self._access.requests.take(who):
             raise refuse(429, "Too many requests.", **{"Retry-After": str(int(wait) + 1)})
-        self._check_place(request)
+        self._check_origin(request)
         limited = _Body(request.headers, receive)
         if not request.url.path.startswith(f"{API}/"):
             if request.method not in SAFE:
-                raise refuse(405, f"{request.method} is not for the page.")
+                raise refuse(405, f"{request.method} is not allowed for the page.")
             return await self._application(scope, limited, send)
-        self._check_kind(request)
+        self._check_content_type(request)
         if request.url.path != SESSION or request.method != "POST":
             scope["coterie.session"] = await self._check_credentials(request, who)
         await self._application(scope, limited, send)
@@ -206,12 +211,12 @@ class Guard:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS:
             raise refuse(431, "The header lines are too long.")
 
-    def _check_place(self, request: Request) -> None:
-        """Whether it is meant for this server, and comes from its own page or from a program."""
+    def _check_origin(self, request: Request) -> None:
+        """Refuse requests that name another server or come from another site's page."""
         headers, access = request.headers, self._access
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not access.knows(hosts[0]):
-            raise refuse(421, "This server does not go by that name.")
+            raise refuse(421, "The Host header does not name this server.")
         own = f"{access.scheme}://{hosts[0]}".lower()
         for origin in headers.getlist("origin"):
             if origin.lower() != own:
@@ -222,18 +227,18 @@ class Guard:
         if site not in ("same-origin", "none") and not (is_link and is_page):
             raise refuse(403, "Pages of other sites may not use this server.")
 
-    def _check_kind(self, request: Request) -> None:
-        """A form of another page can send only kinds that are not ours."""
+    def _check_content_type(self, request: Request) -> None:
+        """Require JSON bodies: a form on another site's page cannot send them."""
         headers = request.headers
         if "upgrade" in headers:
-            raise refuse(403, "Connections are not upgraded.")
+            raise refuse(403, "Connection upgrades are not supported.")
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if (has_body or kind) and request.method not in SAFE and kind != "application/json":
             raise refuse(415, "The body must be application/json.")
 
     async def _check_credentials(self, request: Request, who: str) -> str:
-        """The cookie's value; empty for a program."""
+        """Return the cookie's value; empty for a program that sent a bearer token."""
         headers, access = request.headers, self._access
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme:
@@ -244,10 +249,10 @@ class Guard:
         if value is None:
             more = {"WWW-Authenticate": "Bearer"}
             raise refuse(401, "Open the address that `coterie serve` printed.", **more)
-        if not await anyio.to_thread.run_sync(access.sessions.knows, value):
+        if not await anyio.to_thread.run_sync(access.sessions.is_admitted, value):
             raise access.failed(who)
         if request.method not in SAFE and "origin" not in headers:
-            raise refuse(403, "A request by cookie must say its origin.")
+            raise refuse(403, "A request with a cookie needs an Origin header.")
         return value
 
 
@@ -262,13 +267,13 @@ def _cookie(headers: Headers, name: str) -> str | None:
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """There are no sockets here: one would be refused whoever asks."""
+    """Refuse every WebSocket: the server offers none."""
     await receive()
     await send({"type": "websocket.close", "code": 1008, "reason": ""})
 
 
 class _Body:
-    """Receives a request, and no more of it than is allowed."""
+    """Receives a request body up to the allowed size."""
 
     def __init__(self, headers: Headers, receive: Receive) -> None:
         length = headers.get("content-length", "0")
@@ -287,12 +292,12 @@ class _Body:
 
 
 def too_long() -> Refused:
-    """A body is more than anybody should send."""
-    return refuse(413, f"A request may be {BODY} bytes long at most.")
+    """Return the refusal of a body that is too long."""
+    return refuse(413, f"A request body may have at most {BODY} bytes.")
 
 
-class _Answering:
-    """Sends an answer with the headers that all of them have."""
+class _ResponseSender:
+    """Sends a response with the headers common to all responses."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._is_api = scope["path"].startswith(f"{API}/")

@@ -1,4 +1,4 @@
-"""The application: every resource under `/api/v1`, the page under everything else."""
+"""The application: every resource under `/api/v1`, the page everywhere else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from coterie.web.resources import (
 )
 
 PAGE = Path(__file__).with_name("page")
-"""Where `make page` puts it."""
+"""Where `make page` puts the built page."""
 
 ROUTERS: tuple[APIRouter, ...] = (
     session.router,
@@ -49,7 +49,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 
 
 def bare_application() -> FastAPI:
-    """Every resource, and nothing that they need."""
+    """Build the application with every resource, but without the hub and access check they need."""
     application = FastAPI(
         title="Coterie",
         version=__version__,
@@ -66,7 +66,7 @@ def bare_application() -> FastAPI:
 
 
 def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
-    """All that is answered; without a page, the API alone.  Blocks."""
+    """Build the whole application, or only the API if `page` is None.  Blocks."""
     application = bare_application()
     application.state.hub = hub
     application.state.access = access
@@ -78,10 +78,10 @@ def make_application(hub: Hub, access: Access, page: Path | None) -> FastAPI:
 
 
 def _serve_page(application: FastAPI, page: Path) -> None:
-    """Its files; every other address is one of its screens."""
+    """Serve the page's files; every other path is one of its screens."""
     mimetypes.init(
         files=()
-    )  # ours are known everywhere, and the machine's tables may say otherwise
+    )  # the built-in types cover our files, and the machine's tables may differ
     if (page / "assets").is_dir():
         application.mount("/assets", StaticFiles(directory=page / "assets"))
     files = {one.name: one for one in page.iterdir() if one.is_file()}  # such as its icon

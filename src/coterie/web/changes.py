@@ -1,4 +1,4 @@
-"""What tasks changed, on the wire."""
+"""What tasks changed, as the API returns it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coterie.web.schema import ShownText
 
 
 class FileShown(ShownText):
-    """How many lines of a file differ; null of what is no text."""
+    """How many lines of a file differ; null if the file is not text."""
 
     path: str
     added: int | None
@@ -17,7 +17,7 @@ class FileShown(ShownText):
 
 
 class PatchShown(ShownText):
-    """What was changed in one folder."""
+    """The changes in one folder."""
 
     folder: str
     files: list[FileShown]
@@ -26,7 +26,7 @@ class PatchShown(ShownText):
 
 
 class SkippedShown(ShownText):
-    """A file that was left as it is, or is not shown."""
+    """A file that was left unchanged or is not shown."""
 
     path: str
     why: str
@@ -40,11 +40,11 @@ class DiffShown(ShownText):
     missed: list[SkippedShown]
     reverted_at: str | None
     accepted: str | None
-    """The commit that took it into the user's branch; also of one that was reverted since."""
+    """The commit that took it into the user's branch, even if it was reverted since."""
     problem: str | None
     """Why some or all of its files could not be stored."""
 
     @classmethod
     def of(cls, task: str, found: TaskDiff) -> Self:
-        """A change."""
+        """Convert a task's diff."""
         return cls.model_validate(diff_fields(task, found))

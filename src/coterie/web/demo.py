@@ -1,4 +1,4 @@
-"""`coterie demo --web`: one project and one task, which begins when a browser looks."""
+"""`coterie demo --web`: one project and one task, which starts when a browser first follows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.web.hub import Hub, open_hub, project_id
 
 @dataclass
 class DemoHub(Hub):
-    """A hub that knows the demo's project alone."""
+    """A hub that knows only the demo's project."""
 
     demo: DemoProject = field(kw_only=True)
     _task: str = ""
@@ -27,7 +27,7 @@ class DemoHub(Hub):
         return self._known
 
     async def prepare(self) -> str:
-        """Make the task; returns the path of the screen that shows it."""
+        """Create the task; return the path of the screen that shows it."""
         (name,) = await self.projects()
         self._task = await (await self.project(name)).create(self.demo.start)
         screen = "/tickets" if self.demo.start.workflow == "tickets" else ""
@@ -42,10 +42,10 @@ class DemoHub(Hub):
             yield
 
     async def _begin(self) -> None:
-        with suppress(CoterieError):  # which is shown with the task
+        with suppress(CoterieError):  # shown with the task
             await self.run(project_id(self.demo.project.root), self._task)
 
 
 def open_demo(demo: DemoProject) -> AbstractAsyncContextManager[Hub]:
-    """A hub for the demo alone, until the block ends: then its task is parked."""
+    """Open a hub for the demo only; its task is parked when the block ends."""
     return open_hub(None, demo.home, partial(DemoHub, demo=demo))

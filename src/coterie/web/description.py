@@ -1,4 +1,4 @@
-"""What the server tells of its resources: OpenAPI 3.1, with each problem that may be the answer."""
+"""The OpenAPI 3.1 document of the server's resources, with every problem they may answer with."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from coterie.web.problems import MEDIA_TYPE, Problem
 
 _SIGN_IN = "/api/v1/session"
 _SECURITY: Mapping[str, object] = {
-    "token": {"type": "http", "scheme": "bearer", "description": "The token of the server's file."},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The token in the server's token file.",
+    },
     "session": {"type": "apiKey", "in": "cookie", "name": "coterie_session"},
 }
 _ALWAYS = (401, 403, 429, 503)
-"""Not let in, by whom or from where; too often; the database is held by another process."""
+"""No valid credentials, forbidden origin, too many requests, database locked elsewhere."""
 _NAMED = (404, 409)
-"""What the path names is not there, or is not what it would have to be for that."""
+"""What the path names does not exist, or does not allow the request in its current state."""
 
 
 def describe(application: FastAPI) -> None:
-    """Have the application tell of its resources, with every problem that may be the answer."""
+    """Have the application's OpenAPI document list every problem that resources answer with."""
 
     def document() -> dict[str, Any]:
         if not application.openapi_schema:
@@ -65,7 +69,7 @@ def _operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def _problems(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[int]:
-    """What may be wrong with a request besides: by what it names and what it does."""
+    """Yield the statuses of the problems that an operation may answer with."""
     yield from _ALWAYS
     has_body = "requestBody" in operation
     if has_body or operation.get("parameters"):
@@ -75,7 +79,7 @@ def _problems(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[
     if "{" in path or any(one["name"] == "project" for one in operation.get("parameters", ())):
         yield from _NAMED
     if method != "get" and path != _SIGN_IN:
-        yield from (409, 507)  # not as things stand; the disk is full
+        yield from (409, 507)  # conflict with the current state; disk full
 
 
 def _problem(status: int) -> dict[str, object]:

@@ -2,17 +2,18 @@
 
 | event | data | when |
 | --- | --- | --- |
-| `reset` | `{}` | read all anew: it begins here, or at an id that is not known any more |
+| `reset` | `{}` | read everything again: the stream starts here, or at an id no longer known |
 | `record` | project, task, seq, at, record | a line was added to a timeline |
-| `record` | the same, `seq` null, no id | a member, phase, error or result record: it is not kept |
-| `delta` | project, task, member, turn, start, text | a piece of a text under way, and its place |
-| `task` | a task as in lists | it stands otherwise than before |
+| `record` | the same, `seq` null, no id | a member, phase, error or result record: not stored |
+| `delta` | project, task, member, turn, start, text | a piece of a running text, and its offset |
+| `task` | a task as in lists | the task changed |
 | `question` | a question as in the inbox | it was opened, answered or closed |
 
-An id is a cursor over the timelines of all projects, `<project>.<seq>` joined by commas.  Whoever
-follows reads them by a cursor of their own: one that is slow, or was away, misses nothing and gets
-nothing twice; and as they are read when more can be taken, nothing queues up.  What is not kept is
-told of tasks that this server runs, as it stands now and not every step to it.
+An id is a cursor over the timelines of all projects, `<project>.<seq>` joined by commas.  Each
+follower reads the timelines by its own cursor, so one that is slow, or was disconnected, misses
+nothing and gets nothing twice; rows are read only when the follower can take more, so nothing
+queues up.  What is not stored is sent only for tasks that this server runs, as the current state
+and not every step towards it.
 """
 
 from __future__ import annotations
@@ -27,42 +28,43 @@ from fastapi import APIRouter, Header
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from coterie.app.open_project import OpenProject
-from coterie.app.views import read_news, read_tasks
+from coterie.app.views import read_new_entries, read_tasks
 from coterie.errors import CoterieError
 from coterie.model.record import InteractionRecord, QuestionView, Record, TaskRecord
 from coterie.model.task import ENDED
 from coterie.web.hub import Hub, TheHub
-from coterie.web.live import Live, LiveRecord, TaskNow
+from coterie.web.live import Live, LiveRecord, TaskWithUsage
 from coterie.web.schema import QuestionShown, RecordShown, Shown, TaskShown, record_shown
 
 router: APIRouter = APIRouter(tags=["events"])
 
 BATCH = 100
-"""So many rows of a timeline are read at once."""
+"""How many rows of a timeline are read at once."""
 _CURSOR = re.compile(r"[0-9a-f]{12}\.[0-9]{1,15}(,[0-9a-f]{12}\.[0-9]{1,15})*", re.ASCII)
 
 
-class ToldRecord(Shown):
-    """The data of `record`."""
+class RecordEvent(Shown):
+    """The data of a `record` event."""
 
     project: str
     task: str
     seq: int | None
-    """Its number in the project; null for what is not kept."""
+    """Its number in the project; null for a record that is not stored."""
     at: str
     record: RecordShown
 
 
-class ToldText(Shown):
-    """The data of `delta`."""
+class DeltaEvent(Shown):
+    """The data of a `delta` event."""
 
     project: str
     task: str
     member: str
     turn: int
-    """Another one for the member's next text."""
+    """A different number for each text of the member."""
+
     start: int
-    """Where in the text the piece begins; what was there before ends here."""
+    """The piece's offset in the text: where the text sent so far ends."""
     text: str
 
 
@@ -70,7 +72,7 @@ class ToldText(Shown):
 async def events(
     hub: TheHub, last_event_id: Annotated[str | None, Header(max_length=65536)] = None
 ) -> AsyncGenerator[ServerSentEvent]:
-    """What happens from now on, or since the event with the id `Last-Event-ID`."""
+    """Stream what happens from now on, or since the event with the id `Last-Event-ID`."""
     with hub.following():
         await hub.opened_all()
         follower = Follower(hub)
@@ -78,7 +80,7 @@ async def events(
             yield event
         while not hub.closing.is_set():
             version = hub.version
-            # What cannot be read now is read when its project is open anew.
+            # What cannot be read now is read once its project has been reopened.
             with suppress(CoterieError, RuntimeError):
                 async for event in follower.news():
                     yield event
@@ -86,65 +88,67 @@ async def events(
 
 
 @dataclass
-class _Seen:
-    """How far one has been told of a project's live part."""
+class _SentState:
+    """How much of a project's live state a follower has been sent."""
 
     version: int
     news: int = 0
     texts: dict[int, int] = field(default_factory=dict[int, int])
-    """By number: how much of a text under way."""
+    """The characters sent of each running text, by its number."""
 
 
 class Follower:
-    """How far one who follows everything has been told."""
+    """One client of the stream: how far it has been sent the events of every project."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._cursor: dict[str, int] = {}
-        self._seen: dict[Live, _Seen] = {}
+        self._seen: dict[Live, _SentState] = {}
 
     async def begin(self, last: str | None) -> AsyncGenerator[ServerSentEvent]:
-        """Where to go on from, and how tasks stand that are not over."""
+        """Set the cursor to start from, and yield the state of unfinished tasks."""
         given = parse_cursor(last)
         is_known = given is not None
         found = self._hub.followed()
         for project, app, live in found:
-            live.looked(await read_tasks(app))
+            live.update_tasks(await read_tasks(app))
             head = await app.last_seq()
             since = (given or {}).get(project, -1)
             is_known = is_known and 0 <= since <= head
             self._cursor[project] = since if 0 <= since <= head else head
-            self._seen[live] = _Seen(live.version)
+            self._seen[live] = _SentState(live.version)
         if not is_known:
             yield ServerSentEvent(event="reset", data={}, id=self._id)
         for project, _, live in found:
-            for event in _present(project, live, self._seen[live], is_known):
+            for event in _initial_events(project, live, self._seen[live], is_known):
                 yield event
 
     async def news(self) -> AsyncGenerator[ServerSentEvent]:
-        """All that has not been told yet."""
+        """Yield everything that has not been sent yet."""
         for project, app, live in self._hub.followed():
-            if project not in self._cursor:  # it is new here: all of it is read by who follows
+            if project not in self._cursor:  # a new project: the client reads all of it
                 self._cursor[project] = await app.last_seq()
                 yield ServerSentEvent(event="reset", data={}, id=self._id)
-            seen = self._seen.setdefault(live, _Seen(0))
+            seen = self._seen.setdefault(live, _SentState(0))
             news, version = live.news, live.version
             if news > seen.news:
-                async for event in self._kept(project, app):
+                async for event in self._timeline_events(project, app):
                     yield event
                 seen.news = news
             if version > seen.version:
-                for event in _passing(project, live, seen):
+                for event in _live_events(project, live, seen):
                     yield event
                 seen.version = version
 
-    async def _kept(self, project: str, app: OpenProject) -> AsyncGenerator[ServerSentEvent]:
-        """What was added to the timeline of a project."""
+    async def _timeline_events(
+        self, project: str, app: OpenProject
+    ) -> AsyncGenerator[ServerSentEvent]:
+        """Yield what was added to the timeline of a project."""
         while True:
-            found = await read_news(app, self._cursor[project], BATCH)
-            # Before the records: who is cut off in between goes on after the last of those.
+            found = await read_new_entries(app, self._cursor[project], BATCH)
+            # Before the records: a client cut off in between resumes after the last record sent.
             changed = [(task, entry.record) for task, entry in found]
-            async for event in _standing(project, app, changed):
+            async for event in _state_events(project, app, changed):
                 yield event
             for task, entry in found:
                 self._cursor[project] = entry.seq
@@ -159,10 +163,10 @@ class Follower:
         return ",".join(f"{name}.{seq}" for name, seq in self._cursor.items())
 
 
-async def _standing(
+async def _state_events(
     project: str, app: OpenProject, changed: Sequence[tuple[str, Record]]
 ) -> AsyncGenerator[ServerSentEvent]:
-    """The tasks and questions that records were about, as they stand."""
+    """Yield the current state of the tasks and questions that the records are about."""
     tasks = {task for task, record in changed if isinstance(record, TaskRecord)}
     ended = {one.id for _, one in changed if isinstance(one, TaskRecord) and one.status in ENDED}
     asked = {
@@ -174,13 +178,15 @@ async def _standing(
         if now[0].id in tasks:
             yield _task(project, now)
     for view in await app.questions(only_open=False) if asked or ended else ():
-        # Those of a task that is over are closed without a word.
+        # The questions of an ended task are closed without a record.
         if view.interaction.interaction_id in asked or view.interaction.task_id in ended:
             yield _question(project, view)
 
 
-def _present(project: str, live: Live, seen: _Seen, was_here: bool) -> Iterator[ServerSentEvent]:
-    """How things stand; who is new reads the tasks instead."""
+def _initial_events(
+    project: str, live: Live, seen: _SentState, was_here: bool
+) -> Iterator[ServerSentEvent]:
+    """Yield the current state; a new client reads the tasks by itself."""
     for now in live.unfinished() if was_here else ():
         yield _task(project, now)
     for one in live.members():
@@ -188,8 +194,8 @@ def _present(project: str, live: Live, seen: _Seen, was_here: bool) -> Iterator[
     yield from _deltas(project, live, seen)
 
 
-def _passing(project: str, live: Live, seen: _Seen) -> Iterator[ServerSentEvent]:
-    """What the timeline does not have."""
+def _live_events(project: str, live: Live, seen: _SentState) -> Iterator[ServerSentEvent]:
+    """Yield what is not in the timeline."""
     for one in live.records(seen.version):
         yield _record(project, one)
     for now in live.tasks(seen.version):
@@ -197,12 +203,12 @@ def _passing(project: str, live: Live, seen: _Seen) -> Iterator[ServerSentEvent]
     yield from _deltas(project, live, seen)
 
 
-def _deltas(project: str, live: Live, seen: _Seen) -> Iterator[ServerSentEvent]:
+def _deltas(project: str, live: Live, seen: _SentState) -> Iterator[ServerSentEvent]:
     texts = live.texts()
     for text in texts:
         start = seen.texts.get(text.number, 0)
         if len(text.text) > start:
-            piece = ToldText(
+            piece = DeltaEvent(
                 project=project,
                 task=text.task,
                 member=text.member,
@@ -218,13 +224,13 @@ def _record(
     project: str, one: LiveRecord, seq: int | None = None, cursor: str | None = None
 ) -> ServerSentEvent:
     shown = record_shown(one.record)
-    told = ToldRecord.model_construct(
+    told = RecordEvent.model_construct(
         project=project, task=one.task, seq=seq, at=one.at, record=shown
     )
     return ServerSentEvent(event="record", data=told, id=cursor)
 
 
-def _task(project: str, now: TaskNow) -> ServerSentEvent:
+def _task(project: str, now: TaskWithUsage) -> ServerSentEvent:
     return ServerSentEvent(event="task", data=TaskShown.of(project, *now))
 
 
@@ -233,7 +239,7 @@ def _question(project: str, view: QuestionView) -> ServerSentEvent:
 
 
 def parse_cursor(text: str | None) -> dict[str, int] | None:
-    """An id that we gave out; None for any other."""
+    """Parse an event id that this server gave out; return None for any other."""
     if text is None or not _CURSOR.fullmatch(text):
         return None
     pairs = (pair.split(".") for pair in text.split(","))

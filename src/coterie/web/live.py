@@ -1,8 +1,8 @@
-"""What is told of a project besides what its timeline keeps: texts under way, what members do, how
+"""The live state of a project that its timeline does not store: running texts, what members do, how
 tasks stand.
 
-Everything is kept as it stands, with the version at which it came to: a follower that is slow, or
-comes later, is told the present and not every step to it.  So nothing queues up.
+Only the current state is kept, with the version at which it was reached: a follower that is slow or
+arrives late is sent the present and not every step towards it.  So nothing queues up.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from coterie.model.record import (
 from coterie.model.task import ENDED
 from coterie.model.update import Usage
 
-TaskNow = tuple[TaskView, Usage | None]
-"""A task, and what it used so far."""
+TaskWithUsage = tuple[TaskView, Usage | None]
+"""A task and its usage so far."""
 
-LONGEST = 1 << 20
-"""How much of one text under way is told, in characters; its message has all of it."""
-PASSING = 500
-"""So many records that are not kept are held for followers who are slow."""
+MAX_TEXT = 1 << 20
+"""How much of one running text is sent, in characters; its message contains all of it."""
+MAX_LIVE_RECORDS = 500
+"""How many records that the timeline does not store are held for slow followers."""
 
 
 @dataclass(frozen=True)
 class RunningText:
-    """A text under way; `number` tells one from the next of the same member."""
+    """A text being written; `number` distinguishes it from the same member's next one."""
 
     task: str
     member: str
@@ -50,7 +50,7 @@ class RunningText:
 
 @dataclass(frozen=True)
 class LiveRecord:
-    """Something that was told of a task, and when."""
+    """A record of a task, and when it arrived."""
 
     at: str
     task: str
@@ -59,7 +59,7 @@ class LiveRecord:
 
 
 class Live:
-    """One project, live; `tell` wakes all who follow."""
+    """The live state of one project; `tell` wakes up all followers."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -67,44 +67,44 @@ class Live:
         self._touched = anyio.Event()
         self._touched.set()
         self.version: int = 1
-        """Grows with every change here."""
+        """Incremented with every change here."""
         self.news: int = 1
-        """Grows when the timeline may have."""
+        """Incremented when the timeline may have grown."""
         self._texts: dict[tuple[str, str], RunningText] = {}
         self._members: dict[tuple[str, str], LiveRecord] = {}
-        self._passing: deque[LiveRecord] = deque(maxlen=PASSING)
-        self._tasks: dict[str, tuple[TaskNow, int]] = {}
+        self._recent: deque[LiveRecord] = deque(maxlen=MAX_LIVE_RECORDS)
+        self._tasks: dict[str, tuple[TaskWithUsage, int]] = {}
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """The project's database may have changed."""
+        """Note that the project's database may have changed."""
         self.news += 1
         self._touched.set()
         self._tell()
 
     async def touched(self) -> None:
-        """Wait until it may have changed since the last time."""
+        """Wait until the database may have changed since the last call."""
         await self._touched.wait()
         self._touched = anyio.Event()
 
-    def saw(self, task_id: str, record: Record) -> None:
-        """A task that this process runs has told something."""
+    def on_record(self, task_id: str, record: Record) -> None:
+        """Take in a record of a task that this process runs."""
         match record:
             case DeltaRecord():
-                return self._wrote(record)
+                return self._add_delta(record)
             case MemberRecord():
-                self._members[record.task, record.member] = self._passed(record.task, record)
+                self._members[record.task, record.member] = self._live_record(record.task, record)
             case MessageRecord():
                 self._texts.pop((record.task, record.member), None)
             case PhaseRecord() | ErrorRecord() | ResultRecord():
-                self._passing.append(self._passed(record.task or task_id, record))
+                self._recent.append(self._live_record(record.task or task_id, record))
             case _:
                 pass
         return self.touch()
 
     def failed(self, task_id: str, error: CoterieError) -> None:
-        """A run ended with an error."""
+        """Report that a run ended with an error."""
         record = ErrorRecord(
             code=error.code,
             message=str(error),
@@ -113,68 +113,69 @@ class Live:
             where=error.where,
             task=task_id,
         )
-        self._passing.append(self._passed(task_id, record))
+        self._recent.append(self._live_record(task_id, record))
         self.touch()
 
     def ended(self, task_id: str) -> None:
-        """This process does not run a task any more."""
+        """Drop the live state of a task that this process no longer runs, and of its parts."""
+        parts = f"{task_id}/", f"{task_id}."  # its tickets, its subtasks
         for known in (self._texts, self._members):
-            for key in [key for key in known if key[0].partition("/")[0] == task_id]:
+            for key in [key for key in known if key[0] == task_id or key[0].startswith(parts)]:
                 del known[key]
         self.touch()
 
-    def looked(self, tasks: Iterable[TaskNow]) -> None:
-        """How tasks stand now."""
+    def update_tasks(self, tasks: Iterable[TaskWithUsage]) -> None:
+        """Take in the current state of the tasks."""
         for now in tasks:
             name = now[0].id
             if name not in self._tasks or self._tasks[name][0] != now:
                 self._tasks[name] = now, self._next()
-        # What was written just before we were told of it is there by now, too.
+        # Rows that were still being written when we were notified can be read by now, too.
         self.news += 1
         self._tell()
 
-    def unfinished(self) -> list[TaskNow]:
-        """Tasks that are not over."""
+    def unfinished(self) -> list[TaskWithUsage]:
+        """Return the tasks that have not ended."""
         return [now for now, _ in self._tasks.values() if now[0].status not in ENDED]
 
     @property
     def has_running(self) -> bool:
-        """Whether some process runs a task here."""
+        """Whether any process runs a task of this project."""
         return any(now[0].is_run for now, _ in self._tasks.values())
 
     def _next(self) -> int:
         self.version += 1
         return self.version
 
-    def _passed(self, task: str, record: Record) -> LiveRecord:
+    def _live_record(self, task: str, record: Record) -> LiveRecord:
         return LiveRecord(instant.now(), task, record, self._next())
 
-    def _wrote(self, delta: DeltaRecord) -> None:
+    def _add_delta(self, delta: DeltaRecord) -> None:
         key = delta.task, delta.member
         known = self._texts.get(key)
         if known is None:
             number = next(self._numbers)
             known = RunningText(delta.task, delta.member, number, "")
-        if len(known.text) < LONGEST:
+        if len(known.text) < MAX_TEXT:
             self._texts[key] = replace(known, text=known.text + delta.text)
             self._next()
             self._tell()
 
-    # -- what a follower is told ---------------------------------------------------------------
+    # -- what followers are sent ---------------------------------------------------------------
 
     def texts(self) -> list[RunningText]:
-        """The texts under way."""
+        """Return the running texts."""
         return list(self._texts.values())
 
     def members(self) -> list[LiveRecord]:
-        """What each member does that this process has told of."""
+        """Return the last record of each member that works for a task of this process."""
         return list(self._members.values())
 
     def records(self, seen: int) -> list[LiveRecord]:
-        """Records since a version that the timeline does not have, in their order."""
-        found = [one for one in (*self._members.values(), *self._passing) if one.version > seen]
+        """Return the records since a version that are not in the timeline, in order."""
+        found = [one for one in (*self._members.values(), *self._recent) if one.version > seen]
         return sorted(found, key=lambda one: one.version)
 
-    def tasks(self, seen: int) -> list[TaskNow]:
-        """Tasks that stand otherwise than at a version."""
+    def tasks(self, seen: int) -> list[TaskWithUsage]:
+        """Return the tasks that changed after a version."""
         return [now for now, version in self._tasks.values() if version > seen]

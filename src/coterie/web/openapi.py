@@ -1,6 +1,6 @@
 """The OpenAPI document of the server: `python -m coterie.web.openapi` prints it.
 
-Of the same code it is the same text, so that what is generated from it can be compared.
+The same code always yields the same text, so that files generated from it can be compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from coterie.web.application import bare_application
 
 
 def document() -> str:
-    """The document, as text."""
+    """Return the document as text."""
     return json.dumps(bare_application().openapi(), indent=2, sort_keys=True) + "\n"
 
 

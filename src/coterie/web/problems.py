@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 has it: every error of ours, and those of HTTP itself."""
+"""Problems as RFC 9457 defines them: for every `CoterieError`, and for HTTP's own errors."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from coterie.errors import (
     StorageLocked,
     TaskBusy,
     UsageError,
+    stops_writing,
 )
 
 MEDIA_TYPE = "application/problem+json"
 
 _METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 _STATUS: tuple[tuple[type[CoterieError], int], ...] = (
-    # The first that fits: an error comes before those it is a kind of.
+    # The first match counts: a class comes before its base classes.
     (NotFound, 404),
     (NotTrusted, 403),
     (NotOurs, 403),
     (AnswerRefused, 409),
-    (UsageError, 409),  # 422 is a request that is not as the API describes it
+    (UsageError, 409),  # 422 is for requests that the API's schema does not allow
     (TaskBusy, 409),
     (LeaseLost, 409),
     (NotAccepted, 409),
@@ -51,7 +52,7 @@ class Problem(BaseModel):
     """What went wrong, and what to do about it."""
 
     type: str
-    """What programs know it by: `urn:coterie:problem:not_found`."""
+    """An identifier for programs, such as `urn:coterie:problem:not_found`."""
     title: str
     status: int
     detail: str
@@ -59,7 +60,7 @@ class Problem(BaseModel):
     where: str | None = None
     member: str | None = None
     errors: list[dict[str, str]] | None = None
-    """Of a request, or of a file, that is not what it should be: each place, and what is wrong."""
+    """For an invalid request or file: each place in it, and what is wrong there."""
 
 
 def respond(
@@ -70,7 +71,7 @@ def respond(
     headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> Response:
-    """The answer that says what went wrong."""
+    """Build the response for a problem."""
     title = HTTPStatus(status).phrase
     code = code or title.lower().replace(" ", "_").replace("-", "_")
     problem = Problem.model_validate(
@@ -91,12 +92,12 @@ def _answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Respo
 
 
 def status_of(error: CoterieError) -> int:
-    """The HTTP status of an error of ours."""
+    """Return the HTTP status for a `CoterieError`."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def problem_of(error: CoterieError) -> Problem:
-    """What an error of ours is on the wire: a whole answer, or a part of one."""
+    """Convert a `CoterieError` to a problem: a whole response, or part of one."""
     status = status_of(error)
     return Problem(
         type=f"urn:coterie:problem:{error.code}",
@@ -110,25 +111,20 @@ def problem_of(error: CoterieError) -> Problem:
     )
 
 
-def poisons(error: CoterieError) -> bool:
-    """Whether a storage refuses every later write after it, so that it must be opened anew."""
-    return isinstance(error, LeaseLost | StorageError) and not isinstance(error, StorageLocked)
-
-
 def _mistakes(error: CoterieError) -> list[dict[str, str]] | None:
-    """Each thing that is wrong with a file, by its place in it."""
+    """List the mistakes in a file, each with its place; None for any other error."""
     if not isinstance(error, ConfigError) or not error.mistakes:
         return None
     return [{"place": one.place, "problem": one.problem} for one in error.mistakes]
 
 
 def of_error(error: CoterieError) -> Response:
-    """The answer where an error of ours ended a request."""
+    """Build the response for a request that failed with a `CoterieError`."""
     return _answer(problem_of(error))
 
 
 class Refused(Exception):
-    """A request that is not let in, with the answer."""
+    """A request was refused; `response` is what to answer."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -137,8 +133,8 @@ class Refused(Exception):
 
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, CoterieError)
-    if poisons(error) and (project := request.path_params.get("project")):
-        request.app.state.hub.renew(project)
+    if stops_writing(error) and (project := request.path_params.get("project")):
+        request.app.state.hub.reopen(project)
     return of_error(error)
 
 
@@ -149,20 +145,20 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if isinstance(error.__cause__, Refused):  # while the body was read
+    if isinstance(error.__cause__, Refused):  # raised while reading the body
         return error.__cause__.response
     said = str(error.detail)
     if error.status_code == 404 and said == "Not Found":
         said = "There is nothing at this address."
     headers = error.headers
     if error.status_code == 405:
-        said = f"{request.method} is not for this address."
+        said = f"{request.method} is not allowed at this address."
         headers = {"allow": ", ".join(_allowed(request))}
     return respond(error.status_code, said, headers=headers)
 
 
 def _allowed(request: Request) -> list[str]:
-    """Every method of an address: the router names those of one resource alone."""
+    """List every method of a path: the router names only those of the first route."""
     routes: list[BaseRoute] = request.app.routes
     scopes = {method: {**request.scope, "method": method} for method in _METHODS}
     return [
@@ -179,28 +175,18 @@ async def _of_request(request: Request, error: Exception) -> Response:
         for one in error.errors()
     ]
     said = "; ".join(f"{one['place']}: {one['problem']}" for one in errors)
-    return respond(422, f"The request is not what it should be: {said}.", "invalid", errors=errors)
+    return respond(422, f"The request is invalid: {said}.", "invalid", errors=errors)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    said = f"{type(error).__name__} (this is a bug in Coterie); the server's terminal shows more."
+    said = f"{type(error).__name__}: a bug in Coterie; see the server's terminal for details."
     return respond(500, said, "bug")
 
 
 def install(application: FastAPI) -> None:
-    """Have the application answer with problems."""
+    """Register the exception handlers that answer with problems."""
     application.add_exception_handler(CoterieError, _ours)
     application.add_exception_handler(Refused, _refused)
     application.add_exception_handler(HTTPException, _of_http)
     application.add_exception_handler(RequestValidationError, _of_request)
     application.add_exception_handler(Exception, _bug)
-
-
-ANSWERS: dict[int | str, dict[str, object]] = {
-    status: {
-        "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-    for status in (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503, 507)
-}
-"""For OpenAPI: with what every resource may answer besides."""

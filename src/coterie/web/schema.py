@@ -1,7 +1,7 @@
-"""What the API shows of records, tasks and questions: the fields of `--json`, declared.
+"""The API's schemas of records, tasks and questions: the fields of `--json`, declared.
 
-Where a type of the model has just these fields, its form on the wire is made from it, so that the
-two cannot differ; `coterie.model.as_json` fills them.
+Where a type of the model has exactly these fields, its schema is derived from it, so that the two
+cannot differ; `coterie.model.as_json` fills them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from coterie.model.record import (
     TicketRecord,
     ToolCallRecord,
 )
-from coterie.model.task import Status
+from coterie.model.task import TaskRow
 from coterie.model.team import Member, MemberType, Mode
 from coterie.model.tool_call import Effect
 from coterie.model.update import Usage, WaitsFor
@@ -43,7 +43,7 @@ from coterie.model.visible import encodable
 
 
 class Shown(BaseModel):
-    """An object of the API.  All of its fields are there, and no others."""
+    """An object of the API.  All of its fields are present, and no others."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", json_schema_serialization_defaults_required=True
@@ -51,20 +51,22 @@ class Shown(BaseModel):
 
 
 class ShownText(Shown):
-    """One with names of files or their contents, which may hold what is no text: it is written
-    out."""
+    """An object with file names or contents, which may contain bytes that are not text: these are
+    escaped."""
 
     _is_text = model_validator(mode="before")(encodable)
 
 
 class RequestBody(BaseModel):
-    """What a request says; a field that nobody knows is refused."""
+    """The parameters of a request; an unknown field is refused."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
-def _derived(kind: type[Any], *, without: Collection[str] = (), **more: Any) -> type[Shown]:
-    """The form on the wire of a dataclass or of a model: its fields, under their own names."""
+def _derived(
+    kind: type[Any], base: type[Shown] = Shown, *, without: Collection[str] = (), **more: Any
+) -> type[Shown]:
+    """Derive the schema of a dataclass or model: its fields, under their own names."""
     hints = typing.get_type_hints(kind, include_extras=True)
     if issubclass(kind, BaseModel):
         defaults = {one: info.default for one, info in kind.model_fields.items()}
@@ -76,7 +78,7 @@ def _derived(kind: type[Any], *, without: Collection[str] = (), **more: Any) -> 
         if name not in without
     }
     doc = (kind.__doc__ or "").partition("\n\n")[0]
-    return create_model(f"{kind.__name__}Shown", __base__=Shown, __doc__=doc, **fields, **more)
+    return create_model(f"{kind.__name__}Shown", __base__=base, __doc__=doc, **fields, **more)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -108,7 +110,7 @@ class OptionShown(Shown):
 
 
 class ValidationShown(Shown):
-    """What a typed answer must be."""
+    """What a typed answer must look like."""
 
     regex: str | None
     required: bool
@@ -117,7 +119,7 @@ class ValidationShown(Shown):
 
 
 class _Asked(Shown):
-    """A question, flat; of a tool call, also what exactly would be done, where and why."""
+    """A question, flattened; for a tool call, also what exactly would be done, where and why."""
 
     id: str
     task: str
@@ -153,7 +155,7 @@ class InteractionRecordShown(_Asked):
 
 
 class QuestionShown(_Asked):
-    """A question of the inbox, with enough around it to answer without looking elsewhere."""
+    """A question of the inbox, with enough context to answer it without looking elsewhere."""
 
     project: str
     """The project's id."""
@@ -165,13 +167,13 @@ class QuestionShown(_Asked):
 
     @classmethod
     def of(cls, project: str, view: QuestionView) -> QuestionShown:
-        """A question as the inbox holds it."""
+        """Convert a question of the inbox."""
         fields = as_json.question(view)
         return cls.model_validate({**fields, "project": project, "root": fields["project"]})
 
 
 class StopShown(Shown):
-    """Why a run ended although its task can be resumed; of a rate limit, whose and until when."""
+    """Why a run ended although its task can be resumed; for a rate limit, whose and until when."""
 
     reason: str
     member: str | None = None
@@ -199,7 +201,7 @@ RECORDS: Mapping[str, type[Shown]] = {
         )
     },
 }
-"""By type: a record on the wire."""
+"""The schemas of records, by type."""
 if TYPE_CHECKING:
     RecordShown = BaseModel
 else:
@@ -207,7 +209,7 @@ else:
 
 
 def record_shown(told: Record) -> RecordShown:
-    """A record, as the API and its stream of events tell it."""
+    """Convert a record to its form in the API and its event stream."""
     return RECORDS[told.type].model_validate({"type": told.type, **as_json.fields_of(told)})
 
 
@@ -215,13 +217,13 @@ class EntryShown(Shown):
     """One line of a timeline."""
 
     seq: int
-    """Its number in the project: later lines of all its tasks have higher ones."""
+    """Its number in the project: later lines of any task have higher numbers."""
     at: str
     record: RecordShown
 
     @classmethod
     def of(cls, entry: Entry) -> EntryShown:
-        """An entry of a timeline."""
+        """Convert an entry of a timeline."""
         return cls.model_construct(seq=entry.seq, at=entry.at, record=record_shown(entry.record))
 
 
@@ -230,52 +232,52 @@ class PageShown(Shown):
 
     entries: list[EntryShown]
     more: bool
-    """Whether there is more in the direction that was read."""
+    """Whether there may be more entries in the direction that was read."""
 
     @classmethod
     def of(cls, entries: Sequence[Entry], limit: int) -> PageShown:
-        """A page for which `limit` entries were asked for."""
+        """Build a page for which `limit` entries were requested."""
         shown = [EntryShown.of(entry) for entry in entries]
         return cls.model_construct(entries=shown, more=len(shown) == limit)
 
 
 class UsedShown(Shown):
-    """What was used: of tokens and money as far as agents tell."""
+    """What was used: tokens and money as far as agents report them."""
 
     tokens: int
     usd: float
 
 
-class TaskShown(Shown):
-    """A task in a list."""
-
+class _OfProject(Shown):
     project: str
     """The project's id."""
-    id: str
-    session_id: str
-    parent_id: str | None
-    workflow: str
-    title: str
-    status: Status
-    reason: str
-    created_at: str
-    changed_at: str
+
+
+if TYPE_CHECKING:
+    _TaskRowShown = _OfProject
+else:
+    _TaskRowShown = _derived(TaskRow, _OfProject)
+
+
+class TaskShown(_TaskRowShown):
+    """A task in a list."""
+
     pid: int | None
-    """The process that runs it here; null when none does."""
+    """The process that runs it here; null if none does."""
     machine: str | None
-    """The machine that runs it, where that is another one."""
+    """The machine that runs it, if that is another one."""
     offered: bool
-    """Whether any machine may run it that has what it needs."""
+    """Whether any machine that has what it needs may run it."""
     questions: list[str]
-    """The open questions of it and of its tickets."""
+    """The open questions of the task and its tickets."""
     resumable: bool
-    """Whether nobody runs it, and it can go on."""
+    """Whether no process runs it and it can be resumed."""
     used: UsedShown | None = None
-    """What it used so far; null where nothing is on record, and in a rehearsal."""
+    """What it has used so far; null if nothing was recorded, and in a rehearsal."""
 
     @classmethod
     def of(cls, project: str, view: TaskView, used: Usage | None = None) -> TaskShown:
-        """A task of a project."""
+        """Convert a task of a project."""
         return cls.model_validate({**as_json.task(view), "project": project, "used": _used(used)})
 
 
@@ -287,7 +289,7 @@ def _used(used: Usage | None) -> Mapping[str, object] | None:
 
 
 class RunningShown(Shown):
-    """A member of a task that runs, and what it does now."""
+    """A member of a running task, and what it is doing."""
 
     task: str
     member: str
@@ -310,7 +312,7 @@ class RunningShown(Shown):
 
     @classmethod
     def of(cls, project: str, member: RunningMember) -> RunningShown:
-        """A member of a task of a project."""
+        """Convert a running member of a project's task."""
         return cls.model_validate({**as_json.running(member), "project": project})
 
 
@@ -324,20 +326,14 @@ class MemberShown(Shown):
     role: str
     model: str | None
     mode: Mode | None
-    """What it may do unasked; null for a human."""
+    """What it may do without asking; null for a human."""
 
     @classmethod
     def of(cls, member: Member) -> MemberShown:
-        """A member as its team has it."""
-        return cls(
-            id=member.id,
-            name=member.display_name,
-            type=member.type,
-            agent=member.agent,
-            role=member.role,
-            model=member.model,
-            mode=member.permissions.mode if member.agent else None,
-        )
+        """Convert a member as defined by its team."""
+        fields = member.model_dump(include=set(cls.model_fields), by_alias=False)
+        mode = member.permissions.mode if member.agent else None
+        return cls.model_validate({**fields, "name": member.display_name, "mode": mode})
 
 
 class FailureShown(Shown):
@@ -348,13 +344,13 @@ class FailureShown(Shown):
 
 
 class TaskDetailShown(TaskShown):
-    """All about one task."""
+    """Everything about one task."""
 
     goal: str
     team: str
     members: list[MemberShown]
     running: list[RunningShown]
-    """What members do now, those who have something to do."""
+    """What the active members are doing."""
     summary: str
     turns: int
     failures: list[FailureShown]
@@ -364,13 +360,13 @@ class TaskDetailShown(TaskShown):
     folder: str
     rehearsal: bool
     branch: str
-    """Where the work is that can be accepted; empty where there is none."""
+    """The branch of the work that can be accepted; empty if there is none."""
 
     @classmethod
     def of_detail(
         cls, project: str, shown: TaskDetail, running: Sequence[RunningMember], branch: str
     ) -> TaskDetailShown:
-        """A task, and what its members do."""
+        """Convert a task, with what its members are doing."""
         fields = as_json.detail(shown)
         created = shown.state.created
         fields |= {

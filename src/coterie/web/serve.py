@@ -1,4 +1,4 @@
-"""The server itself: its socket, its certificate, and how it comes to its end."""
+"""The server itself: its socket, its certificate, and its shutdown."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """What `coterie serve` was asked for."""
+    """What `coterie serve` was asked to do."""
 
     directory: Path | None = None
     host: str = "127.0.0.1"
     port: int | None = None
-    """None: 8420, or the next that is free."""
+    """None: 8420, or the next free one."""
     certificate: Path | None = None
     key: Path | None = None
     insecure: bool = False
-    """Whether it may be reached from other machines without a certificate."""
+    """Whether other machines may reach the server without a certificate."""
     api_only: bool = False
     resume: bool = False
     limits: RateLimits = RateLimits()
@@ -47,25 +47,9 @@ class ServeRequest:
     """What is shown instead of the user's projects."""
 
 
-@dataclass(frozen=True)
-class RunningServer:
-    """Where the server is."""
-
-    address: str
-    token: str
-    token_file: Path
-    screen: str = "/"
-    """The path of what is to be seen first."""
-
-    @property
-    def link(self) -> str:
-        """The address with which a browser is let in; the token never leaves the browser's own
-        part of it, so that it is in nobody's log."""
-        return f"{self.address}{self.screen}#token={self.token}"
-
-
 class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn would raise them again before tasks are parked."""
+    """Leaves signals to `_stopping_on_signals`: uvicorn would raise them again before tasks are
+    parked."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -74,15 +58,16 @@ class _Server(uvicorn.Server):
 
 async def serve(
     asked: ServeRequest,
-    announce: Callable[[RunningServer], None],
+    announce: Callable[[Access, str], None],
     offer: Callable[[Sequence[Orphan]], None],
 ) -> None:
-    """Serve until a signal comes; then tasks are parked, as by any `coterie` that is ended.
+    """Serve until a signal arrives; then park the tasks, as any `coterie` that is ended does.
 
-    `announce` is told where the server is, `offer` which tasks were cut off and could go on.
+    `announce` is called with the server's address and the path of the first screen, `offer` with
+    the tasks that were cut off and can be resumed.
     """
     page = None if asked.api_only else await anyio.to_thread.run_sync(page_folder)
-    await anyio.to_thread.run_sync(_require_cover, asked)
+    await anyio.to_thread.run_sync(_require_tls, asked)
     listening = await anyio.to_thread.run_sync(_listen, asked.host, asked.port)
     with listening:
         sessions = await anyio.to_thread.run_sync(WebSessions)
@@ -96,15 +81,16 @@ async def serve(
             config = await anyio.to_thread.run_sync(_config, asked, hub, access, page)
             server = _Server(config)
             screen = await hub.prepare() if isinstance(hub, DemoHub) else "/"
-            token, file = sessions.token, sessions.token_file
-            with _ending(server, hub):
-                announce(RunningServer(access.address, token, file, screen))
-                hub.tasks.start_soon(_take_up, hub, asked.resume, offer)
+            with _stopping_on_signals(server, hub):
+                announce(access, screen)
+                hub.tasks.start_soon(_resume_orphans, hub, asked.resume, offer)
                 await server.serve([listening])
 
 
-async def _take_up(hub: Hub, resume: bool, offer: Callable[[Sequence[Orphan]], None]) -> None:
-    """Go on with tasks whose process died, or say that there are some."""
+async def _resume_orphans(
+    hub: Hub, resume: bool, offer: Callable[[Sequence[Orphan]], None]
+) -> None:
+    """Resume tasks whose process died, or offer to."""
     found = await hub.orphans()
     if resume:
         await hub.resume(found)
@@ -133,8 +119,8 @@ def _config(asked: ServeRequest, hub: Hub, access: Access, page: Path | None) ->
 
 
 @contextmanager
-def _ending(server: uvicorn.Server, hub: Hub) -> Generator[None]:
-    """A signal ends the streams, then the server; a second one changes nothing."""
+def _stopping_on_signals(server: uvicorn.Server, hub: Hub) -> Generator[None]:
+    """On a signal, end the streams, then the server; a second signal changes nothing."""
 
     def end() -> None:
         hub.close()
@@ -151,7 +137,7 @@ def _ending(server: uvicorn.Server, hub: Hub) -> Generator[None]:
 
 
 def page_folder() -> Path:
-    """Where the page is; raises UsageError where it was not built."""
+    """Return the page's folder; raises UsageError if the page was not built."""
     if not (PAGE / "index.html").is_file():
         raise UsageError(
             "The page is not built in this checkout.",
@@ -160,15 +146,15 @@ def page_folder() -> Path:
     return PAGE
 
 
-def _require_cover(asked: ServeRequest) -> None:
+def _require_tls(asked: ServeRequest) -> None:
     if (asked.certificate is None) != (asked.key is None):
         raise UsageError("A certificate and its key go together.", "--cert FILE --key FILE")
     if asked.certificate is not None and asked.key is not None:
         _check_certificate(asked.certificate, asked.key)
     if not is_loopback(asked.host) and asked.certificate is None and not asked.insecure:
         raise UsageError(
-            f"Others can reach {asked.host}, and would read along: it needs a certificate.",
-            "coterie serve --host … --cert FILE --key FILE, or knowingly without: --insecure",
+            f"Others can reach {asked.host} and could read the traffic: it needs a certificate.",
+            "coterie serve --host … --cert FILE --key FILE, or without TLS: --insecure",
         )
 
 
@@ -177,11 +163,13 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         said = f"{certificate} and {key} cannot be used as a certificate and its key: {error}."
-        raise UsageError(said, "Both are PEM files, and the key has no passphrase.") from None
+        raise UsageError(
+            said, "Both must be PEM files, and the key must have no passphrase."
+        ) from None
 
 
 def _listen(host: str, port: int | None) -> socket.socket:
-    """A socket at the port, or at the first that is free."""
+    """Open a socket on the given port, or on the first free one."""
     tried = range(PORT, PORT + _TRIED) if port is None else (port,)
     for one in tried:
         try:
@@ -189,10 +177,14 @@ def _listen(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             if port is None and error.errno == errno.EADDRINUSE:
                 continue
-            why = "it is taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+            why = (
+                "the port is in use"
+                if error.errno == errno.EADDRINUSE
+                else error.strerror or str(error)
+            )
             said = f"Cannot serve at {host}:{one}: {why}."
             raise UsageError(said, "Another port:  coterie serve --port 0") from None
-    said = f"Every port from {PORT} to {PORT + _TRIED - 1} is taken."
+    said = f"Every port from {PORT} to {PORT + _TRIED - 1} is in use."
     raise UsageError(said, "Another port:  coterie serve --port 0")
 
 

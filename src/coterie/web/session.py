@@ -1,4 +1,4 @@
-"""Signing in and out: a browser gives the token of the printed address, and gets a cookie."""
+"""Signing in and out: a browser sends the token of the printed URL and gets a cookie."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ router: APIRouter = APIRouter(tags=["session"])
 
 
 class SignIn(BaseModel, extra="forbid"):
-    """What the printed address holds."""
+    """The credentials in the printed URL."""
 
     token: Annotated[str, Field(max_length=256)]
 
 
 @router.post("/session", status_code=204, response_class=Response)
 async def sign_in(request: Request, given: SignIn) -> Response:
-    """Let this browser in; the only resource that needs no credentials."""
+    """Sign this browser in; the only resource that needs no credentials."""
     access = _access(request)
     if not access.sessions.is_token(given.token):
         raise access.failed(request.client.host if request.client else "")
     value = secrets.token_urlsafe(32)
     await anyio.to_thread.run_sync(access.sessions.begin, value)
-    return _with_cookie(access, value, access.sessions.LASTS)
+    return _with_cookie(access, value, access.sessions.LIFETIME)
 
 
 @router.delete("/session", status_code=204, response_class=Response)
 async def sign_out(request: Request) -> Response:
-    """Let this browser in no longer."""
+    """Sign this browser out."""
+
     access = _access(request)
     if value := request.scope["coterie.session"]:
         await anyio.to_thread.run_sync(access.sessions.end, value)

@@ -1,4 +1,4 @@
-"""The workflows `chat` and `solo`, and what the user may do about a turn that fails.
+"""The workflows `chat` and `solo`, and the user's choices when a turn fails.
 
 In a chat members speak in turn until a human ends it or a cap is reached; solo is one member with
 one job.
@@ -14,12 +14,12 @@ from typing import Any
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
 from coterie.model.conversation import (
-    RUNAWAY,
+    MAX_UNCAPPED_TURNS,
     YOU,
     Message,
     Rounds,
-    following,
     mentioned,
+    next_in_order,
     summary_of,
 )
 from coterie.model.interaction import Answer, Ask, Option
@@ -28,21 +28,21 @@ from coterie.model.team import Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 
-STOP = Option(id="stop", label="stop and keep", style="danger")
+STOP = Option(id="stop", label="stop for now", style="danger")
 
 
 class Chat:
-    """A team that talks."""
+    """A conversation between the members of a team."""
 
     name = "chat"
     version = 2
-    """Since 2, a turn that was broken off gives the floor to the person in every chat."""
+    """Since 2, an interrupted turn gives the floor to the human in every chat."""
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        return await _Talk(task, context).to_its_end()
+        return await _Conversation(task, context).run()
 
 
-class _Talk:
+class _Conversation:
     def __init__(self, task: TaskCreated, context: Context) -> None:
         self._context = context
         self._team = task.team
@@ -53,15 +53,15 @@ class _Talk:
         self._rounds = Rounds(frozenset(member.id for member in self._ai))
         self._turns = 0
         self._last_member = task.author
-        """Whose turn it last was: the order goes on from there."""
+        """The member who had the last turn: the order continues from there."""
         self._newest: Message | None = None
         self._stand_ins: dict[str, Member] = {}
         self._listener: Member | None = None
-        """Which AI member spoke last."""
-        self._called: list[Member] = []
-        """Who was mentioned and has not spoken since, where a team is routed so."""
+        """The AI member that spoke last."""
+        self._mentioned: list[Member] = []
+        """With routing by mention, the members that were mentioned and have not spoken since."""
 
-    async def to_its_end(self) -> Ended:
+    async def run(self) -> Ended:
         opening = self._context.opening
         if opening is not None:
             self._hear(opening)
@@ -83,7 +83,7 @@ class _Talk:
 
     def _next(self) -> Member | Ended:
         newest = self._newest
-        # Only a finished turn hands the word on; whoever broke it off says how it should go on.
+        # Only a finished turn passes the floor on; a human who interrupts one decides what follows.
         if newest is None or (newest.cut and self._waits_after_cut):
             return _human(self._team)
         member = self._following(newest)
@@ -100,25 +100,26 @@ class _Talk:
         return self._end("skipped" if self._is_human(newest.member) else cap)
 
     def _following(self, newest: Message) -> Member | None:
-        """Whose turn it is by the team's routing; None: nobody's, so the person has the floor."""
+        """Return who speaks next by the team's routing; None gives the floor to the human."""
         named = self._team.get(newest.next) if newest.next else None
         if self._team.routing == "round_robin":
-            return named or following(self._order, self._last_member)
+            return named or next_in_order(self._order, self._last_member)
         if self._team.routing == "mention":
-            named = self._called[0] if self._called else None
+            named = self._mentioned[0] if self._mentioned else None
         if named is None and self._is_human(newest.member):
             return self._spoken_with()
         return named
 
     def _spoken_with(self) -> Member:
-        """Whom a person means who names nobody: the member that spoke last, else the first."""
+        """Return whom a human addresses without naming anybody: the last AI speaker, else the
+        first AI member."""
         return self._listener or self._ai[0]
 
     def _cap_reached(self) -> str | None:
         caps, rounds = self._caps, self._rounds
         if caps.max_rounds is not None and rounds.over >= caps.max_rounds:
             return "max_rounds"
-        if caps.max_turns is None and rounds.turns >= RUNAWAY:
+        if caps.max_turns is None and rounds.turns >= MAX_UNCAPPED_TURNS:
             return "runaway"
         return None
 
@@ -130,49 +131,49 @@ class _Talk:
         return Ended(reason, summary_of(self._newest.text) if self._newest else "")
 
     def _hear(self, message: Message) -> None:
-        """Somebody said something that was nobody's turn."""
+        """Take in a message that somebody sent outside a turn."""
         self._newest = message
         self._last_member = message.member
         self._rounds = self._rounds.after(self._team.get(message.member))
         self._call(message)
 
     def _call(self, message: Message) -> None:
-        """Keep who is spoken to; those who were before and have not spoken yet come after them."""
+        """Queue the members a message mentions, ahead of those who were mentioned before."""
         if self._team.routing != "mention":
             return
         now = mentioned(self._team, message)
-        # A person begins anew: what members had asked of each other is over.
-        before = [] if self._is_human(message.member) else self._called
+        # A message by a human starts over: earlier mentions between members are dropped.
+        before = [] if self._is_human(message.member) else self._mentioned
         left = [one for one in before if one not in now and one.id != message.member]
-        self._called = [*now, *left]
+        self._mentioned = [*now, *left]
 
     async def _turn(self, member: Member) -> None:
-        """One member's turn: its reply, that of whoever takes its place, or nothing if skipped."""
+        """Take one member's turn: its own reply, its stand-in's, or none if it is skipped."""
         self._turns += 1
         speaker = self._stand_ins.get(member.id, member)
         reply, speaker = await turn_or_skip(self._context, self._turns, speaker, self._ai)
         self._newest = reply or self._newest
-        self._called = [one for one in self._called if one.id != member.id]
+        self._mentioned = [one for one in self._mentioned if one.id != member.id]
         if reply is not None:
             self._call(reply)
         if member.type == "ai":
             self._listener = member
         self._stand_ins[member.id] = speaker
-        # A stand-in speaks in the member's place: the order goes on from there.
+        # A stand-in speaks in the member's place: the order continues from the member.
         self._last_member = member.id
         self._rounds = self._rounds.after(member)
 
 
 class Solo:
-    """One member does what was asked for; it may hand parts of it to the others."""
+    """One member does the job; it may hand parts of it to the others."""
 
     name = "solo"
     version = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Work to the end; what people say meanwhile is a further turn.
+        """Work until the job is done; what people say meanwhile causes a further turn.
 
-        A turn that was broken off is not the end: whoever did so is asked how it should go on.
+        An interrupted turn does not end the task: the human is asked how to continue.
         """
         member = task.team.member(task.member) if task.member else task.team.ai_members[0]
         number, reply = 1, await _reply(context, 1, member)
@@ -193,20 +194,22 @@ class Solo:
 
 
 def _human(team: Team) -> Member:
-    """Who gets the floor: the team's human, else the person at the terminal."""
+    """Return who gets the floor: the team's human, else the person at the terminal."""
     humans = [member for member in team.in_order if member.type == "human"]
     return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
 
 
 async def _reply(context: Context, number: int, member: Member) -> Message | None:
-    """What a member says in a turn; None where that is skipped."""
+    """Return a member's reply in a turn; None if the turn is skipped."""
     reply, _ = await turn_or_skip(context, number, member)
     return reply
 
 
 async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:
-    """The user's answer.  Parks the task where they choose to stop now: a later run finds that
-    answer recorded and goes on."""
+    """Return the user's answer.
+
+    Parks the task if they choose to stop now: a later run finds that answer recorded and continues.
+    """
     answer = await context.ask(name, question)
     if answer.response.selected_option_id == STOP.id and answer.fresh:
         context.park(Stopped("stopped"))
@@ -216,9 +219,9 @@ async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:
 async def turn_or_skip(
     context: Context, number: int, speaker: Member, team: Sequence[Member] = ()
 ) -> tuple[Message | None, Member]:
-    """The reply to a turn, and who gave it; no reply where the user skips the turn.
+    """Return the reply to a turn and who gave it; no reply if the user skips the turn.
 
-    `team` are those who may take the turns of a member whose agent fails.
+    `team` are the members who may take over the turns of one whose agent fails.
     """
     for tries in count():
         outcome = await context.turn(step_name.turn(number, tries), speaker, number)
@@ -229,7 +232,7 @@ async def turn_or_skip(
             Option(id="retry", label="try again", style="primary"),
             Option(id="skip", label=f"skip {speaker.id} this time"),
             *(
-                Option(id=choice, label=f"{other.id} takes the turns of {speaker.id}")
+                Option(id=choice, label=f"let {other.id} take {speaker.id}'s turns")
                 for choice, other in others.items()
             ),
             STOP,
@@ -246,7 +249,7 @@ async def turn_or_skip(
 def failed_turn(
     member: Member, failure: TurnFailed, number: int, options: tuple[Option, ...], **more: Any
 ) -> Ask:
-    """The question about a turn that failed; `more` are facts about it besides."""
+    """Build the question about a failed turn; `more` are further facts about it."""
     about = FailedTurn(
         member=member.id,
         turn=number,

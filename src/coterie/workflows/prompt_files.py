@@ -1,4 +1,4 @@
-"""Prompts as files: those that are shipped with a workflow, the user's own in their place."""
+"""Prompts as files: those shipped with a workflow, and the user's own that replace them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Prompts:
 
     @classmethod
     def read(cls, shipped: Path, own: Path | None = None) -> Prompts:
-        """Those in a folder, each replaced by the one of its name in a folder of the user's own.
+        """Read the prompts in a folder, each replaced by the user's own one of the same name.
 
-        Blocks; raises ConfigError for one that cannot be read.
+        Blocks; raises ConfigError if a prompt cannot be read.
         """
         found = {path.stem: path for path in shipped.glob("*.md")}
         if own is None:
@@ -30,7 +30,7 @@ class Prompts:
         return cls({name: Template(_text_of(path)) for name, path in found.items()})
 
     def filled(self, name: str, **facts: object) -> str:
-        """One of them with what is known put in; a list has a line for each of its entries."""
+        """Return a prompt with the facts filled in; a list gets a line for each of its entries."""
         words = {key: _shown(value) for key, value in facts.items()}
         return self._templates[name].safe_substitute(words)
 
@@ -44,7 +44,9 @@ def _text_of(prompt: Path) -> str:
         raise ConfigError(problem, "Save it as UTF-8.", f"{prompt}:{line}") from None
     except OSError as error:
         problem = f"{shown(prompt)} cannot be read: {error.strerror}."
-        raise ConfigError(problem, "Mend it, or delete it to use ours.", str(prompt)) from None
+        raise ConfigError(
+            problem, "Fix it, or delete it to use the built-in prompt.", str(prompt)
+        ) from None
 
 
 def _shown(value: object) -> str:

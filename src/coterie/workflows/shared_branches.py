@@ -1,4 +1,4 @@
-"""The branches and the files of a session on their way between machines."""
+"""The exchange of a session's branches and files between machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.model.record import ErrorRecord
 from coterie.model.remote import REMOTE_AWAY, pauses
 from coterie.ports import Sharing
 from coterie.workspace.beneath import is_draft, read_file, write_file
-from coterie.workspace.bundle import bundle, take_in
+from coterie.workspace.bundle import bundle, import_commit
 from coterie.workspace.git import KEPT
 from coterie.workspace.git_remote import fetch, push_new, sent_ref
 from coterie.workspace.session_files import CHECKS, LARGEST
@@ -27,11 +27,11 @@ from coterie.workspace.session_files import FILE_NAME as KEY
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 BASE = "base"
-"""What the commit is called that a session began at; no ticket is called so."""
+"""The name for the commit that a session began at; no ticket has this name."""
 
 
 class SharedBranches:
-    """The branches of a session, sent and taken in: in the store, or by a repository."""
+    """The branches of a session, sent and taken in through the store or a remote repository."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class SharedBranches:
         patience: float = 0.0,
         tell: Callable[[ErrorRecord], None] = lambda _: None,
     ) -> None:
-        """`patience` is for how many seconds a repository that is away is tried again, `tell` is
-        told of it each time."""
+        """`patience` is for how many seconds to retry a repository that cannot be reached; `tell`
+        is called with the error each time."""
         self._sharing = sharing
         self._worktrees = worktrees
         self._patience = patience
         self._tell = tell
 
     async def send(self, name: str) -> None:
-        """Send a branch as it is here."""
+        """Send the local state of a branch."""
         worktrees = self._worktrees
         ref = worktrees.ref_of(name)
         commit = await anyio.to_thread.run_sync(worktrees.git.commit, ref)
@@ -57,7 +57,7 @@ class SharedBranches:
         await self._send(name, ref, commit)
 
     async def send_if_there(self, name: str) -> None:
-        """The same for a branch that may not have begun, or was taken back."""
+        """The same for a branch that may not exist yet, or was taken back."""
         ref = self._worktrees.ref_of(name)
         if await anyio.to_thread.run_sync(self._worktrees.git.commit, ref) is not None:
             await self.send(name)
@@ -79,15 +79,17 @@ class SharedBranches:
         else:
             there = sent_ref(self._worktrees.session, name, sharing.token, commit)
             try:
-                await self._until_reached(partial(push_new, git, remote, there, commit))
+                await self._until_reached("push", partial(push_new, git, remote, there, commit))
             except (GitFailed, UsageError) as problem:
                 raise NotSent(sharing.machine, ref, str(problem)) from None
             sent = SentRef(name, commit, remote_ref=there)
         await sharing.set_ref(sent)
 
-    async def _until_reached(self, call: Callable[[], None]) -> None:
-        """Call something that speaks to the remote; raises GitFailed where it is away for too
-        long."""
+    async def _until_reached(self, command: str, call: Callable[[], None]) -> None:
+        """Call a function that runs this git command on the remote, with retries.
+
+        Raises GitFailed if the remote cannot be reached for too long.
+        """
         problem: GitFailed | None = None
         with anyio.move_on_after(self._patience or None):
             for pause in pauses():
@@ -97,21 +99,21 @@ class SharedBranches:
                     problem = failed
                 if not self._patience:
                     break
-                way, session = f"It is tried again in {pause:.0f} s.", self._worktrees.session
+                way, session = f"Retrying in {pause:.0f} s.", self._worktrees.session
                 self._tell(ErrorRecord(REMOTE_AWAY, str(problem), way, task=session))
                 await anyio.sleep(pause)
         folder = str(self._worktrees.git.folder)
-        raise problem or GitFailed("push", folder, "the remote did not answer in time")
+        raise problem or GitFailed(command, folder, "the remote did not answer in time")
 
     async def take_in(self, name: str, *, files: bool) -> None:
-        """Have a branch here as it was last sent, in its worktree too if `files`."""
+        """Bring a branch to its last sent state, in its worktree too if `files`."""
         for ref in await self._get(ref for ref in await self._sharing.refs() if ref.name == name):
             await self._bring(ref, files=files)
 
     async def take_in_all(self, *, to_look: bool = False) -> bool:
-        """Have every branch here as it was last sent; whether there are any.
+        """Bring every branch to its last sent state; return whether there are any.
 
-        `to_look`: nobody's worktree is moved with it.
+        With `to_look`, branches that are open in a worktree are left alone.
         """
         refs = await self._get(await self._sharing.refs())
         for ref in refs:
@@ -121,11 +123,11 @@ class SharedBranches:
 
     async def _bring(self, ref: SentRef, *, files: bool) -> None:
         if ref.name != BASE:
-            bring_to = partial(self._worktrees.bring_to, ref.name, ref.commit, files=files)
-            await anyio.to_thread.run_sync(bring_to)
+            advance_to = partial(self._worktrees.advance_to, ref.name, ref.commit, files=files)
+            await anyio.to_thread.run_sync(advance_to)
 
     async def _get(self, refs: Iterable[SentRef]) -> Sequence[SentRef]:
-        """Have the commits of all of them here; gives them back."""
+        """Fetch the commits of all refs that are missing here; return the refs."""
         sharing, git, all_refs = self._sharing, self._worktrees.git, list(refs)
         by_remote: dict[str, str] = {}
         for ref in all_refs:
@@ -135,7 +137,7 @@ class SharedBranches:
                 by_remote[ref.remote_ref] = ref.commit
                 continue
             data = None if ref.digest is None else await sharing.get(ref.digest)
-            await anyio.to_thread.run_sync(take_in, git, ref.commit, data)
+            await anyio.to_thread.run_sync(import_commit, git, ref.commit, data)
         if by_remote:
             await self._fetch(by_remote)
         return all_refs
@@ -143,10 +145,10 @@ class SharedBranches:
     async def _fetch(self, sent: Mapping[str, str]) -> None:
         remote = await self._sharing.remote()
         if remote is None:
-            said = f"{next(iter(sent))} is in the repository that branches travel by, and none is"
+            said = f"{next(iter(sent))} is in the remote repository for branches, and none is"
             way = "coterie config set travel git:REMOTE --user"
-            raise UsageError(f"{said} named on this machine.", way)
-        await self._until_reached(partial(fetch, self._worktrees.git, remote, sent))
+            raise UsageError(f"{said} configured on this machine.", way)
+        await self._until_reached("fetch", partial(fetch, self._worktrees.git, remote, sent))
 
 
 class SharedFiles:
@@ -157,10 +159,10 @@ class SharedFiles:
         self._base = root / ".coterie"
         self._session = session
         self._sent: dict[str, tuple[int, int]] = {}
-        """By path: when what was sent was last changed, and its size."""
+        """The modification time and size of each file when it was last sent, by path."""
 
     async def send(self) -> None:
-        """Send what is new or changed since it was last sent."""
+        """Send what is new or has changed since it was last sent."""
         for path, stamp in (await anyio.to_thread.run_sync(self._found)).items():
             if self._sent.get(path) == stamp:
                 continue
@@ -170,7 +172,7 @@ class SharedFiles:
             self._sent[path] = stamp
 
     async def take_in(self) -> None:
-        """Have every file as it was last sent; what was not sent stays."""
+        """Bring every file to its last sent state; files that were never sent stay."""
         for path, digest in (await self._sharing.files()).items():
             known = await anyio.to_thread.run_sync(self._read, path)
             if known is not None and hashlib.sha256(known).hexdigest() == digest:
@@ -181,7 +183,7 @@ class SharedFiles:
                 await anyio.to_thread.run_sync(write_file, self._base, place, data)
 
     def _found(self) -> dict[str, tuple[int, int]]:
-        """All but the key, and what checks and drafts leave: they come and go while we look."""
+        """List all files but the key and what checks and drafts leave, which come and go."""
         folder = self._base / "sessions" / self._session
         found: dict[str, tuple[int, int]] = {}
         for place, folders, names in os.walk(folder):

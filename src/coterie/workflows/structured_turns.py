@@ -1,5 +1,5 @@
-"""Turns that are answered with a value: asked for by its schema, read from what was said, and asked
-for once more with the reason where it is not there.
+"""Turns that are answered with a value: requested by its schema, parsed from the reply, and
+requested once more, with the reason, if it is missing.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ _JSON = ("", "json")
 _LONGEST = 1_000_000
 """No plan that a person could read is longer than this."""
 _MOST_MISTAKES = 8
-"""More are not named at once."""
+"""How many mistakes are named at once."""
 _TRIES = 2
-"""A reply that does not fit gets the reason and one more try."""
+"""A reply that does not fit is answered with the reason and gets one more try."""
 
 
 class UnreadableReply(ValueError):
-    """A reply that holds no value of the type that was asked for, and why."""
+    """A reply contains no value of the requested type; the message says why."""
 
 
 class StructuredRequest(NamedTuple, Generic[AnyModel]):
-    """A prompt that is answered with a value of a type."""
+    """A prompt to be answered with a value of a given type."""
 
     prompt: str
     wanted: type[AnyModel]
     kind: str
-    """What such a value is called."""
+    """The name of such a value, for messages."""
     tries: int | None = None
-    """How often the agent may fail before that is the result; None: as often as in any turn."""
+    """How often the agent may fail before that is the result; None: as often as in other turns."""
     topic: str = ""
     """Each topic has a thread of its own."""
 
 
 Refused = Callable[[int, str], Awaitable[None]]
-"""Told of a try that could not be read, and why."""
+"""Called with the number of a try whose reply could not be parsed, and why."""
 
 
 class StructuredTurns:
-    """Asks members for values."""
+    """Asks members for structured replies."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.taken = 0
-        """How many turns were taken so far."""
+        """How many turns have been taken so far."""
 
     async def ask(
         self,
@@ -68,7 +68,7 @@ class StructuredTurns:
         parse: Callable[[str], AnyModel] | None = None,
         refused: Refused | None = None,
     ) -> AnyModel | TurnFailed:
-        """A member's reply, as `parse` finds it in what was said."""
+        """Return a member's reply, extracted from its text by `parse`, or why the turn failed."""
         why, prompt = "", asked.prompt
         for tries in range(1, _TRIES + 1):
             intent = [name, tries, [asked.kind]]
@@ -78,25 +78,27 @@ class StructuredTurns:
             if isinstance(reply, TurnFailed):
                 return reply
             if reply.cut:
-                return TurnFailed("refused", "it was broken off", retry=False)
+                return TurnFailed("refused", "it was interrupted", retry=False)
             try:
                 return parse(reply.text) if parse else parse_model(reply.text, asked.wanted)
             except UnreadableReply as mistake:
                 why = str(mistake)
             if refused is not None:
                 await refused(tries, why)
-            prompt = f"The reply is no {asked.kind}: {why}\n{HOW_TO_ANSWER}\n\n{asked.prompt}"
-        return TurnFailed("protocol", f"its reply was no {asked.kind}: {why}")
+            prompt = (
+                f"The reply is not a valid {asked.kind}: {why}\n{HOW_TO_ANSWER}\n\n{asked.prompt}"
+            )
+        return TurnFailed("protocol", f"its reply was not a valid {asked.kind}: {why}")
 
 
 @cache
 def schema_of(wanted: type[BaseModel]) -> Mapping[str, object]:
-    """What a reply must look like, for agents that can be held to a schema."""
+    """Return the JSON schema of a reply, for agents that can be held to one."""
     return wanted.model_json_schema()
 
 
 def parse_model(text: str, wanted: type[AnyModel]) -> AnyModel:
-    """The value in a reply: of several that fit, the last.  Raises UnreadableReply."""
+    """Return the value in a reply, the last of several that fit.  Raises UnreadableReply."""
     problem = "there is no JSON object in it"
     for candidate in objects_in(text):
         try:
@@ -107,7 +109,7 @@ def parse_model(text: str, wanted: type[AnyModel]) -> AnyModel:
 
 
 def validated(given: Mapping[str, object], wanted: type[AnyModel], kind: str) -> AnyModel:
-    """An object as a value of a type; raises UnreadableReply with all that is wrong with it."""
+    """Validate an object as a value of a type; raises UnreadableReply with its mistakes."""
     try:
         return wanted.model_validate(given)
     except ValidationError as error:
@@ -115,7 +117,7 @@ def validated(given: Mapping[str, object], wanted: type[AnyModel], kind: str) ->
 
 
 def mistakes_in(error: ValidationError, kind: str) -> str:
-    """What is wrong with a value, in a line."""
+    """Describe what is wrong with a value, in one line."""
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or kind}: {one['msg']}"
         for one in error.errors()[:_MOST_MISTAKES]
@@ -123,9 +125,9 @@ def mistakes_in(error: ValidationError, kind: str) -> str:
 
 
 def objects_in(text: str) -> Iterator[Mapping[str, object]]:
-    """Whatever could be meant: the last block first, for it is the one that was arrived at.
+    """Yield the objects that may be the reply, the last block first: it is the final version.
 
-    Raises UnreadableReply for a text that is too long to be read.
+    Raises UnreadableReply if the text is too long to be parsed.
     """
     if len(text) > _LONGEST:
         raise UnreadableReply(f"it is {len(text)} characters long")
@@ -141,7 +143,7 @@ def objects_in(text: str) -> Iterator[Mapping[str, object]]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """What stands in blocks that could be JSON; those of other languages are passed over."""
+    """Yield the content of blocks that could be JSON; blocks of other languages are skipped."""
     inside: list[str] | None = None
     opened, kind = "", ""
     for line in text.splitlines():

@@ -1,1 +1,1 @@
-"""Where members live and work: their folders and what their processes see."""
+"""Where members live and work: their folders and what their processes can see."""

@@ -1,4 +1,4 @@
-"""The artifacts of a pipeline as files, known by their declared names alone.  All of it blocks."""
+"""A pipeline's artifacts as files, addressed only by their declared names.  All calls block."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from coterie.errors import ArtifactWrong
 from coterie.model.artifact import ArtifactData
 from coterie.model.artifact_table import artifact_file, declared
 from coterie.workspace.beneath import read_file, write_file
-from coterie.workspace.session_files import artifacts_folder
+from coterie.workspace.session_files import SessionScoped, artifacts_folder
 
 AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
 STATE_FILE = "state.json"
 
 
 @dataclass(frozen=True)
-class ArtifactFolder:
+class ArtifactFolder(SessionScoped):
     """The artifacts of one task, which is a session of its own."""
-
-    root: Path
-    session: str
 
     @property
     def path(self) -> Path:
@@ -34,9 +31,9 @@ class ArtifactFolder:
     def write(
         self, name: str, content: ArtifactData | Sequence[ArtifactData] | str, **parts: str
     ) -> dict[str, str]:
-        """Write an artifact whole; returns its name and file, for the state.
+        """Write an artifact as a whole; return its name and file, for the state.
 
-        `parts` are those of its path that differ from task to task.
+        `parts` fill in the variable parts of its path.
         """
         file = artifact_file(name, **parts)
         if isinstance(content, str):
@@ -49,7 +46,7 @@ class ArtifactFolder:
         return {name: file}
 
     def write_folder(self, name: str, files: Mapping[str, bytes]) -> dict[str, str]:
-        """Write a folder of files, in place of what was in it."""
+        """Write a folder of files, replacing its contents."""
         folder = declared(name).file
         self.clear(folder)
         for path, data in files.items():
@@ -57,15 +54,15 @@ class ArtifactFolder:
         return {name: folder}
 
     def clear(self, folder: str) -> None:
-        """Remove a folder of artifacts, which is written anew."""
+        """Remove a folder of artifacts so that it can be rewritten."""
         place = self.path / folder
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
 
     def read(self, files: Mapping[str, str], name: str, wanted: type[AnyArtifact]) -> AnyArtifact:
-        """An artifact that the state has a file for, as what it was declared to be.
+        """Return an artifact that the state lists, parsed as the type it was declared with.
 
-        Raises ArtifactWrong where it is gone, or is none.
+        Raises ArtifactWrong if the file is missing or invalid.
         """
         try:
             return wanted.model_validate_json(self.text(files, name))
@@ -73,10 +70,10 @@ class ArtifactFolder:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             said = f"{where}: {first['msg']}" if where else first["msg"]
-            raise ArtifactWrong(files[name], f"is no {wanted.__name__}: {said}") from None
+            raise ArtifactWrong(files[name], f"is not a valid {wanted.__name__}: {said}") from None
 
     def text(self, files: Mapping[str, str], name: str) -> str:
-        """The same as text."""
+        """Return such an artifact as text."""
         file = files[name]
         try:
             data = read_file(self.root / ".coterie", *self._names(file))
@@ -85,19 +82,20 @@ class ArtifactFolder:
             raise ArtifactWrong(file, f"cannot be read: {error.strerror}") from None
 
     def keep_log(self, log: str, name: str) -> str:
-        """Put what a test command printed beside its report; the file.  Without a log, none."""
+        """Move a test command's log next to its report; return its name, empty without a log."""
+        if not log:
+            return ""
         file = f"eval-{name}.log"
         try:
-            data = read_file(self.root / ".coterie", *self._names(log)) if log else b""
-        except FileNotFoundError:  # a run before this one was cut after it was put there
+            data = read_file(self.root / ".coterie", *self._names(log))
+        except FileNotFoundError:  # an interrupted earlier run has moved it already
             return file if (self.path / file).exists() else ""
         self._write(file, data)
-        if log:
-            (self.path / log).unlink(missing_ok=True)
+        (self.path / log).unlink(missing_ok=True)
         return file
 
     def write_state(self, text: str) -> None:
-        """Write the state, beside the artifacts."""
+        """Write the state file, next to the artifacts."""
         place = ("sessions", self.session, STATE_FILE)
         write_file(self.root / ".coterie", place, text.encode())
 

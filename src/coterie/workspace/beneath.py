@@ -1,10 +1,10 @@
-"""Files below a project's `.coterie`, reached without following a link on the way.
+"""Access to files below a project's `.coterie` without following symlinks on the way.
 
-A repository, an archive or a member may have put a link where Coterie keeps a folder or a file of
-its own: then what we read would not be ours, and what we write or delete would be somebody else's.
-So a folder is opened part by part from `.coterie` down, each from the handle of the one above.
-Where a library has to be given a path instead, the same is looked at right before.  All of it
-blocks.
+A repository, an archive or a member may have put a link where Coterie keeps a folder or file: then
+what Coterie reads would not be its own, and what it writes or deletes would be somebody else's.
+So a folder is opened component by component from `.coterie` down, each relative to its parent's
+descriptor.  Where a library needs a path instead, the same checks run immediately before.  All
+calls block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,15 +24,15 @@ from coterie.model.workspace import START_FILES
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW = ".new"
-"""How the name of a draft ends."""
+"""Suffix of temporary files."""
 
 
 @contextmanager
-def opened_folder(base: Path, *names: str, make: bool = False) -> Generator[int]:
-    """A handle of the folder that these names lead to from `base`, which is a `.coterie`.
+def open_folder(base: Path, *names: str, make: bool = False) -> Generator[int]:
+    """Open the folder at these names below `base`, which is a `.coterie`; yield its descriptor.
 
-    `make` makes what is missing of it, for its owner alone.  Raises NotOurs where something on the
-    way is a link, no folder or another user's, and OSError as the system does.
+    `make` creates missing folders, accessible only to their owner.  Raises NotOurs if a component
+    is a link, not a folder or another user's, and OSError as the system reports it.
     """
     place, descriptor = base, -1
     try:
@@ -53,9 +53,25 @@ def opened_folder(base: Path, *names: str, make: bool = False) -> Generator[int]
             os.close(descriptor)
 
 
+@contextmanager
+def open_folder_below(base: Path, names: Iterable[str], *, make: bool = False) -> Generator[int]:
+    """Do the same below any folder: links are not followed, but ownership is not checked."""
+    here = os.open(base, _FOLDER)
+    try:
+        for name in names:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+            above, here = here, os.open(name, _FOLDER, dir_fd=here)
+            os.close(above)
+        yield here
+    finally:
+        os.close(here)
+
+
 def real_folder(base: Path, *names: str, make: bool = False) -> Path:
-    """The path of a folder for a library that cannot take a handle; checked as it is opened."""
-    with opened_folder(base, *names, make=make):
+    """Return a folder's path, checked, for a library that cannot take a descriptor."""
+    with open_folder(base, *names, make=make):
         return base.joinpath(*names)
 
 
@@ -69,10 +85,10 @@ def _open(place: Path, above: int | None) -> int:
 
 
 def open_file(folder: int, place: Path, flags: int, mode: int = 0o600) -> int:
-    """Open the file that `place` is called in the folder of this handle: a regular file of ours.
+    """Open the file named like `place` in this folder: a regular file of the same owner.
 
-    Raises NotOurs for a link, a pipe or another user's; also for a second name of some file where
-    it is to be written, as that file may be anywhere.
+    Raises NotOurs for a link, a pipe or another user's file; when writing, also for a file with
+    several hard links, as it may be used anywhere else.
     """
     try:
         descriptor = os.open(place.name, flags | _FILE, mode, dir_fd=folder)
@@ -84,11 +100,11 @@ def open_file(folder: int, place: Path, flags: int, mode: int = 0o600) -> int:
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     wrong = None
     if not stat.S_ISREG(found.st_mode):
-        wrong = "is no regular file"
+        wrong = "is not a regular file"
     elif found.st_uid != os.fstat(folder).st_uid:
         wrong = "belongs to another user"
     elif writes and found.st_nlink > 1:
-        wrong = "has another name elsewhere"
+        wrong = "has more than one hard link"
     if wrong is not None:
         os.close(descriptor)
         raise _not_ours(place, wrong)
@@ -96,27 +112,28 @@ def open_file(folder: int, place: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def read_file(base: Path, *names: str, limit: int = -1) -> bytes:
-    """What a file below `base` holds; raises FileNotFoundError where there is none."""
-    with opened_folder(base, *names[:-1]) as folder:
+    """Return the contents of a file below `base`; raises FileNotFoundError if there is none."""
+    with open_folder(base, *names[:-1]) as folder:
         descriptor = open_file(folder, base.joinpath(*names), os.O_RDONLY)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(limit)
 
 
 def names_in(base: Path, *names: str) -> list[str]:
-    """What is in a folder below `base`; nothing where there is no such folder of ours."""
-    with suppress(OSError, NotOurs), opened_folder(base, *names) as folder:
+    """List a folder below `base`; empty if it is missing or not ours."""
+    with suppress(OSError, NotOurs), open_folder(base, *names) as folder:
         return os.listdir(folder)  # noqa: PTH208 - a handle is no path
     return []
 
 
 def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool = False) -> Path:
-    """Replace a file below `base` as a whole, with the folders it needs; a link in its place goes.
+    """Replace a file below `base`, also a link, atomically; create the folders it needs.
 
-    After a crash of the process it holds the old data or the new; `durable`: of the machine too.
+    A crash of the process leaves the old or the new contents; with `durable`, so does one of the
+    machine.
     """
     *above, name = names
-    with opened_folder(base, *above, make=True) as folder:
+    with open_folder(base, *above, make=True) as folder:
         replace_file(folder, name, data, durable=durable)
     return base.joinpath(*names)
 
@@ -124,7 +141,7 @@ def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool =
 def replace_file(
     folder: int, name: str, data: bytes, *, durable: bool = False, mode: int = 0o600
 ) -> None:
-    """The same in the folder of a handle; a draft that a kill leaves there is hidden."""
+    """Do the same in an open folder; a temporary file left by a kill has a hidden name."""
     fresh = f".{name}.{os.urandom(4).hex()}{NEW}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
@@ -145,28 +162,30 @@ def replace_file(
 
 
 def is_draft(name: str) -> bool:
-    """Whether a file is one that `replace_file` has not finished."""
+    """Whether a file is a temporary one that `replace_file` left unfinished."""
     return name.startswith(".") and name.endswith(NEW)
 
 
 def require_file(base: Path, *names: str) -> None:
-    """Raise NotOurs where a file is a link, no file or another user's; for a library that opens
-    it by its path, and may not find its locks released by our closing it."""
+    """Raise NotOurs if a file is a link, not a regular file or another user's.
+
+    It is not opened: closing it would release the locks of a library that opens it by its path.
+    """
     place = base.joinpath(*names)
-    with opened_folder(base, *names[:-1]) as folder, suppress(FileNotFoundError):
+    with open_folder(base, *names[:-1]) as folder, suppress(FileNotFoundError):
         found = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             raise _not_ours(place, "is a link")
         if not stat.S_ISREG(found.st_mode):
-            raise _not_ours(place, "is no regular file")
+            raise _not_ours(place, "is not a regular file")
         if found.st_uid != os.fstat(folder).st_uid:
             raise _not_ours(place, "belongs to another user")
 
 
 def remove_start_files(home: Path) -> None:
-    """Have none of `START_FILES` in a home, so that a turn leaves nothing that the next one runs.
+    """Remove all `START_FILES` from a home: a turn must leave nothing that the next one runs.
 
-    No link is followed: one that stands for a folder on the way is removed itself.
+    Links are not followed: a link in place of a folder on the way is itself removed.
     """
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -194,25 +213,25 @@ def _remove_below(folder: int, name: str, *more: str) -> None:
 
 
 def _kind(place: Path) -> str:
-    return "is a link" if place.is_symlink() else "is no folder"
+    return "is a link" if place.is_symlink() else "is not a folder"
 
 
 def _not_ours(place: Path, what: str) -> NotOurs:
     return NotOurs(
-        f"{place} {what}: Coterie makes no such thing there.",
+        f"{place} {what}: Coterie did not create it.",
         "Nothing was read or written through it. Move it away, then try again.",
         str(place),
         "link",
     )
 
 
-# -- keys that nobody but their owner can read ---------------------------------------------------
+# -- keys that only their owner can read ---------------------------------------------------------
 
 _KEY_BYTES = 32
 
 
 def make_key(path: Path) -> bytes | None:
-    """The key in a file, made if there is no file; None where the file holds none."""
+    """Return the key in a file, creating a missing file; None if the file holds no valid key."""
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -222,7 +241,7 @@ def make_key(path: Path) -> bytes | None:
                 file.write(secrets.token_hex(_KEY_BYTES) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            with suppress(FileExistsError):  # whole or not at all, and never in another's place
+            with suppress(FileExistsError):  # atomic; never replaces another process's key
                 os.link(fresh, path)
         finally:
             fresh.unlink()
@@ -230,7 +249,7 @@ def make_key(path: Path) -> bytes | None:
 
 
 def read_key(path: Path) -> bytes | None:
-    """The key in a file; None where it is gone or holds none."""
+    """Return the key in a file; None if the file is missing or holds no valid key."""
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

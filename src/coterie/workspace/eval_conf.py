@@ -1,9 +1,9 @@
-"""Which commands test a project: those in `eval.conf`, else what the look of the project suggests.
+"""Which commands test a project: those in `eval.conf`, otherwise ones guessed from its files.
 
-`eval.conf` in a project's `.coterie` is the user's: one `name = command` on each line, in the order
-they are run; empty lines and lines that begin with `#` are passed over.  What is found without it
-is a fixed command of ours for each kind of project: no text of the repository becomes part of one.
-All of it blocks.
+`eval.conf` in a project's `.coterie` belongs to the user: one `name = command` per line, in the
+order in which they run; empty lines and lines that begin with `#` are ignored.  Without it each
+kind of project gets a fixed, built-in command: no text of the repository becomes part of one.
+All calls block.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from coterie.workspace.beneath import read_file
 EVAL_FILE = "eval.conf"
 NAME = r"[a-z0-9][a-z0-9_-]{0,39}"
 _LINE = re.compile(r"(?P<name>[^=]*?)\s*=\s*(?P<command>.*)")
-_LARGEST = 1 << 20
-_MOST = 50
-_HOW = "Write each as: name = command"
+_MAX_BYTES = 1 << 20
+_MAX_COMMANDS = 50
+_SYNTAX = "Write each as: name = command"
 _MOST_SHOWN = 5
 
 
 def eval_commands(root: Path, folder: Path) -> tuple[EvalCommand, ...]:
-    """The commands of the project's `eval.conf`; without one, those found by the look of `folder`.
+    """Return the commands of the project's `eval.conf`; without one, those guessed for `folder`.
 
-    Raises ConfigError with every mistake in the file, and NotOurs where it is a link.
+    Raises ConfigError with every mistake in the file, and NotOurs if it is a link.
     """
-    written = written_commands(root)
-    return found_commands(folder) if written is None else written
+    written = configured_commands(root)
+    return guessed_commands(folder) if written is None else written
 
 
-# -- what the user wrote -------------------------------------------------------------------------
+# -- commands that the user wrote ----------------------------------------------------------------
 
 
-def written_commands(root: Path) -> tuple[EvalCommand, ...] | None:
-    """The commands of the project's `eval.conf`; None where there is no such file."""
+def configured_commands(root: Path) -> tuple[EvalCommand, ...] | None:
+    """Return the commands of the project's `eval.conf`; None if there is no such file."""
     path = root / ".coterie" / EVAL_FILE
     try:
-        raw = read_file(root / ".coterie", EVAL_FILE, limit=_LARGEST + 1)
+        raw = read_file(root / ".coterie", EVAL_FILE, limit=_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         said = f"{shown(path)} cannot be read: {error.strerror}."
-        raise ConfigError(said, "Mend it, or delete it.", str(path)) from None
-    if len(raw) > _LARGEST:
-        raise ConfigError(f"{shown(path)} is larger than 1 MiB.", _HOW, str(path))
+        raise ConfigError(said, "Fix it, or delete it.", str(path)) from None
+    if len(raw) > _MAX_BYTES:
+        raise ConfigError(f"{shown(path)} is larger than 1 MiB.", _SYNTAX, str(path))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def written_commands(root: Path) -> tuple[EvalCommand, ...] | None:
 
 
 def parse_eval_conf(path: Path, text: str) -> tuple[EvalCommand, ...]:
-    """The commands in the text of such a file.  Raises ConfigError with every mistake in it."""
+    """Parse the text of an `eval.conf`.  Raises ConfigError with every mistake in it."""
     commands: dict[str, tuple[int, str]] = {}
     mistakes: list[tuple[int, str]] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -80,27 +80,27 @@ def parse_eval_conf(path: Path, text: str) -> tuple[EvalCommand, ...]:
             commands[parts["name"]] = (number, parts["command"])
     if not commands and not mistakes:
         mistakes.append((1, "names no command"))
-    if len(commands) > _MOST:
-        mistakes.append((1, f"names {len(commands)} commands; at most {_MOST} are run"))
+    if len(commands) > _MAX_COMMANDS:
+        mistakes.append((1, f"names {len(commands)} commands; at most {_MAX_COMMANDS} are run"))
     if mistakes:
         raise _refusal(path, mistakes)
     return tuple(EvalCommand(name, said, "written") for name, (_, said) in commands.items())
 
 
 def _problem(line: str, parts: re.Match[str] | None, known: dict[str, tuple[int, str]]) -> str:
-    """What is wrong with a line; empty where nothing is."""
+    """Return what is wrong with a line; empty if it is valid."""
     if parts is None:
         return f'has no "=": {_short(line)}'
     name, command = parts["name"], parts["command"]
     if not re.fullmatch(NAME, name):
-        allowed = "small letters, digits, - and _, at most 40"
+        allowed = "at most 40 lowercase letters, digits, - and _"
         return f'begins with "{_short(name)}"; a name is {allowed}'
     if name in known:
-        return f"names {name} again; it stands in line {known[name][0]}"
+        return f"repeats {name}, which is already in line {known[name][0]}"
     if not command:
-        return f"gives {name} no command"
+        return f"has no command for {name}"
     if not command.isprintable() and "\t" not in command:
-        return f"has characters that cannot be seen: {_short(command)}"
+        return f"contains invisible characters: {_short(command)}"
     return ""
 
 
@@ -108,7 +108,7 @@ def _refusal(path: Path, mistakes: list[tuple[int, str]]) -> ConfigError:
     said = [f"{shown(path)}:{line} {problem}." for line, problem in mistakes[:_MOST_SHOWN]]
     if len(mistakes) > _MOST_SHOWN:
         said.append(f"… and {len(mistakes) - _MOST_SHOWN} more.")
-    return ConfigError("\n".join(said), _HOW, f"{path}:{mistakes[0][0]}")
+    return ConfigError("\n".join(said), _SYNTAX, f"{path}:{mistakes[0][0]}")
 
 
 def _short(text: str) -> str:
@@ -116,12 +116,14 @@ def _short(text: str) -> str:
     return visible(shortened)
 
 
-# -- what is found -------------------------------------------------------------------------------
+# -- guessed commands ----------------------------------------------------------------------------
 
 
-def found_commands(folder: Path) -> tuple[EvalCommand, ...]:
-    """What would test the project in this folder, by the files that it has; `make` only where
-    nothing else is known, as its target would mostly do the same again."""
+def guessed_commands(folder: Path) -> tuple[EvalCommand, ...]:
+    """Guess the project's test commands from its files.
+
+    `make` is used only if nothing else is found: its target would mostly run the same again.
+    """
     known = [EvalCommand(name, found, "found") for name, find in _FINDERS for found in find(folder)]
     return tuple(known or [EvalCommand("make", one, "found") for one in _make(folder)])
 
@@ -153,7 +155,7 @@ def _has_tests(folder: Path) -> bool:
 
 
 _NO_TESTS = "no test specified"
-"""What npm writes into a new package: a command that only fails."""
+"""Part of the script that npm puts into a new package, which only fails."""
 
 
 def _npm(folder: Path) -> Iterator[str]:
@@ -177,7 +179,7 @@ def _gradle(folder: Path) -> Iterator[str]:
 
 
 def _wrapper(folder: Path, script: str, program: str) -> str:
-    """A project may bring the program that builds it along."""
+    """Return a project's own build wrapper if it has one, otherwise the program."""
     return f"./{script}" if os.access(folder / script, os.X_OK) else program
 
 
@@ -216,9 +218,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """What a file of the repository says; nothing where it is no regular file of a usual size."""
+    """Return a repository file's text; empty unless it is a regular file of moderate size."""
     with suppress(OSError):
-        if _is_file(path) and path.stat().st_size <= _LARGEST:
+        if _is_file(path) and path.stat().st_size <= _MAX_BYTES:
             return path.read_text(encoding="utf-8", errors="replace")
     return ""
 

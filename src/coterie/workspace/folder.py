@@ -1,8 +1,8 @@
 """A member's folder: `home`, `tmp`, `work`, and the environment its process sees.
 
-Everything is made if absent and kept if present.  Nothing is made through a link that stands
-where a folder should be: a repository could have put it there.  What a member was when its folder
-was made is remembered, so that editing a team never silently changes who it is, or moves it.
+Everything is created if missing and kept if present.  Nothing is created through a link in place
+of a folder: a repository could have put it there.  A member's identity is recorded when its folder
+is created, so that editing a team never silently changes who a member is, or moves it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coterie.workspace.own_worktree import own_worktree
 
 
 def make_folder(root: Path, team: str, member: Member) -> Workspace:
-    """Make a member's folder in the project at `root`; its environment is still empty."""
+    """Create a member's folder in the project at `root`; its environment is still empty."""
     folder = member_folder(root, team, member)
     try:
         if member.working_dir is None:
@@ -61,9 +61,9 @@ def open_workspace(
     agent_env: Mapping[str, str] | None = None,
     isolating: Collection[str] = ISOLATING,
 ) -> Workspace:
-    """A member's folder, made, with the whole environment of its process."""
+    """Create a member's folder and compute the whole environment of its process."""
     made = make_folder(root, team, member)
-    if member.home_dir is None:  # one that the user named is theirs
+    if member.home_dir is None:  # a home that the user named is theirs
         try:
             remove_start_files(made.home)
         except OSError as error:
@@ -78,7 +78,7 @@ def environment(
     agent_env: Mapping[str, str] | None = None,
     isolating: Collection[str] = ISOLATING,
 ) -> dict[str, str]:
-    """What a member's process sees: what may be passed on, its agent's, its own; isolation last."""
+    """Return a member's environment: passthrough, its agent's, its own; isolation comes last."""
     for variable in member.env:
         if breaks_isolation(variable, isolating):
             raise UsageError(
@@ -95,7 +95,8 @@ def _make(path: Path) -> None:
     except FileExistsError:
         if not stat.S_ISDIR(path.lstat().st_mode):
             raise UsageError(
-                f"{path} is no folder.", "A member's folder cannot be a link or a file: remove it."
+                f"{path} is not a folder.",
+                "A member's folder cannot be a link or a file: remove it.",
             ) from None
 
 
@@ -117,7 +118,7 @@ def _work(place: Path, root: Path, team: str, member: Member) -> Path:
 
 
 def _link_work(link: Path, root: Path, member: Member) -> Path:
-    """`work` stands for the material; what a person linked or put there by hand is kept."""
+    """Make `work` lead to the material; what a person linked or put there by hand is kept."""
     wanted = Path(member.execution_dir) if member.execution_dir else None
     if wanted is not None and not wanted.is_relative_to(link):
         if not wanted.is_dir():
@@ -125,7 +126,7 @@ def _link_work(link: Path, root: Path, member: Member) -> Path:
         _point(link, wanted)
         return wanted
     if not os.path.lexists(link):
-        # Relative, so that a project may be moved as a whole.
+        # Relative, so that the project can be moved as a whole.
         inside = link.parent.is_relative_to(root)
         with suppress(FileExistsError):  # another task of the team began at the same moment
             link.symlink_to(os.path.relpath(root, link.parent) if inside else root)
@@ -139,13 +140,13 @@ def _no_material(member: Member, work: Path) -> UsageError:
     target = f", which links to {work.readlink()}" if work.is_symlink() else ""
     return UsageError(
         f"{member.id} works in {work}{target}: there is no such folder.",
-        "Link it to the material, or remove it to work in the project.",
+        "Make it a link to the folder to work in, or remove it to work in the project.",
         str(work),
     )
 
 
 def _point(link: Path, target: Path) -> None:
-    """Have the link show where the member really works; a real folder there is left alone."""
+    """Make the link show where the member really works; a real folder there is left alone."""
     if os.path.lexists(link) and not link.is_symlink():
         return
     if link.is_symlink() and link.readlink() == target:
@@ -165,14 +166,15 @@ def _storage_error(folder: Path, error: OSError) -> StorageError:
     return StorageError(place, f"The member's folder cannot be made: {error.strerror}")
 
 
-# -- instruction files, for people and for starting a CLI by hand --------------------------------
+# -- instruction files, for people and for CLIs that are started by hand -------------------------
 
 
 def write_instructions(root: Path, team: Team, member: Member, file: InstructionFile) -> None:
-    """Write the team's text, its folder of shared files, and the member's instruction file: its
-    role, and where the team's text is, as an import for an agent that follows those.
+    """Write the team's instructions, its shared folder and the member's instruction file.
 
-    A file that a person wrote is kept: a member's folder may be any folder that the user named.
+    That file holds the member's role and refers to the team's instructions, with an import if the
+    agent follows those.  A file that a person wrote is kept: a member's folder may be any folder
+    that the user named.
     """
     place, folder = root / ".coterie" / "teams" / team.name, member_folder(root, team.name, member)
     try:
@@ -184,7 +186,7 @@ def write_instructions(root: Path, team: Team, member: Member, file: Instruction
         inside = folder.is_relative_to(root)
         where = place / TEAM_INSTRUCTION
         shown = os.path.relpath(where, folder) if inside else str(where)
-        told = f"What everyone in the team is told stands in {shown}: read it first."
+        told = f"The instructions for everyone in the team are in {shown}: read them first."
         parts = [
             OURS,
             member.system_instruction.strip(),
@@ -196,13 +198,13 @@ def write_instructions(root: Path, team: Team, member: Member, file: Instruction
 
 
 def _write_ours(folder: Path, name: str, text: str) -> None:
-    """Give a file this text, unless a person has written it."""
+    """Write this text to a file, unless a person has written the file."""
     data = text.encode("utf-8", "replace")
     try:
         known = read_file(folder, name)
     except FileNotFoundError:
         known = b""
-    except NotOurs:  # a link, or no file: somebody put it there
+    except NotOurs:  # a link, or not a file: somebody put it there
         return
     first = known.partition(b"\n")[0].decode("utf-8", "replace").strip()
     is_ours = not known or first == OURS or known.strip() == UNWRITTEN.encode()
@@ -210,36 +212,35 @@ def _write_ours(folder: Path, name: str, text: str) -> None:
         write_file(folder, (name,), data)
 
 
-# -- who a member is, once its folder is made ------------------------------------------------------
+# -- who a member is, once its folder exists -------------------------------------------------------
 
 FILE_NAME = "identity.json"
 
 
 @dataclass(frozen=True)
 class ChangedMember:
-    """A member that is not as it was when its folder was made, and nobody has said yet what
-    holds."""
+    """A member whose edited identity the user has not yet accepted or declined."""
 
     member: Member
     prompt: str | None
-    """The prompt that it had; None: that is the same."""
+    """The previous prompt; None if it is the same."""
     folder: Path | None = None
-    """The folder that it had; None: that is the same."""
+    """The previous folder; None if it is the same."""
 
 
 class _Identity(TypedDict, total=False):
-    """What is kept of a member beside its team, wherever its folder is."""
+    """What is stored about a member next to its team, wherever its folder is."""
 
     prompt: Required[str]
     folder: str
-    """`workingDir`, from the project where it is inside; empty for the usual place."""
+    """`workingDir`, relative to the project if it is inside; empty for the default folder."""
     declined: str
-    """A prompt that the user did not want to take effect."""
+    """A prompt that the user declined."""
     declined_folder: str
 
 
 def changed_members(root: Path, team: Team) -> list[ChangedMember]:
-    """The members of a team that were edited, in what makes them who they are, and not settled."""
+    """Return the members with an edited identity that the user has not yet accepted or declined."""
     found: list[ChangedMember] = []
     for member in team.ai_members:
         known = _read(root, team.name, member)
@@ -257,7 +258,7 @@ def changed_members(root: Path, team: Team) -> list[ChangedMember]:
 
 
 def with_saved_identities(root: Path, team: Team) -> Team:
-    """The team as it counts: of a member that stays as it was, the old prompt and folder."""
+    """Return the team in effect: members with a declined change keep the old prompt and folder."""
 
     def settled(member: Member) -> Member:
         known = _read(root, team.name, member) if member.type == "ai" else None
@@ -275,13 +276,13 @@ def with_saved_identities(root: Path, team: Team) -> Team:
 
 
 def save_identity_if_new(root: Path, team: str, member: Member) -> None:
-    """A folder that is new remembers who lives there."""
+    """Record who a member is if its folder is new."""
     if member.type == "ai" and _read(root, team, member) is None:
         save_identity(root, team, member)
 
 
 def former_folder(root: Path, team: str, member: Member) -> Path | None:
-    """The folder that a member had, where its entry names another one now."""
+    """Return a member's recorded folder if its entry now names another one."""
     known = _read(root, team, member)
     if known is None or known.get("folder", "") == _folder_of(root, member):
         return None
@@ -289,7 +290,7 @@ def former_folder(root: Path, team: str, member: Member) -> Path | None:
 
 
 def save_identity(root: Path, team: str, member: Member) -> None:
-    """From now on the member is who and where its team file says; what it remembers moves along."""
+    """Accept what the team file says about a member now, and move its folder along."""
     old, new = former_folder(root, team, member), member_folder(root, team, member)
     if old is not None:
         from coterie.workspace.folder_move import move_folder  # rare
@@ -304,7 +305,7 @@ def save_identity(root: Path, team: str, member: Member) -> None:
 
 
 def keep_saved_identity(root: Path, team: str, member: Member) -> None:
-    """The member stays who and where it was, whatever its team file says now."""
+    """Decline what the team file says now: the member stays who and where it was."""
     known = _read(root, team, member)
     if known is not None:
         declined: _Identity = {
@@ -317,7 +318,7 @@ def keep_saved_identity(root: Path, team: str, member: Member) -> None:
 
 
 def _folder_of(root: Path, member: Member) -> str:
-    """Where a member's folder is, as it is kept: a project may be moved as a whole."""
+    """Return a member's folder as stored: relative, so that a project can be moved as a whole."""
     if member.working_dir is None:
         return ""
     folder = Path(member.working_dir)
@@ -340,7 +341,7 @@ def _kept_prompt(member: Member) -> str:
 def _read(root: Path, team: str, member: Member) -> _Identity | None:
     names = ("teams", team, member.id, FILE_NAME)
     found = _parsed(root / ".coterie", *names)
-    if found is None and member.working_dir is not None:  # an earlier release kept it there
+    if found is None and member.working_dir is not None:  # where an earlier release stored it
         found = _parsed(Path(member.working_dir), FILE_NAME)
         if found is not None:
             found["folder"] = _folder_of(root, member)
@@ -351,7 +352,7 @@ def _parsed(base: Path, *names: str) -> _Identity | None:
     try:
         data: object = json.loads(read_file(base, *names))
     except (OSError, ValueError, NotOurs):
-        return None  # not settled yet, or nothing that could be: then the team file counts
+        return None  # not recorded yet, or unreadable: then the team file counts
     if not isinstance(data, dict):
         return None
     entries = cast("dict[str, object]", data)

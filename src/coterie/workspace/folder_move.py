@@ -1,8 +1,8 @@
-"""A member's folder moves to where its team file says, with all that the member remembers.
+"""Moving a member's folder to where its team file says, with everything that the member remembers.
 
-Each entry is moved by itself, and none that the new place has already: so a move that was cut short
-is finished by the same command, and what a user keeps in a folder that they named stays there.  All
-of it blocks.
+Each entry is moved separately, unless the new folder has it already: so an interrupted move can be
+finished by the same command, and what a user keeps in a folder that they named stays there.  All
+calls block.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _OWN = frozenset({"home", "tmp", "work"})
 
 
 def move_folder(old: Path, new: Path, root: Path, *, keep: str | None = None) -> None:
-    """Move what is a member's own from one folder to another, which is made if there is none.
+    """Move a member's files from one folder to another, which is created if missing.
 
-    `keep` names a file that stays, of a folder that is the member's as a whole; None: the user
-    named the folder, and only what Coterie makes in such folders is moved.
+    `keep` names a file that stays behind; everything else moves.  None means that the user named
+    the folder: then only what Coterie creates in such folders is moved.
     """
     if not old.is_dir():
         return
@@ -40,7 +40,7 @@ def move_folder(old: Path, new: Path, root: Path, *, keep: str | None = None) ->
 
 
 def _move_link(old: Path, new: Path, root: Path) -> None:
-    """Move the link to the material; ours is relative, and is made again where it is missing."""
+    """Move the link to the material; the default, relative link is recreated when needed."""
     target = old.resolve()
     if target != root.resolve() and not os.path.lexists(new):
         new.symlink_to(target)
@@ -58,7 +58,7 @@ def _move(old: Path, new: Path) -> None:
     draft = new.with_name(f".{new.name}.{os.urandom(4).hex()}.new")
     if old.is_dir() and not old.is_symlink():
         shutil.copytree(old, draft, symlinks=True)
-        draft.rename(new)  # before the other is removed: one of them is always whole
+        draft.rename(new)  # before removing the old one: one of them is always complete
         shutil.rmtree(old)
     else:
         shutil.copy2(old, draft, follow_symlinks=False)

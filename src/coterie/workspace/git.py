@@ -1,16 +1,15 @@
-"""The one place that runs git; safe in a repository that nobody here wrote.  All of it blocks.
+"""The only module that runs git; safe in a repository from an untrusted source.  All calls block.
 
-Whose configuration counts:
+Which configuration applies:
 
-- The user's own configuration and the system's are read, as when the user types `git`: who they
-  are, line endings, Git LFS.  So GIT_CONFIG_NOSYSTEM is not set.
-- The repository's own is never given to git.  It does not come with a clone, but with a folder
-  that was copied or unpacked it does, and an agent may have written to it.  Git is told of a
-  directory of ours in its place (`git_directory`), with a configuration of ours (`git_settings`):
-  there are no hooks, and what only `.git/config` knows does not exist.
-- The environment is built from nothing, and names the git directory and the work tree: nothing
-  is discovered, and no submodule is entered.
-- No other repository is spoken to, but one that the user names themselves (`git_remote`).
+- The user's and the system's configuration are read, as when the user types `git`: identity, line
+  endings, Git LFS.  So GIT_CONFIG_NOSYSTEM is not set.
+- The repository's own is never given to git.  It does not come with a clone, but it does come with
+  a copied or unpacked folder, and an agent may have written to it.  Git gets a directory of ours
+  instead (`git_directory`), with our configuration (`git_settings`): there are no hooks, and
+  nothing from `.git/config` applies except a few plain settings.
+- The environment names the git directory and the work tree: nothing is discovered or entered.
+- No other repository is contacted, except one that the user names (`git_remote`).
 """
 
 from __future__ import annotations
@@ -30,28 +29,27 @@ from coterie.errors import GitFailed
 from coterie.model.remote import GitRemote
 from coterie.model.workspace import UNFINISHED
 from coterie.workspace.git_directory import (
-    GivenSettings,
+    FixedSettings,
     empty_folder,
     git_directory,
     prepare_for_writing,
 )
 from coterie.workspace.worktree import HEADS, Worktree, checkout_at, folder_of, line_of, top_of
 
-PATIENCE = 60.0
-CHECKOUT = 900.0
-"""How long writing a whole tree may take, on the slowest disk with the largest repository."""
-_LOOK = 0.25  # seconds: how often it is looked whether a remote is still waited for
+TIMEOUT = 60.0
+CHECKOUT_TIMEOUT = 900.0
+"""Timeout for writing a whole tree, on the slowest disk with the largest repository."""
+_POLL_INTERVAL = 0.25  # seconds between checks whether the caller still waits for a remote
 KEPT = "refs/coterie/kept"
-"""Where commits of a worktree whose folder is gone are found again."""
-
+"""Refs for commits of worktrees whose folders are gone."""
 _TAIL = 2000
 _UNFINISHED_FILES = f":(exclude,glob)**/{UNFINISHED}"
-"""Files of ours that a crash left before they were renamed."""
+"""Temporary files that a crash left before they were renamed."""
 _VARIABLES = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_EDITOR": ":",
-    # What is shown and taken is what is there, not what a ref or a file says to show in its place.
+    # Show and use the objects that exist, not replacements that a ref or a file specifies.
     "GIT_GRAFT_FILE": os.devnull,
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -59,82 +57,83 @@ _VARIABLES = {
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
 }
-_SHOWING = {"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"}
-_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
-_OF_STATUS = ("--ignore-submodules=dirty",)
-"""To see whether files of a submodule changed, git would start another git in it."""
+_DIFF_COMMANDS = ("diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show")
+_OPTIONS = {
+    **dict.fromkeys(_DIFF_COMMANDS, ("--no-ext-diff", "--no-textconv")),
+    # To see whether files of a submodule changed, git would start another git there.
+    "status": ("--ignore-submodules=dirty",),
+}
 _WRITES_HEAD = frozenset({"checkout", "commit", "merge", "reset", "worktree"})
-"""Commands that write the branch that is checked out, or its log."""
+"""Commands that write the checked-out branch or its log."""
 
 
 @dataclass(frozen=True)
 class LinkedWorktree:
-    """A linked worktree, as its repository knows it."""
+    """A linked worktree as recorded in its repository."""
 
     path: Path
     git_dir: Path
     head: str | None
     branch: str | None
-    """Its short name; None where HEAD is detached."""
+    """Its short name; None if HEAD is detached."""
 
     @property
     def alive(self) -> bool:
-        """Whether its folder is still there and agrees."""
+        """Whether its folder still exists and points back."""
         found = Worktree.at(self.path)
         return found is not None and found.git_dir == self.git_dir
 
 
 @dataclass(frozen=True)
 class Git:
-    """Git in one folder: the top of a working tree."""
+    """Git in one folder, the top of a working tree."""
 
     folder: Path
     worktree: Worktree | None = None
-    """Which repository is meant; without it `.git` in the folder says, where agents write."""
-    held: tuple[int, ...] = ()
-    """Open files, such as a lock, that stay open as long as git runs, even without us."""
-    given: GivenSettings | None = None
-    """Of a repository that is ours: its configuration."""
+    """The repository; None: the one that `.git` in the folder names, where agents can write."""
+    pass_fds: tuple[int, ...] = ()
+    """Open files, such as locks, that git inherits and so keeps open even if this process dies."""
+    settings: FixedSettings | None = None
+    """The configuration, for a repository of ours."""
     remote: GitRemote | None = None
-    """The one repository that may be spoken to; git then ends with the task that waits for it."""
+    """The one repository that git may contact; git then ends with the task that waits for it."""
 
     def run(
         self,
         *words: str,
         input: str | None = None,
         env: Mapping[str, str] | None = None,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
         accept: Collection[int] = (0,),
     ) -> str:
-        """What git prints; raises GitFailed on another exit status, or when it takes too long."""
+        """Return git's output; raises GitFailed on any other exit status, or on a timeout."""
         first, *more = words
-        options = _NO_PROGRAMS if first in _SHOWING else _OF_STATUS if first == "status" else ()
         command = " ".join(words[:2]) if first == "worktree" else first
-        every = ("--no-pager", first, *options, *more)
+        every = ("--no-pager", first, *_OPTIONS.get(first, ()), *more)
         directories, lock = self._directories(command, words)
-        git = replace(self, held=(*self.held, lock))
+        git = replace(self, pass_fds=(*self.pass_fds, lock))
         named = {**directories, **(env or {})}
-        status, out, errors = git._child(command, every, input, named, patience)
+        status, out, errors = git._run_git(command, every, input, named, timeout)
         if status not in accept:
             raise self._failed(command, errors, status)
         return out
 
     @property
     def common_dir(self) -> Path:
-        """The `.git` that all worktrees of this repository share."""
-        return self._place("rev-parse").common
+        """The `.git` directory that all worktrees of this repository share."""
+        return self._locate("rev-parse").common
 
     def head(self) -> str | None:
-        """The commit that is checked out; None in a repository without one."""
+        """Return the checked-out commit; None in a repository without commits."""
         return self.commit("HEAD")
 
     def commit(self, name: str) -> str | None:
-        """The commit that a branch, ref or revision means; None if there is no such thing."""
+        """Return the commit that a branch, ref or revision names; None if there is none."""
         words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         return self.run(*words, accept=(0, 1)).strip() or None
 
     def worktrees(self) -> tuple[LinkedWorktree, ...]:
-        """The linked worktrees of this repository, also those whose folder is gone."""
+        """Return the linked worktrees of this repository, including those whose folder is gone."""
         listed = dict(_listed(self.run("worktree", "list", "--porcelain")))
         places = sorted((self.common_dir / "worktrees").glob("*/"))
         known = ((folder_of(place), place) for place in places)
@@ -146,28 +145,28 @@ class Git:
 
     @classmethod
     def init(cls, folder: Path, branch: str) -> Git:
-        """A new repository in a folder of ours."""
+        """Create a repository in a folder of ours."""
         git = cls(folder)
         words = ("init", "--quiet", "-b", branch)
         env = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
-        status, _, errors = git._child("init", words, None, env, PATIENCE)
+        status, _, errors = git._run_git("init", words, None, env, TIMEOUT)
         if status != 0:
             raise git._failed("init", errors, status)
         return git
 
     def add_worktree(self, path: Path, branch: str, at: str, *, checkout: bool = True) -> None:
-        """Make a worktree on a branch, which begins `at` this commit if there is none yet."""
+        """Create a worktree on a branch, which is created `at` this commit if it does not exist."""
         exists = self.commit(f"{HEADS}{branch}") is not None
         which = (str(path), branch) if exists else ("--no-track", "-b", branch, str(path), at)
         files = () if checkout else ("--no-checkout",)
         with self._refusing("worktree add"):
-            prepare_for_writing(self._place("worktree add"), f"{HEADS}{branch}")
-        self.run("worktree", "add", "--quiet", *files, *which, patience=CHECKOUT)
+            prepare_for_writing(self._locate("worktree add"), f"{HEADS}{branch}")
+        self.run("worktree", "add", "--quiet", *files, *which, timeout=CHECKOUT_TIMEOUT)
 
     def forget(self, linked: LinkedWorktree) -> str | None:
-        """Drop what the repository still knows of a worktree whose folder is gone.
+        """Remove the record of a worktree whose folder is gone.
 
-        Commits that are on no branch are kept: the ref that does so, None if there are none.
+        Commits on no branch are kept: return the ref that keeps them, None if there are none.
         """
         ref = None
         if linked.head and not linked.branch:
@@ -177,9 +176,9 @@ class Git:
         return ref
 
     def snapshot(self, message: str) -> str:
-        """A commit of all that is in the folder and not ignored; HEAD's own if nothing changed.
+        """Commit everything in the folder that is not ignored; return HEAD if nothing changed.
 
-        No branch, no index and no file is touched; the commit has no name yet.
+        No branch, index or file is touched; no ref points at the commit yet.
         """
         head, before = self._head_and_tree()
         with tempfile.TemporaryDirectory() as scratch:
@@ -187,9 +186,10 @@ class Git:
             self.run("read-tree", head or "--empty", env=index)
             self._refuse_repositories(index)  # `add` would start another git in each
             try:
-                self.run("add", "--all", "--", ".", _UNFINISHED_FILES, env=index, patience=CHECKOUT)
+                words = ("add", "--all", "--", ".", _UNFINISHED_FILES)
+                self.run(*words, env=index, timeout=CHECKOUT_TIMEOUT)
             except GitFailed:
-                self._refuse_new_repositories(index)  # one without a commit cannot be added at all
+                self._refuse_new_repositories(index)  # `add` fails on a repository without a commit
                 raise
             self._refuse_repositories(index)
             tree = self.run("write-tree", env=index).strip()
@@ -206,7 +206,7 @@ class Git:
         return head, tree
 
     def identity(self) -> dict[str, str]:
-        """Who commits: whoever the user told git they are, else Coterie."""
+        """Return the committer: the identity that the user configured in git, otherwise Coterie."""
         words = ("config", "--name-only", "--get-regexp", r"^user\.(name|email)$")
         known = self.run(*words, accept=(0, 1)).split()
         return {
@@ -217,7 +217,7 @@ class Git:
         }
 
     def _refuse_repositories(self, index: Mapping[str, str]) -> None:
-        """A repository inside the folder is no more than a number to a commit."""
+        """Refuse repositories inside the folder: a commit would record only the id of each."""
         for entry in self.run("ls-files", "--stage", "-z", env=index).split("\0"):
             facts, _, name = entry.partition("\t")
             if not facts.startswith("160000 "):
@@ -225,42 +225,43 @@ class Git:
             if os.path.lexists(self.folder / name / ".git"):
                 raise self._repository_within(name)
             if _holds_something(self.folder / name):
-                problem = f"{name} is a submodule, and a commit holds none of its files"
-                raise self._failed("add", f"{problem}: run it in the submodule", None)
+                problem = f"{name} is a submodule, whose files a commit does not contain"
+                raise self._failed("add", f"{problem}: run the task in the submodule", None)
 
     def _refuse_new_repositories(self, index: Mapping[str, str]) -> None:
-        """The same of those that the index does not know: git lists them as folders."""
+        """Refuse those that the index does not know yet: git lists them as folders."""
         words = ("ls-files", "--others", "--exclude-standard", "-z")
         for name in self.run(*words, env=index).split("\0"):
             if name.endswith("/"):
                 raise self._repository_within(name[:-1])
 
     def _repository_within(self, name: str) -> GitFailed:
-        return self._failed(
-            "add", f"{name} is a repository of its own, which a commit does not hold", None
-        )
+        problem = f"{name} is a separate repository, which a commit cannot contain"
+        return self._failed("add", problem, None)
 
-    def _place(self, command: str) -> Worktree:
-        """Which repository this is."""
+    def _locate(self, command: str) -> Worktree:
+        """Return which repository this is."""
         found = self.worktree or checkout_at(self.folder)
         if found is None:
             pointer = self.folder / ".git"
-            problem = f"{pointer} leads to a git directory that does not name this folder"
+            problem = f"{pointer} points to a git directory that does not point back to this folder"
             there = os.path.lexists(pointer)
             raise self._failed(command, problem if there else "not a git repository", None)
         return found
 
     def _directories(self, command: str, words: Sequence[str]) -> tuple[dict[str, str], int]:
-        """All directories that git would else look for, or read of in a configuration; and the
-        lock that keeps ours there."""
-        place = self._place(command)
+        """Return all directories that git would otherwise search or read from a configuration.
+
+        The second value is a descriptor whose lock keeps our directory in existence.
+        """
+        place = self._locate(command)
         with self._refusing(command):
-            common, lock = git_directory(place, self.given)
+            common, lock = git_directory(place, self.settings)
             if words[0] == "update-ref":
                 prepare_for_writing(place, next(word for word in words if word[:5] == "refs/"))
             elif words[0] in _WRITES_HEAD:
                 prepare_for_writing(place, line_of(place.git_dir / "HEAD").removeprefix("ref: "))
-        # A merge of trees would look into submodules that are checked out.
+        # Merging trees would look into checked-out submodules.
         work = empty_folder(common) if words[0] == "merge-tree" else self.folder
         named = {"GIT_DIR": place.git_dir, "GIT_COMMON_DIR": common, "GIT_WORK_TREE": work}
         return {name: str(path) for name, path in named.items()}, lock
@@ -272,13 +273,13 @@ class Git:
         except (OSError, ValueError) as refused:
             raise self._failed(command, str(refused), None) from refused
 
-    def _child(
+    def _run_git(
         self,
         command: str,
         words: Sequence[str],
         input: str | None,
         env: Mapping[str, str],
-        patience: float,
+        timeout: float,
     ) -> tuple[int, str, str]:
         try:
             child = subprocess.Popen(
@@ -288,8 +289,8 @@ class Git:
                 stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=self.held,
-                start_new_session=True,  # without a terminal: nobody is asked for a passphrase
+                pass_fds=self.pass_fds,
+                start_new_session=True,  # no terminal, so nobody is asked for a passphrase
             )
         except OSError as error:
             absent = shutil.which("git") is None
@@ -298,33 +299,33 @@ class Git:
         with child:
             try:
                 data = None if input is None else input.encode("utf-8", "surrogateescape")
-                out, errors = self._communicate(child, data, patience)
+                out, errors = self._communicate(child, data, timeout)
             except BaseException as error:
                 with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)  # git and what it started
+                    os.killpg(child.pid, signal.SIGKILL)  # git and its child processes
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                raise self._failed(command, f"it took over {patience:g} s", None) from None
+                raise self._failed(command, f"it took longer than {timeout:g} s", None) from None
         return child.returncode, _text(out), _text(errors)
 
     def _communicate(
-        self, child: subprocess.Popen[bytes], data: bytes | None, patience: float
+        self, child: subprocess.Popen[bytes], data: bytes | None, timeout: float
     ) -> tuple[bytes, bytes]:
         if self.remote is None:
-            return child.communicate(data, patience)
+            return child.communicate(data, timeout)
         import anyio.from_thread
 
-        for _ in range(int(patience / _LOOK)):
+        for _ in range(int(timeout / _POLL_INTERVAL)):
             with suppress(subprocess.TimeoutExpired):
-                return child.communicate(data, _LOOK)
-            data = None  # it is under way
-            with suppress(RuntimeError):  # nobody waits for this thread
+                return child.communicate(data, _POLL_INTERVAL)
+            data = None  # already passed on
+            with suppress(RuntimeError):  # no task waits for this thread
                 anyio.from_thread.check_cancelled()
-        raise subprocess.TimeoutExpired(child.args, patience)
+        raise subprocess.TimeoutExpired(child.args, timeout)
 
     def _environment(self) -> dict[str, str]:
         env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
-        with suppress(RuntimeError):  # no home: then there is no configuration of a user's
+        with suppress(RuntimeError):  # no home, so no user configuration
             env["HOME"] = str(Path.home())
         there = self.remote
         return env if there is None else {**there.environment, **env, **there.allowed}
@@ -335,7 +336,7 @@ class Git:
 
 @dataclass(frozen=True)
 class FileDiffStat:
-    """How many lines of a file differ between two trees; None of what is no text."""
+    """How many lines of a file differ between two trees; None for binary files."""
 
     path: str
     added: int | None
@@ -349,7 +350,7 @@ class FileDiffStat:
 def diff_trees(
     run: Callable[..., str], before: str, after: str
 ) -> tuple[str, tuple[FileDiffStat, ...]]:
-    """What differs between two trees or commits: a patch that `git apply` takes, and its size."""
+    """Return the diff between two trees or commits: a patch for `git apply`, and its statistics."""
     words = ("diff-tree", "-r", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
     text = run(*words, "-p", "--binary", "--abbrev=7", before, after)
     entries = run(*words, "--numstat", "-z", before, after).split("\0")[:-1]
@@ -361,14 +362,14 @@ def diff_trees(
 
 
 def repository_of(folder: Path) -> Git | None:
-    """The repository that a folder is in, None if it is in none.  Runs no git."""
+    """Return the repository that contains a folder, or None.  Runs no git."""
     top = top_of(folder.resolve())
     return None if top is None else Git(top)
 
 
 @contextmanager
 def locked(folder: Path) -> Generator[int]:
-    """Keep other processes and threads out; hand the lock on to git, which may outlive us."""
+    """Lock out other processes and threads; git may inherit the lock and outlive this process."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

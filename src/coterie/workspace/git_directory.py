@@ -1,8 +1,9 @@
-"""The directory that git takes for the shared one of a repository: ours, with links to its data.
+"""The directory that git uses as a repository's shared one: ours, with links to the real data.
 
-Git reads its configuration, hooks and what else it obeys from there (GIT_COMMON_DIR).  In ours is
-a configuration that we wrote; objects, refs and logs are the repository's own, so what git writes
-is where the user's git finds it.  HEAD and index stay in the worktree's git directory.  Blocks.
+Git reads its configuration, hooks and everything else it obeys from there (GIT_COMMON_DIR).  Ours
+holds a configuration that Coterie wrote; objects, refs and logs are the repository's own, so the
+user's git finds what git writes.  HEAD and index stay in the worktree's git directory.  All calls
+block.
 """
 
 from __future__ import annotations
@@ -22,63 +23,63 @@ from coterie.workspace.git_settings import settings_for
 from coterie.workspace.worktree import Worktree
 
 _SHARED = ("objects", "refs", "packed-refs", "logs", "worktrees", "shallow", "reftable", "lfs")
-_READ = ("HEAD", "info")
-_MADE = ("logs", "worktrees")
-"""Folders that git makes as it needs them, which it cannot through a link."""
-_OWN = ("HEAD", "index", "logs", "logs/HEAD")
+_READ_ONLY = ("HEAD", "info")
+_CREATED_ON_DEMAND = ("logs", "worktrees")
+"""Folders that git creates on demand, which it cannot do through a link."""
+_WORKTREE_FILES = ("HEAD", "index", "logs", "logs/HEAD")
 """What git writes in a worktree's own git directory, following links."""
-_CONFIGURED_BY = ("config", "config.worktree")
+_CONFIG_FILES = ("config", "config.worktree")
 _EMPTY = "empty"
 
-_guard = threading.Lock()
+_mutex = threading.Lock()
 _roots: dict[int, tuple[Path, int]] = {}
-"""By process: where its directories are, and a lock on that for as long as it lives."""
+"""By process id: the folder of its directories, and a lock on it for the process's lifetime."""
 _PREFIX = "coterie-git-"
-_made: dict[tuple[int, Path, GivenSettings | None], tuple[Path, object]] = {}
-"""Those that are made, each with what its configuration was made from."""
+_directories: dict[tuple[int, Path, FixedSettings | None], tuple[Path, object]] = {}
+"""The directories created so far, each with the state of the files its configuration came from."""
 
 
 @dataclass(frozen=True)
-class GivenSettings:
-    """A configuration and attributes for a repository of our own, whatever its folder says."""
+class FixedSettings:
+    """A configuration and attributes for a repository of ours, whatever its folder says."""
 
     config: str
     attributes: str
 
 
-def git_directory(place: Worktree, given: GivenSettings | None = None) -> tuple[Path, int]:
-    """The directory to name as the shared one of this repository, and a lock that git is to hold:
-    it is there as long as that is.
+def git_directory(place: Worktree, settings: FixedSettings | None = None) -> tuple[Path, int]:
+    """Return the directory to use as this repository's shared one, and a lock for git to inherit.
 
-    Raises ValueError where the repository cannot be used as it is.
+    The directory exists as long as the lock is held.  Raises ValueError if the repository cannot be
+    used as it is.
     """
-    refuse_links(place.git_dir, _OWN)
+    refuse_links(place.git_dir, _WORKTREE_FILES)
     refuse_links(place.common, _SHARED)
-    key = (os.getpid(), place.git_dir, given)
-    sources = (place.common / _CONFIGURED_BY[0], place.git_dir / _CONFIGURED_BY[1])
-    made_from = None if given else tuple(_state(path) for path in sources)
-    with _guard:
+    key = (os.getpid(), place.git_dir, settings)
+    sources = (place.common / _CONFIG_FILES[0], place.git_dir / _CONFIG_FILES[1])
+    made_from = None if settings else tuple(_state(path) for path in sources)
+    with _mutex:
         root, lock = _root()
-        folder, before = _made.get(key, (root, None))
+        folder, before = _directories.get(key, (root, None))
         if folder == root or not folder.is_dir():
-            folder, before = _make(root, place.common, given), None
-        if given is None and before != made_from:
+            folder, before = _create(root, place.common, settings), None
+        if settings is None and before != made_from:
             _write(folder / "config", settings_for(place.common, place.git_dir))
-        _made[key] = (folder, made_from)
+        _directories[key] = (folder, made_from)
     return folder, lock
 
 
 def empty_folder(directory: Path) -> Path:
-    """A folder without files, for what needs no work tree."""
+    """An empty folder, for commands that need no work tree."""
     return directory / _EMPTY
 
 
 def prepare_for_writing(place: Worktree, ref: str) -> None:
-    """Make what git needs to write a ref, and see that it is not written elsewhere.
+    """Create what git needs to write a ref, and make sure that it is not written elsewhere.
 
-    Raises ValueError.
+    Raises ValueError if a link would lead git there.
     """
-    for name in _MADE:
+    for name in _CREATED_ON_DEMAND:
         (place.common / name).mkdir(exist_ok=True)
     names = ref.split("/")
     steps = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
@@ -86,23 +87,23 @@ def prepare_for_writing(place: Worktree, ref: str) -> None:
 
 
 def refuse_links(folder: Path, names: Sequence[str]) -> None:
-    """Raise ValueError where one of these is a link: git would write where that leads."""
+    """Raise ValueError if any of these is a link: git would write to its target."""
     for name in names:
         path = f"{folder}/{name}"
         if os.path.islink(path):  # noqa: PTH114 - before every git, so it counts
-            raise ValueError(f"{path} is a link; put in its place what it leads to")
+            raise ValueError(f"{path} is a link; replace it with its target")
 
 
-def _make(root: Path, common: Path, given: GivenSettings | None) -> Path:
+def _create(root: Path, common: Path, settings: FixedSettings | None) -> Path:
     folder = Path(tempfile.mkdtemp(dir=root))
     (folder / _EMPTY).mkdir()
-    for name in (*_SHARED, *_READ):
-        if given is None or name != "info":
+    for name in (*_SHARED, *_READ_ONLY):
+        if settings is None or name != "info":
             (folder / name).symlink_to(common / name)
-    if given is not None:
+    if settings is not None:
         (folder / "info").mkdir()
-        _write(folder / "info" / "attributes", given.attributes)
-        _write(folder / "config", given.config)
+        _write(folder / "info" / "attributes", settings.attributes)
+        _write(folder / "config", settings.config)
     return folder
 
 
@@ -119,7 +120,7 @@ def _root() -> tuple[Path, int]:
 
 
 def _new_root() -> tuple[Path, int]:
-    """A new folder and its lock; until it has that, another process may take it for abandoned."""
+    """Create a folder and lock it; before that another process may remove it as abandoned."""
     while True:
         root = Path(tempfile.mkdtemp(prefix=_PREFIX))
         try:
@@ -133,12 +134,12 @@ def _new_root() -> tuple[Path, int]:
 
 
 def _remove(process: int, root: Path) -> None:
-    if process == os.getpid():  # and not a fork of it
+    if process == os.getpid():  # not in a fork of it
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _remove_abandoned() -> None:
-    """Remove what processes left that were killed: nobody holds a lock on it."""
+    """Remove what killed processes left behind: folders that nobody holds a lock on."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

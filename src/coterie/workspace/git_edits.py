@@ -1,6 +1,6 @@
-"""Changing files of git directories that others may be writing to: never through a link.
+"""Edits in git directories that others may be writing to, never through a link.
 
-All of it blocks.
+All calls block.
 """
 
 from __future__ import annotations
@@ -12,27 +12,26 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coterie.workspace.beneath import replace_file
+from coterie.workspace.beneath import open_folder_below, replace_file
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST = 1_000_000
-"""Bytes; nothing that git obeys is longer."""
+"""Bytes; no file that git obeys is larger."""
 _PLAIN = 0o644
 
 
 class GitEdits:
-    """Edits below a work folder and its git directory, each reached from there without a link.
+    """Edits below a work folder and its git directory, which follow no links on the way.
 
     What cannot be edited stays as it is.
     """
 
     def __init__(self, root: Path, own: Path | None) -> None:
-        self.made: list[Path] = []
-        """What was edited."""
+        self.edited: list[Path] = []
+        """The edited paths."""
         self._bases = [root, *([own] if own else [])]
 
     def remove(self, path: Path) -> None:
-        """Have nothing there."""
+        """Remove whatever is at a path."""
         with suppress(OSError), self._place(path) as folder:
             if stat.S_ISDIR(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode):
                 shutil.rmtree(path.name, dir_fd=folder)
@@ -40,44 +39,34 @@ class GitEdits:
                 os.unlink(path.name, dir_fd=folder)
 
     def write(self, path: Path, data: bytes, mode: int = _PLAIN) -> None:
-        """Have a file there that holds this."""
+        """Write a file, replacing whatever is at its path."""
         if is_folder(path):
             self.remove(path)
         with suppress(OSError), self._place(path, make=True) as folder:
             replace_file(folder, path.name, data, mode=mode)
 
     def link(self, path: Path, target: str) -> None:
-        """Have a link there that leads to this."""
+        """Create a link, replacing whatever is at its path."""
         self.remove(path)
         with suppress(OSError), self._place(path, make=True) as folder:
             os.symlink(target, path.name, dir_fd=folder)
 
     @contextmanager
     def _place(self, path: Path, *, make: bool = False) -> Generator[int]:
-        """A handle of the folder that something is in."""
+        """Open the folder that contains a path, and record the edit."""
         base = next(base for base in self._bases if path.is_relative_to(base))
-        here = os.open(base, _FOLDER)
-        try:
-            for name in path.relative_to(base).parts[:-1]:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=here)
-                inner = os.open(name, _FOLDER, dir_fd=here)
-                os.close(here)
-                here = inner
-            yield here
-            self.made.append(path)
-        finally:
-            os.close(here)
+        with open_folder_below(base, path.relative_to(base).parts[:-1], make=make) as folder:
+            yield folder
+            self.edited.append(path)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is one, and no link to one."""
+    """Whether a path is a folder and not a link to one."""
     return path.is_dir() and not path.is_symlink()
 
 
 def names_of(folder: Path) -> list[str]:
-    """What is in a folder; nothing where there is none."""
+    """List a folder; empty if there is none."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted
     except OSError:
@@ -85,7 +74,7 @@ def names_of(folder: Path) -> list[str]:
 
 
 def bytes_of(path: Path) -> bytes | None:
-    """What a file holds, or where a link leads; None of anything else, and of large files."""
+    """Return a file's contents or a link's target; None for anything else, and for large files."""
     with suppress(OSError):
         facts = path.lstat()
         if stat.S_ISLNK(facts.st_mode):

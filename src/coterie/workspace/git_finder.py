@@ -1,6 +1,6 @@
-"""Finding every git directory of a folder: what is called `.git`, and what is one by what is in it.
+"""Finding every git directory in a folder: by its name, `.git`, or by its contents.
 
-All of it blocks.
+All calls block.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from pathlib import Path
 from coterie.workspace.worktree import POINTER
 
 _COTERIE = ".coterie"
-_SETTLED = 100_000_000
-"""Nanoseconds after which a folder's time of change tells of a later change."""
+_CTIME_RELIABLE_AFTER = 100_000_000
+"""Nanoseconds after which a folder's ctime reliably reveals a later change."""
 
 
 def git_directories(root: Path) -> list[Path]:
-    """Every `.git` below a folder, and every folder that is a repository by what is in it."""
+    """Return every `.git` below a folder, and every folder whose contents make it a repository."""
     tree = _trees.setdefault(root, _Tree(str(root)))
     return [Path(path) for path in tree.find()]
 
 
 def _is_repository(names: set[str]) -> bool:
-    """Whether a folder with these names is one to git, whatever it is called."""
+    """Whether git takes a folder with these entries for a repository, whatever its name."""
     return "HEAD" in names and ("commondir" in names or names >= {"objects", "refs"})
 
 
 @dataclass(frozen=True)
 class _Folder:
     changed: int
-    """When, as the file system tells; folders inside are not meant."""
+    """Its ctime, 0 if it cannot be relied on; changes inside subfolders do not affect it."""
     folders: tuple[str, ...]
     git: tuple[str, ...]
 
 
 class _Tree:
-    """A folder with all below it; what did not change is not read again."""
+    """A folder and everything below it; unchanged folders are not read again."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -51,7 +51,7 @@ class _Tree:
         reached: dict[str, _Folder] = {}
         stack = [self._root]
         with self._lock:
-            # However many there are: else a command need only make enough to hide one.
+            # No limit: otherwise a command could hide a repository by creating many folders.
             while stack:
                 path = stack.pop()
                 with suppress(OSError):
@@ -77,11 +77,11 @@ class _Tree:
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
         if path == self._root:
-            # Ours, and hidden from commands; a folder of that name elsewhere is like any other.
+            # Ours, and hidden from commands; a folder of that name elsewhere gets no exception.
             folders = [folder for folder in folders if folder != f"{path}/{_COTERIE}"]
         elif _is_repository(names):
             return _Folder(0, tuple(folders), (*git, path))
-        settled = time.time_ns() - changed > _SETTLED
+        settled = time.time_ns() - changed > _CTIME_RELIABLE_AFTER
         return _Folder(changed if settled else 0, tuple(folders), tuple(git))
 
 

@@ -1,13 +1,14 @@
-"""What a command may leave behind in git directories: nothing that git obeys later.
+"""What a command may leave behind in git directories: nothing that git would act on later.
 
-In a git directory only what work writes may change: objects, refs, index, logs and the like.  All
-else is held: settings, hooks, and whatever a later git may read there.  A sandbox that can mount
-holds what is there (`held_in`); what was absent cannot be mounted over without making it, so what
-a command adds is taken back when it has ended, and a repository that it made is kept as data.
-Repositories inside the folder are read-only as a whole.  All of it blocks.
+Only what normal work writes in a git directory may change: objects, refs, index, logs and the like.
+Everything else is protected: settings, hooks, and whatever a later version of git may read there.
+A sandbox that can mount makes what exists read-only (`protected_paths`).  What is absent cannot be
+mounted over without creating it, so what a command adds is removed when it has ended, and a
+repository that it created is kept as data.  Repositories inside the folder are read-only as a
+complete.  All calls block.
 
-One file that git obeys and that is absent is made for as long as a command runs: `commondir`, which
-says where settings and hooks are.  It says "here", as its absence does.
+One absent file that git reads is created while a command runs: `commondir`, which names the
+directory with settings and hooks.  It says "here", which is the default without the file.
 """
 
 from __future__ import annotations
@@ -27,62 +28,67 @@ from coterie.workspace.git_finder import git_directories
 from coterie.workspace.git_settings import has_worktree_settings, plain_settings
 from coterie.workspace.worktree import POINTER, Worktree
 
-_WRITTEN = re.compile(
+_WORK_FILES = re.compile(
     r"objects|refs|reftable|packed-refs|logs|index|sharedindex\..*|shallow|lfs|rr-cache|sequencer"
     r"|rebase-merge|rebase-apply|HEAD|[A-Z_]+_HEAD|AUTO_MERGE|(MERGE|SQUASH|COMMIT|TAG|NOTES)_[A-Z]+"
     r"|NOTES_MERGE_WORKTREE|BISECT_[A-Z_]+|gc\.(pid|log)|.*\.lock"
 )
-"""What work writes at the top of a git directory."""
-_TEMPLATE = frozenset({"branches", "config", "description", "hooks", "info"})
-"""What git besides makes in a new repository."""
+"""What normal work writes at the top of a git directory."""
+_TEMPLATE_FILES = frozenset({"branches", "config", "description", "hooks", "info"})
+"""What else git creates in a new repository."""
 _PLACEHOLDERS = ("hooks", "info")
-"""Folders that every new repository has: made where absent, so that they can be held."""
-_COMMON, _HERE = "commondir", b".\n"
-_REBASE, _LIST = "rebase-merge", "rebase-merge/git-rebase-todo"
-_TODO = re.compile(rb"^[ \t]*(?:x|exec)\b.*\n?", re.MULTILINE)
+"""Folders of every new repository: created if absent, so that they can be protected."""
+_COMMONDIR, _HERE = "commondir", b".\n"
+_REBASE_FOLDER, _REBASE_TODO = "rebase-merge", "rebase-merge/git-rebase-todo"
+_EXEC_COMMAND = re.compile(rb"^[ \t]*(?:x|exec)\b.*\n?", re.MULTILINE)
 
 
-def held_in(root: Path) -> list[Path]:
-    """What a sandbox has to mount read-only in a work folder, so that git obeys no one else."""
-    own = _own(root)
-    return [*(path for path in git_directories(root) if path != own), *held_of_own(root)]
+def protected_paths(root: Path) -> list[Path]:
+    """Return what a sandbox has to mount read-only, so that git acts on nothing a command wrote."""
+    git_dir = _git_dir(root)
+    return [
+        *(path for path in git_directories(root) if path != git_dir),
+        *protected_in_git_dir(root),
+    ]
 
 
-def held_of_own(root: Path) -> list[Path]:
-    """The part of it that is in the git directory that work in this folder writes to."""
-    own = _own(root)
-    if own is None:
+def protected_in_git_dir(root: Path) -> list[Path]:
+    """Return those of them in the git directory that work in this folder writes to."""
+    git_dir = _git_dir(root)
+    if git_dir is None:
         return []
-    _make_placeholders(own)
-    return [own / name for name in names_of(own) if not _WRITTEN.fullmatch(name)]
+    _make_placeholders(git_dir)
+    return [git_dir / name for name in names_of(git_dir) if not _WORK_FILES.fullmatch(name)]
 
 
-def _make_placeholders(own: Path) -> None:
+def _make_placeholders(git_dir: Path) -> None:
     with suppress(OSError, ValueError):
-        if own.name == POINTER:
+        if git_dir.name == POINTER:
             for name in _PLACEHOLDERS:
-                (own / name).mkdir(exist_ok=True)
-        linked = own.parent.name == "worktrees"
-        if has_worktree_settings(own.parent.parent if linked else own):
-            (own / "config.worktree").touch(exist_ok=True)
+                (git_dir / name).mkdir(exist_ok=True)
+        linked = git_dir.parent.name == "worktrees"
+        if has_worktree_settings(git_dir.parent.parent if linked else git_dir):
+            (git_dir / "config.worktree").touch(exist_ok=True)
 
 
-def _own(root: Path) -> Path | None:
-    """The git directory that work in this folder writes to."""
+def _git_dir(root: Path) -> Path | None:
+    """Return the git directory that work in this folder writes to."""
     linked = Worktree.around(root)
     if linked is not None:
         return linked.git_dir
-    own = root / POINTER
-    return own if own.is_dir() and not own.is_symlink() else None
+    git_dir = root / POINTER
+    return git_dir if git_dir.is_dir() and not git_dir.is_symlink() else None
 
 
-class CommonPlaceholder:
-    """A `commondir` that says "here", for as long as somebody needs it."""
+class CommondirPlaceholder:
+    """A `commondir` that says "here", as long as any command needs it."""
 
     def __init__(self, root: Path) -> None:
-        """Make it, where there is none."""
-        own = _own(root)
-        self._path = own / _COMMON if own is not None and own.name == POINTER else None
+        """Create the file if it does not exist."""
+        git_dir = _git_dir(root)
+        self._path = (
+            git_dir / _COMMONDIR if git_dir is not None and git_dir.name == POINTER else None
+        )
         self._lock: int | None = None
         if self._path is None:
             return
@@ -93,7 +99,7 @@ class CommonPlaceholder:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def remove(self) -> None:
-        """Remove it, unless another command needs it still."""
+        """Remove the file unless another command still needs it."""
         if self._path is None or self._lock is None:
             return
         try:
@@ -108,31 +114,31 @@ class CommonPlaceholder:
 
 
 @dataclass(frozen=True)
-class HeldEntry:
-    """A file, link or folder that is held."""
+class ProtectedEntry:
+    """A protected file, link or folder."""
 
     data: bytes | None = None
-    """What a file holds or where a link leads; None of a folder, and of what is not kept."""
+    """A file's contents or a link's target; None for a folder, and for contents not recorded."""
     is_link: bool = False
     mode: int = 0
-    """Who may do what with a file."""
+    """A file's permission bits."""
 
 
 @dataclass(frozen=True)
-class SeenGit:
-    """A git directory, or a file that names one, before a command."""
+class GitDirState:
+    """The state of a git directory, or of a file that names one, before a command."""
 
     identity: tuple[int, int]
-    whole: bool
-    """Whether all that is held is known, and not its top alone."""
-    held: Mapping[str, HeldEntry]
-    odd: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Links among what work writes, with where they lead: git would write there."""
+    complete: bool
+    """Whether everything protected is recorded, not only the top level."""
+    entries: Mapping[str, ProtectedEntry]
+    special_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Links among what work writes, and their targets, where git would write; special files too."""
 
 
-Held = Literal["all", "own", "none"]
-"""Which git directories a sandbox itself holds while a command runs: all that are there, the work
-folder's own `.git`, of which nothing at all can be written then, or none."""
+SandboxProtection = Literal["all", "own", "none"]
+"""Which git directories the sandbox itself protects while a command runs: all existing ones,
+only the work folder's own `.git`, which is then entirely read-only, or none."""
 
 
 @dataclass(frozen=True)
@@ -140,37 +146,42 @@ class GitGuard:
     """The git directories of a work folder as they were before a command."""
 
     root: Path
-    seen: Mapping[Path, SeenGit]
-    others: frozenset[Path] = frozenset()
-    """Those that no command can write to: what changes in them somebody else has changed."""
+    states: Mapping[Path, GitDirState]
+    unwritable: frozenset[Path] = frozenset()
+    """Those that no command can write to: changes in them are somebody else's."""
 
     @classmethod
-    def before(cls, root: Path, held: Held) -> GitGuard:
-        """Note what there is; of what a sandbox mounts read-only, only that it is there."""
-        own = _own(root)
-        places = {*git_directories(root), *([own] if own else [])}
-        unwritable = held == "own" and own is not None and own.name == POINTER
-        others = frozenset(place for place in places if unwritable and place == own)
-        seen = {path: _seen(path, whole=held != "all") for path in places - others}
-        return cls(root, {path: known for path, known in seen.items() if known}, others)
+    def before(cls, root: Path, protection: SandboxProtection) -> GitGuard:
+        """Record the state; of what a sandbox mounts read-only, only that it exists."""
+        git_dir = _git_dir(root)
+        places = {*git_directories(root), *([git_dir] if git_dir else [])}
+        is_read_only = protection == "own" and git_dir is not None and git_dir.name == POINTER
+        unwritable = frozenset(place for place in places if is_read_only and place == git_dir)
+        states = {
+            path: _state_of(path, complete=protection != "all") for path in places - unwritable
+        }
+        return cls(root, {path: known for path, known in states.items() if known}, unwritable)
 
-    def put_right(self) -> list[str]:
-        """Take back what git would obey later; the paths of what was taken back."""
-        own = _own(self.root)
-        edits = GitEdits(self.root, own)
-        identities = {known.identity: known for known in self.seen.values()}
-        for path in {*git_directories(self.root), *([own] if own else [])} - self.others:
-            known = self.seen.get(path)
+    def restore(self) -> list[str]:
+        """Undo what git would act on later; return the paths of what was undone."""
+        git_dir = _git_dir(self.root)
+        edits = GitEdits(self.root, git_dir)
+        identities = {known.identity: known for known in self.states.values()}
+        for path in {
+            *git_directories(self.root),
+            *([git_dir] if git_dir else []),
+        } - self.unwritable:
+            known = self.states.get(path)
             identity = _identity(path)
             if identity is None:
                 continue
             if known is None or known.identity != identity:
                 known = identities.get(identity)  # it was moved
             if known:
-                _restore(path, known, edits)
+                _restore_git_dir(path, known, edits)
             else:
-                _defuse(path, edits)
-        return sorted({_shown(path, self.root) for path in edits.made})
+                _strip_to_data(path, edits)
+        return sorted({_shown(path, self.root) for path in edits.edited})
 
 
 def _shown(path: Path, root: Path) -> str:
@@ -185,43 +196,45 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _seen(path: Path, *, whole: bool) -> SeenGit | None:
+def _state_of(path: Path, *, complete: bool) -> GitDirState | None:
     identity = _identity(path)
     if identity is None:
         return None
-    held = dict(_held(path, whole=whole))
+    entries = dict(_protected_entries(path, complete=complete))
     if path.name == POINTER:
-        held.pop(_COMMON, None)  # git never makes one there: a command that was cut left it
-    return SeenGit(identity, whole, held, dict(_odd(path)))
+        entries.pop(_COMMONDIR, None)  # git never creates one there: an interrupted command left it
+    return GitDirState(identity, complete, entries, dict(_special_files(path)))
 
 
-def _held(path: Path, *, whole: bool) -> Iterator[tuple[str, HeldEntry]]:
-    """What is held in a git directory, by its path from there; "." is the thing itself."""
+def _protected_entries(path: Path, *, complete: bool) -> Iterator[tuple[str, ProtectedEntry]]:
+    """Yield what is protected in a git directory, by relative path; "." is the path itself."""
     if not is_folder(path):
-        yield ".", _entry(path, whole=whole)
+        yield ".", _entry(path, complete=complete)
         return
-    stack = [name for name in names_of(path) if not _WRITTEN.fullmatch(name)]
+    stack = [name for name in names_of(path) if not _WORK_FILES.fullmatch(name)]
     while stack:
         name = stack.pop()
         inner = path / name
-        if name == _COMMON and bytes_of(inner) == _HERE:
+        if name == _COMMONDIR and bytes_of(inner) == _HERE:
             continue
-        yield name, _entry(inner, whole=whole)
-        if whole and is_folder(inner):
+        yield name, _entry(inner, complete=complete)
+        if complete and is_folder(inner):
             stack += [f"{name}/{one}" for one in names_of(inner) if one not in ("objects", "lfs")]
 
 
-def _entry(path: Path, *, whole: bool) -> HeldEntry:
-    link = path.is_symlink()  # no sandbox can mount over one
-    data = bytes_of(path) if whole or link else None
+def _entry(path: Path, *, complete: bool) -> ProtectedEntry:
+    link = path.is_symlink()  # no sandbox can mount over a link
+    data = bytes_of(path) if complete or link else None
     if data is None or link:
-        return HeldEntry(data, link)
-    return HeldEntry(data, mode=stat.S_IMODE(path.lstat().st_mode))
+        return ProtectedEntry(data, link)
+    return ProtectedEntry(data, mode=stat.S_IMODE(path.lstat().st_mode))
 
 
-def _odd(path: Path) -> Iterator[tuple[str, str]]:
-    """What is neither a file nor a folder among what work writes, by its path from there."""
-    stack = [name for name in names_of(path) if _WRITTEN.fullmatch(name)] if is_folder(path) else []
+def _special_files(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is neither a file nor a folder among what work writes, by relative path."""
+    stack = (
+        [name for name in names_of(path) if _WORK_FILES.fullmatch(name)] if is_folder(path) else []
+    )
     while stack:
         name = stack.pop()
         with suppress(OSError):
@@ -234,13 +247,13 @@ def _odd(path: Path) -> Iterator[tuple[str, str]]:
                 yield name, ""
 
 
-def _restore(path: Path, known: SeenGit, edits: GitEdits) -> None:
-    """Put back what is held in a git directory, and remove what was added to it."""
-    _tidy_work(path, edits, known.odd)
-    now = dict(_held(path, whole=known.whole))
-    for name in sorted(now.keys() - known.held.keys(), key=len):
+def _restore_git_dir(path: Path, known: GitDirState, edits: GitEdits) -> None:
+    """Restore what is protected in a git directory, and remove what was added to it."""
+    _clean_work_files(path, edits, known.special_files)
+    now = dict(_protected_entries(path, complete=known.complete))
+    for name in sorted(now.keys() - known.entries.keys(), key=len):
         edits.remove(path / name)
-    for name, entry in known.held.items():
+    for name, entry in known.entries.items():
         if entry.data is None or now.get(name) == entry:
             continue
         if entry.is_link:
@@ -249,16 +262,16 @@ def _restore(path: Path, known: SeenGit, edits: GitEdits) -> None:
             edits.write(path / name, entry.data, entry.mode)
 
 
-def _defuse(path: Path, edits: GitEdits) -> None:
-    """Keep of a repository that is new what is data."""
+def _strip_to_data(path: Path, edits: GitEdits) -> None:
+    """Reduce a new repository to its data."""
     if not is_folder(path):
         edits.remove(path)  # it names a git directory elsewhere
         return
-    _tidy_work(path, edits, {})
+    _clean_work_files(path, edits, {})
     for name in names_of(path):
         inner = path / name
         if name == "config":
-            _plain_config(inner, edits)
+            _strip_config(inner, edits)
         elif name == "hooks" and is_folder(inner):
             for hook in names_of(inner):
                 if not hook.endswith(".sample"):
@@ -267,29 +280,29 @@ def _defuse(path: Path, edits: GitEdits) -> None:
             edits.remove(inner)
 
 
-_DANGEROUS = frozenset({_COMMON, "config.worktree", "hooks", "modules", "worktrees"})
+_DANGEROUS = frozenset({_COMMONDIR, "config.worktree", "hooks", "modules", "worktrees"})
 
 
 def _is_known(name: str) -> bool:
-    return name in _TEMPLATE or _WRITTEN.fullmatch(name) is not None
+    return name in _TEMPLATE_FILES or _WORK_FILES.fullmatch(name) is not None
 
 
-def _plain_config(path: Path, edits: GitEdits) -> None:
+def _strip_config(path: Path, edits: GitEdits) -> None:
     text = "" if path.is_symlink() or not path.is_file() else plain_settings(path)
     if text is not None:
         edits.write(path, text.encode("utf-8", "surrogateescape"))
 
 
-def _tidy_work(git_dir: Path, edits: GitEdits, known: Mapping[str, str]) -> None:
-    """Leave among what work writes no link that is new, and no command that a rebase would run."""
-    for name, target in list(_odd(git_dir)):
+def _clean_work_files(git_dir: Path, edits: GitEdits, known: Mapping[str, str]) -> None:
+    """Remove new links from what work writes, and commands that a rebase would run."""
+    for name, target in list(_special_files(git_dir)):
         if known.get(name) != target:
             edits.remove(git_dir / name)
-    if not is_folder(git_dir / _REBASE):
+    if not is_folder(git_dir / _REBASE_FOLDER):
         return
-    todo = git_dir / _LIST
+    todo = git_dir / _REBASE_TODO
     data = bytes_of(todo)
-    if data is None and todo.exists():  # too long to be one
-        edits.remove(git_dir / _REBASE)
-    elif data is not None and (plain := _TODO.sub(b"", data)) != data:
+    if data is None and todo.exists():  # too long for a todo list
+        edits.remove(git_dir / _REBASE_FOLDER)
+    elif data is not None and (plain := _EXEC_COMMAND.sub(b"", data)) != data:
         edits.write(todo, plain)

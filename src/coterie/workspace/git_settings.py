@@ -1,9 +1,8 @@
-"""The configuration that our git runs on, and the repository's own read as data.
+"""The configuration that our git uses, and the repository's own, parsed as data.
 
-Git obeys some hundred settings that name a program, a file or another repository, and every
-release brings more.  So none of a repository's own configuration is ever given to git: its files
-are read here, and of what they say a few settings are passed on that are plain data.  Includes
-are not followed.
+Git obeys about a hundred settings that name a program, a file or another repository, and every
+release adds more.  So a repository's own configuration is never given to git: its files are parsed
+here, and only a few settings that are plain data are passed on.  Includes are not followed.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from itertools import starmap
 from pathlib import Path
 
 LARGEST = 1_000_000
-"""Bytes; no configuration that a person wrote is longer."""
+"""Bytes; no configuration that a person wrote is larger."""
 
-OURS = """\
+OVERRIDES = """\
 [core]
 	hooksPath = /dev/null
 	fsmonitor = false
@@ -46,12 +45,12 @@ OURS = """\
 	skipDownloadErrors = true
 	locksverify = false
 """
-"""What holds whatever the user has configured for their own git.  Git LFS takes what is there, and
-leaves its pointer where it would have to fetch: a file of the tree may say from where."""
+"""Overrides the user's own git configuration.  Git LFS uses what is available locally, and leaves
+its pointer where it would have to fetch: a file in the tree may say from where."""
 
 _BOOLEAN = "|true|false|yes|no|on|off|0|1"
 _NAME = r"[^\n]*"
-_DATA: Mapping[str, str] = {
+_ALLOWED_SETTINGS: Mapping[str, str] = {
     "core.repositoryformatversion": r"\d{1,4}",
     "core.filemode": _BOOLEAN,
     "core.ignorecase": _BOOLEAN,
@@ -75,7 +74,7 @@ _DATA: Mapping[str, str] = {
     "committer.name": _NAME,
     "committer.email": _NAME,
 }
-"""What is passed on, with the values that are: how files are stored, and who commits."""
+"""What is passed on, with the permitted values: how files are stored, and who commits."""
 _EXTENSIONS = frozenset(
     {
         "noop",
@@ -88,7 +87,7 @@ _EXTENSIONS = frozenset(
         "worktreeconfig",
     }
 )
-"""The repository formats that need nothing else of us."""
+"""The repository format extensions that need nothing else from us."""
 
 _TOKEN = re.compile(
     r"""
@@ -103,29 +102,29 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PIECE = re.compile(r'\\\r?\n|\\(.)|"', re.DOTALL)
+_ESCAPE = re.compile(r'\\\r?\n|\\(.)|"', re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "b": "\b"}
-_TRUE = frozenset({"true", "yes", "on", "1"})
+_TRUE_VALUES = frozenset({"true", "yes", "on", "1"})
 
 
 def settings_for(common: Path, git_dir: Path) -> str:
-    """Our configuration for a repository; ValueError says why its own cannot be understood."""
+    """Return our configuration for a repository; ValueError says why its own cannot be parsed."""
     known = repository_settings(common, git_dir)
     for key in known:
         section, _, name = key.partition(".")
         if section == "extensions" and name not in _EXTENSIONS:
-            raise ValueError(f"its format has an extension {name} that Coterie does not know")
-    passed = ((key, known[key]) for key in _DATA if key in known)
+            raise ValueError(f"its format has the extension {name}, which Coterie does not support")
+    passed = ((key, known[key]) for key in _ALLOWED_SETTINGS if key in known)
     lines = [
         _written(key, value)
         for key, value in passed
-        if re.fullmatch(_DATA[key], value, re.IGNORECASE)
+        if re.fullmatch(_ALLOWED_SETTINGS[key], value, re.IGNORECASE)
     ]
-    return "".join(lines) + OURS
+    return "".join(lines) + OVERRIDES
 
 
 def repository_settings(common: Path, git_dir: Path) -> dict[str, str]:
-    """What a repository's own files say, by the name of each setting, read as data."""
+    """Return the settings in a repository's own files, by name."""
     found = dict(_settings_in(common / "config"))
     if _counts_worktrees(found):
         found |= dict(_settings_in(git_dir / "config.worktree"))
@@ -133,12 +132,12 @@ def repository_settings(common: Path, git_dir: Path) -> dict[str, str]:
 
 
 def has_worktree_settings(common: Path) -> bool:
-    """Whether git reads `config.worktree` besides; ValueError where that cannot be told."""
+    """Whether git also reads `config.worktree`; ValueError if that cannot be determined."""
     return _counts_worktrees(dict(_settings_in(common / "config")))
 
 
 def _counts_worktrees(found: Mapping[str, str]) -> bool:
-    return found.get("extensions.worktreeconfig", "false").lower() in _TRUE
+    return found.get("extensions.worktreeconfig", "false").lower() in _TRUE_VALUES
 
 
 _PLAIN_KEY = re.compile(
@@ -148,7 +147,7 @@ _PLAIN_KEY = re.compile(
 
 
 def plain_settings(path: Path) -> str | None:
-    """A configuration file with what is plain data in it; None where it holds nothing else."""
+    """Return a configuration file reduced to plain data; None if it holds nothing else."""
     try:
         every = list(_settings_in(path))
     except ValueError:
@@ -158,12 +157,12 @@ def plain_settings(path: Path) -> str | None:
 
 
 def other_settings(path: Path) -> list[str]:
-    """What a configuration file holds besides plain data; ValueError where that cannot be told."""
+    """Return a file's settings that are not plain data; ValueError if it cannot be parsed."""
     return [f"{key}={value}" for key, value in _settings_in(path) if not _is_plain(key)]
 
 
 def _is_plain(key: str) -> bool:
-    return key in _DATA or _PLAIN_KEY.fullmatch(key) is not None
+    return key in _ALLOWED_SETTINGS or _PLAIN_KEY.fullmatch(key) is not None
 
 
 def _written(key: str, value: str) -> str:
@@ -185,14 +184,14 @@ def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
             part = "" if token["part"] is None else "." + re.sub(r"\\(.)", r"\1", token["part"])
             section = token["section"].lower() + part
         elif token["name"] is not None:
-            yield f"{section}.{token['name'].lower()}", _plain(token["value"])
+            yield f"{section}.{token['name'].lower()}", _unquoted(token["value"])
 
 
 def _text_of(path: Path) -> str:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST:
-            raise ValueError(f"{path} is no configuration file")
+            raise ValueError(f"{path} is not a configuration file")
         return path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     except FileNotFoundError:
         return ""
@@ -200,14 +199,14 @@ def _text_of(path: Path) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _plain(written: str | None) -> str:
+def _unquoted(written: str | None) -> str:
     if written is None:
         return "true"
 
     def piece(found: re.Match[str]) -> str:
         return _ESCAPED.get(found[1], found[1]) if found[1] else ""
 
-    return _PIECE.sub(piece, written.strip())
+    return _ESCAPE.sub(piece, written.strip())
 
 
 def _quoted(value: str) -> str:

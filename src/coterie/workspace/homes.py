@@ -1,7 +1,7 @@
-"""What a member's home holds, and writing it: whole or not at all, and never through a link.
+"""The files in a member's home: written atomically, and never through a link.
 
-What one vendor's CLI needs there is in its package under `agents/`.  All of it blocks: not for
-the event loop.  What the disk refuses is a StorageError.
+What a particular vendor's CLI needs there is in its package under `agents/`.  All calls block, so
+keep them off the event loop.  Disk errors become StorageErrors.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from coterie.workspace.beneath import remove_start_files
 from coterie.workspace.worktree import top_of
 
 REHEARSAL_KEY = "rehearsal"
-"""Stands where an API key would, in a rehearsal."""
+"""Placeholder for an API key in a rehearsal."""
 _DOCUMENT = 32 * 1024
-"""So much of the material's own instructions is read."""
+"""Maximum length of the material's own instructions."""
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only its owner can enter; the ones above it are there already."""
-    with _told(path):
+    """Create a folder that only its owner can enter; its parents must exist."""
+    with _storage_errors(path):
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
-        with _opened(path) as folder:
+        with _open_folder(path) as folder:
             if stat.S_IMODE(os.fstat(folder).st_mode) & 0o077:
                 os.fchmod(folder, 0o700)
     return path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Give a file this text, readable by its owner alone; left alone where it is so already.
+    """Write a file that only its owner can read; leave it alone if it is so already.
 
-    A link in its place is replaced, not followed; its folder must be there and be no link.
+    A link in its place is replaced, not followed; its folder must exist and not be a link.
     """
     data = text.encode("utf-8", "replace")
-    with _told(path), _opened(path.parent) as folder:
-        if _has(folder, path.name, data):
+    with _storage_errors(path), _open_folder(path.parent) as folder:
+        if _has_content(folder, path.name, data):
             return
         fresh = _new_name(path)
         try:
@@ -61,9 +61,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def link_private(link: Path, target: Path) -> None:
-    """Have a link lead to a file elsewhere; a file that stands in its place is replaced."""
-    with _told(link), _opened(link.parent) as folder:
-        with suppress(OSError):  # there is none, or it is no link
+    """Create a link to a file elsewhere, replacing a file in its place."""
+    with _storage_errors(link), _open_folder(link.parent) as folder:
+        with suppress(OSError):  # missing, or not a link
             if os.readlink(link.name, dir_fd=folder) == str(target):
                 return
         fresh = _new_name(link)
@@ -72,13 +72,13 @@ def link_private(link: Path, target: Path) -> None:
 
 
 def remove_private(path: Path) -> None:
-    """Have no file here; a link goes, what it leads to stays."""
-    with _told(path), _opened(path.parent) as folder, suppress(FileNotFoundError):
+    """Remove a file if it exists; of a link only the link itself."""
+    with _storage_errors(path), _open_folder(path.parent) as folder, suppress(FileNotFoundError):
         os.unlink(path.name, dir_fd=folder)
 
 
-def object_in(path: Path) -> dict[str, object]:
-    """The object that a JSON file holds; empty for anything else."""
+def read_json_object(path: Path) -> dict[str, object]:
+    """Return the object in a JSON file; empty for anything else."""
     try:
         found = cast("object", json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
@@ -86,28 +86,28 @@ def object_in(path: Path) -> dict[str, object]:
     return cast("dict[str, object]", found) if isinstance(found, dict) else {}
 
 
-def text_in(path: Path, *names: str) -> str | None:
-    """The text that stands under these names, one below the other, in a JSON file; else None."""
-    found = cast("object", object_in(path))
+def read_json_string(path: Path, *names: str) -> str | None:
+    """Return the string at this path of keys in a JSON file; None if there is none."""
+    found = cast("object", read_json_object(path))
     for name in names:
         found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else None
 
 
 def rehearsal_env(env: Mapping[str, str], real: str, login: Mapping[str, str]) -> dict[str, str]:
-    """An environment that leads to the stand-in of a rehearsal, and to nothing real.
+    """Return an environment that leads only to a rehearsal's stand-in, not to a real model.
 
-    `real` is how the names of variables begin that would lead to a real model, as a regular
-    expression.
+    `real` is a regular expression for the beginning of variable names that could lead to a real
+    model.
     """
     kept = {name: value for name, value in env.items() if not re.match(real, name)}
     return {**kept, **login, **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")}
 
 
 def link_login(link: Path, place: str, workspace: Workspace) -> bool:
-    """Let what stands at this place of the user's home serve this member; whether there is one.
+    """Share a file of the user's home with this member; return whether the link leads to one.
 
-    For programs that write a renewed login into the file itself: it goes through the link.
+    For programs that write a renewed login to the file itself: they write through the link.
     """
     login = None
     if workspace.user_home is not None and workspace.rehearsal is None:
@@ -120,8 +120,8 @@ def link_login(link: Path, place: str, workspace: Workspace) -> bool:
 
 
 def briefing(member: Member, workspace: Workspace, documents: Sequence[str]) -> str:
-    """Who the member is, what its team is told, and what the material's documents of these names
-    say where the user trusts it."""
+    """Return the member's role, the team's instructions and, if the user trusts the material, those
+    of its documents with these names."""
     parts = [member.system_instruction.strip(), workspace.team_instruction.strip()]
     cwd = workspace.execution_dir.resolve()
     if workspace.trusted and (text := documents_of(cwd, documents)):
@@ -129,10 +129,10 @@ def briefing(member: Member, workspace: Workspace, documents: Sequence[str]) -> 
     return "\n\n".join(part for part in parts if part)
 
 
-def documents_of(cwd: Path, names: Sequence[str], *, one_a_folder: bool = False) -> str:
-    """What files of these names say, from the root of the repository down to here.
+def documents_of(cwd: Path, names: Sequence[str], *, first_per_folder: bool = False) -> str:
+    """Return the text of files with these names, from the repository's root down to this folder.
 
-    `one_a_folder`: of those in one folder only the first counts.
+    With `first_per_folder` only the first in each folder counts.
     """
     up = [cwd, *cwd.parents]
     root = top_of(cwd) or cwd
@@ -140,13 +140,13 @@ def documents_of(cwd: Path, names: Sequence[str], *, one_a_folder: bool = False)
     found: list[str] = []
     for folder in folders:
         here = [said for name in names if (said := _document(folder / name, root))]
-        found += here[:1] if one_a_folder else here
+        found += here[:1] if first_per_folder else here
     return "\n\n".join(found)[:_DOCUMENT]
 
 
 def _document(path: Path, root: Path) -> str:
     found = path.resolve()
-    # A link may lead to another file of the material, not to one of the user's.
+    # A link may lead to another file of the material, but not to one of the user's.
     if not (found.is_file() and found.is_relative_to(root)):
         return ""
     with found.open(encoding="utf-8", errors="replace") as file:
@@ -157,19 +157,22 @@ _COMMANDS = "commands"
 
 
 def home_of_commands(workspace: Workspace) -> Workspace:
-    """The same with a home of its own for commands of the built-in agent: what these leave is in
-    none that the program of a vendor would start from, should the member become another's."""
+    """Return the workspace with a separate home for commands of the built-in agent.
+
+    What they leave there must not be in the home that a vendor's CLI would use, should the member
+    switch to one.
+    """
     home = private_folder(workspace.home / _COMMANDS)
-    with _told(home):
+    with _storage_errors(home):
         remove_start_files(home)
     return replace(workspace, home=home, env={**workspace.env, "HOME": str(home)})
 
 
-# -- without following links -------------------------------------------------------------------
+# -- never following links ---------------------------------------------------------------------
 
 
 @contextmanager
-def _told(path: Path) -> Generator[None]:
+def _storage_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -178,10 +181,11 @@ def _told(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def _opened(folder: Path) -> Generator[int]:
+def _open_folder(folder: Path) -> Generator[int]:
     if folder.is_symlink() or folder.is_file():
         raise UsageError(
-            f"{folder} is no folder.", "A member's home holds no links to folders: remove it."
+            f"{folder} is not a folder.",
+            "A member's home must not contain links to folders: remove it.",
         )
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -190,14 +194,14 @@ def _opened(folder: Path) -> Generator[int]:
         os.close(descriptor)
 
 
-def _has(folder: int, name: str, data: bytes) -> bool:
+def _has_content(folder: int, name: str, data: bytes) -> bool:
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:  # absent, or a link
         return False
     try:
         found = os.fstat(descriptor)
-        # Another name of the same file would let whoever made it read what is written next.
+        # A second hard link would let whoever created it read what is written next.
         ours = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
         private = not stat.S_IMODE(found.st_mode) & 0o077
         return ours and private and os.pread(descriptor, len(data) + 1, 0) == data

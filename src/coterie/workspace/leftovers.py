@@ -1,7 +1,7 @@
 """What tasks leave behind when they have ended: worktrees, branches, homes, snapshots.
 
-Each is listed before anything is removed, and what holds work that is nowhere else is kept, with
-why.  Removing takes the same look again, under the lock that whoever works there takes.  Blocks.
+Everything is listed before anything is removed; work that exists nowhere else is kept, with the
+reason.  Removing checks again, under the lock that anybody working there takes.  All calls block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal
 from coterie.model import instant
 from coterie.model.team import INSTANCE
 from coterie.model.workspace import UNFINISHED
-from coterie.workspace.beneath import opened_folder
+from coterie.workspace.beneath import open_folder
 from coterie.workspace.git import Git, LinkedWorktree, locked
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
@@ -28,25 +28,25 @@ from coterie.workspace.worktree import HEADS, Worktree
 LeftoverKind = Literal["worktree", "branch", "remote", "home", "snapshots", "draft"]
 
 
-_GOING = ".going"
-"""How the name of a worktree ends that is being removed, or was when a kill came."""
-_LONG_AGO = 600.0
-"""Seconds after which nobody is still writing a draft."""
+_REMOVING = ".going"
+"""Suffix of a worktree that is being removed, or was when the process was killed."""
+_ABANDONED_AFTER = 600.0
+"""Seconds after which a temporary file is certainly abandoned."""
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """One thing that an ended task has left."""
+    """Something that an ended task has left."""
 
     kind: LeftoverKind
     task: str
-    """The task; of a home, the team."""
+    """The task; for a home, its team."""
     name: str
-    """A path below the project, a branch, a ref on the remote, or the task whose snapshots they
-    are."""
+    """A path below the project, a branch, a ref on the remote, or the task that snapshots belong
+    to."""
     bytes: int = 0
     kept: str = ""
-    """Why it stays; empty: it can go."""
+    """Why it is kept; empty if it can be removed."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class SessionLeftovers:
     worktrees: TicketWorktrees
 
     def worktree_folders(self) -> Iterator[Leftover]:
-        """Those with nothing but what their branch has can go."""
+        """Yield the worktrees; one with nothing beyond its branch can be removed."""
         with suppress(OSError):
             for folder in sorted(self.worktrees.folder.iterdir()):
-                if folder.name.endswith(_GOING) or Worktree.at(folder) is not None:
+                if folder.name.endswith(_REMOVING) or Worktree.at(folder) is not None:
                     yield self._worktree(folder)
 
     def branches(self) -> Iterator[Leftover]:
-        """Those that the branch which is checked out contains can go."""
+        """Yield the branches; one that is merged into the checked-out branch can be removed."""
         prefix = f"{HEADS}coterie/{self.worktrees.session}/"
         listed = self._git.run("for-each-ref", "--format=%(refname)", prefix).split()
         merged = self._merged(prefix)
@@ -75,8 +75,8 @@ class SessionLeftovers:
             yield Leftover("branch", self.worktrees.session, name, kept=why)
 
     def remote_refs(self, there: Mapping[str, str]) -> Iterator[Leftover]:
-        """Those of the session on the remote, by the commit of each; what the branch which is
-        checked out contains can go."""
+        """Yield the session's refs on the remote, given with their commits; one that is merged into
+        the checked-out branch can be removed."""
         for ref, commit in there.items():
             why = "" if self._is_merged(commit) else "not in your branch"
             yield Leftover("remote", self.worktrees.session, ref, kept=why)
@@ -88,30 +88,30 @@ class SessionLeftovers:
         return self._git.run("merge-base", commit, head, accept=(0, 1)).strip() == commit
 
     def remove_worktrees(self) -> tuple[Leftover, ...]:
-        """Remove the worktrees that can go; returns those that stay."""
+        """Remove the worktrees that can be removed; return those that stay."""
         left = [one for one in self.worktree_folders() if not self.remove(one)]
         self.remove_folder()
         return tuple(left)
 
     def remove_folder(self) -> None:
-        """Remove the folder of the worktrees, once there are none in it."""
+        """Remove the folder of the worktrees if it is empty."""
         with suppress(OSError):
             self.worktrees.folder.rmdir()
 
     def remove(self, one: Leftover) -> bool:
-        """Remove a worktree or branch, unless it has got something to lose meanwhile."""
+        """Remove a worktree or branch, unless it must be kept by now; return whether it is gone."""
         if one.kind == "branch":
             return self._remove_branch(one.name)
         folder = self.worktrees.root / one.name
         with locked(self.worktrees.folder) as lock:
             if self._worktree(folder).kept:
                 return False
-            git = replace(self._git, held=(lock,))
+            git = replace(self._git, pass_fds=(lock,))
             linked, going = _linked(git, folder), folder
-            if not folder.name.endswith(_GOING):  # so that half of it is never taken for all
-                going = folder.rename(folder.with_name(f".{folder.name}{_GOING}"))
+            if not folder.name.endswith(_REMOVING):  # half-removed must not look complete
+                going = folder.rename(folder.with_name(f".{folder.name}{_REMOVING}"))
             if linked is not None:
-                # The folder of checks is on no branch: what it was at is on `merged`.
+                # The worktree for checks is on no branch: its commits are on `merged`.
                 shutil.rmtree(linked.git_dir, ignore_errors=True)
             shutil.rmtree(going)
         return True
@@ -122,7 +122,7 @@ class SessionLeftovers:
         in_use = any(one.branch == name and one.alive for one in self._git.worktrees())
         if in_use or tip is None:
             return False
-        self._git.run("update-ref", "-d", ref, tip)  # refused where it has moved on just now
+        self._git.run("update-ref", "-d", ref, tip)  # fails if the branch has just moved
         return True
 
     @property
@@ -133,18 +133,18 @@ class SessionLeftovers:
         found = Worktree.at(folder)
         name = str(folder.relative_to(self.worktrees.root))
         made = Leftover("worktree", self.worktrees.session, name, _size(folder))
-        if folder.name.endswith(_GOING):
+        if folder.name.endswith(_REMOVING):
             return made
         if found is None or found.common != self._git.common_dir:
-            return replace(made, kept="no worktree of this repository any more")
+            return replace(made, kept="no longer a worktree of this repository")
         git = replace(self._git, folder=folder, worktree=found)
         changed = git.run("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
         if changed and folder.name != MERGED:
-            return replace(made, kept="holds changes that no commit has")
+            return replace(made, kept="has uncommitted changes")
         return made
 
     def _merged(self, below: str) -> dict[str, str]:
-        """The refs below a name that the branch which is checked out contains, with their tips."""
+        """Return the refs below a name that the checked-out branch contains, with their tips."""
         head = self._git.head()
         if head is None:
             return {}
@@ -159,8 +159,11 @@ def _linked(git: Git, folder: Path) -> LinkedWorktree | None:
 
 
 def unused_homes(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
-    """Homes of members that nobody can call any more: of a team without a file (made up on the
-    command line), and of a worker's further instances; none of a team with unfinished tasks."""
+    """Yield homes of members that can no longer be used, but none of a team with unfinished tasks.
+
+    They are those of a team without a file (made up on the command line), and of a worker's
+    further instances.
+    """
     teams = root / ".coterie" / "teams"
     with suppress(OSError):
         for team in sorted(teams.iterdir()):
@@ -176,30 +179,30 @@ def unused_homes(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
 
 
 def remove_path(root: Path, one: Leftover) -> None:
-    """Remove a member's home or a draft; raises where a link has been put on the way to a home."""
+    """Remove a member's home or a temporary file; raises if the path to a home contains a link."""
     if one.kind == "draft":
         (root / one.name).unlink(missing_ok=True)
         return
     project, *above, home = Path(one.name).parts
-    with opened_folder(root / project, *above) as folder:
+    with open_folder(root / project, *above) as folder:
         shutil.rmtree(home, dir_fd=folder)
 
 
-def drafts(root: Path) -> Iterator[Leftover]:
-    """Files among the user's that a kill left before they were put in place: nobody's work."""
+def abandoned_temp_files(root: Path) -> Iterator[Leftover]:
+    """Yield temporary files among the user's that a kill left before they were renamed."""
     for place, folders, names in os.walk(root):
         folders[:] = sorted(set(folders) - {".git", ".coterie", "node_modules"})
         for name in fnmatch.filter(names, UNFINISHED):
             path = Path(place, name)
             with suppress(OSError):
                 found = path.lstat()
-                old = instant.seconds_since(found.st_mtime) > _LONG_AGO
+                old = instant.seconds_since(found.st_mtime) > _ABANDONED_AFTER
                 if stat.S_ISREG(found.st_mode) and old:
                     yield Leftover("draft", "-", str(path.relative_to(root)), found.st_size)
 
 
 def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:
-    """The snapshots of these tasks: without them changes can be neither shown nor reverted."""
+    """Yield the snapshots of these tasks, which are needed to show and revert their changes."""
     snapshots = FolderSnapshots(root)
     for task in tasks:
         if snapshots.has_kept(task) and snapshots.spans(task):
@@ -207,7 +210,7 @@ def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:
 
 
 def remove_snapshots(root: Path, tasks: Collection[str]) -> None:
-    """Remove the snapshots of these tasks, and say so to whoever asks for their changes later."""
+    """Remove the snapshots of these tasks, and note why for later requests for their changes."""
     FolderSnapshots(root).remove(tasks, f"its snapshots were removed at {instant.now()}")
 
 

@@ -1,6 +1,6 @@
-"""The `openspec` tool of the user's machine, and projects that keep their specs with it.
+"""The `openspec` tool on the user's machine, and projects that keep their specs with it.
 
-All of it blocks.
+All calls block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from coterie.errors import NotOurs
 from coterie.model.visible import visible
-from coterie.workspace.beneath import opened_folder, write_file
+from coterie.workspace.beneath import open_folder, write_file
 
 OPENSPEC = "openspec"
 INSTALL = "npm install -g @fission-ai/openspec"
@@ -25,14 +25,14 @@ _MOST = 20
 
 
 class SpecIssue(NamedTuple):
-    """What the tool finds wrong with a change."""
+    """A problem that the tool found in a change."""
 
     place: str
     message: str
 
 
 def find_openspec(root: Path) -> Path | None:
-    """The tool, where it is installed; one that lies in the project is the repository's code."""
+    """Return the installed tool; one inside the project does not count: it is repository code."""
     found = shutil.which(OPENSPEC)
     if found is None or not Path(found).is_absolute():
         return None
@@ -42,13 +42,13 @@ def find_openspec(root: Path) -> Path | None:
 
 
 def validate_command(tool: Path, change: str) -> str:
-    """The command that checks a change in the folder it is run in."""
+    """Return the command that validates a change in the folder it runs in."""
     words = (str(tool), "validate", change, "--type", "change", "--strict", "--json")
     return f"{_QUIET} {shlex.join(words)} --no-interactive"
 
 
 def issues_in(output: str) -> list[SpecIssue] | None:
-    """What the tool found, from what it printed; None where that is no report of it."""
+    """Parse the tool's output into issues; None if it is not one of its reports."""
     start, end = output.find("{"), output.rfind("}")
     try:
         report = cast("object", json.loads(output[start : end + 1] if start >= 0 else ""))
@@ -68,21 +68,21 @@ def _of(report: object, key: str) -> object:
 
 
 def uses_openspec(folder: Path) -> bool:
-    """Whether a project keeps its specs with OpenSpec; a link in the place of a folder does not
+    """Whether a project keeps its specs with OpenSpec; a link in place of a folder does not
     count."""
-    with suppress(OSError, NotOurs), opened_folder(folder, OPENSPEC, _CHANGES):
+    with suppress(OSError, NotOurs), open_folder(folder, OPENSPEC, _CHANGES):
         return True
     return False
 
 
 def clear_change(folder: Path, change: str) -> None:
-    """Remove what is there of a change, below the folder that holds `openspec`."""
-    with suppress(FileNotFoundError), opened_folder(folder, OPENSPEC, _CHANGES, change):
+    """Remove a change, if it exists, below the folder that contains `openspec`."""
+    with suppress(FileNotFoundError), open_folder(folder, OPENSPEC, _CHANGES, change):
         shutil.rmtree(folder / OPENSPEC / _CHANGES / change)
 
 
 def write_change(folder: Path, change: str, files: Mapping[str, str]) -> None:
-    """Put the files of a change into a project that uses OpenSpec, in place of what it had."""
+    """Write the files of a change into a project that uses OpenSpec, replacing any earlier ones."""
     clear_change(folder, change)
     for path, text in files.items():
         write_file(folder, Path(path).parts, text.encode())

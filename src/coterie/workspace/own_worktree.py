@@ -1,8 +1,8 @@
-"""A member's own worktree: made when first needed, and found again whatever happened since.
+"""A member's own worktree: created when first needed, and found again whatever happened since.
 
-It is made in a folder beside `work` and then moved there, so `work` is never half a checkout:
-what a crash left in that folder was worked in by nobody and is removed.  An existing `work` is
-never checked out over, whatever the repository still knows of it.
+It is created in a folder next to `work` and then moved there, so `work` is never half a checkout:
+nobody has worked in what a crash left in that folder, so it is removed.  An existing `work` is
+never overwritten by a checkout, whatever the repository still records about it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from coterie.workspace.git import Git, locked, repository_of
 
 
 def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> Path:
-    """The project's folder in the worktree at `work`, which is made if there is none; blocks.
+    """Return the project's folder in the worktree at `work`, creating that if needed; blocks.
 
-    `owner` is `<team>/<member>` or `<session>/<ticket>`.  A new one begins `at` this commit, else
-    at the project's.  In a project that is only a part of its repository it is the same part of
-    the worktree.
+    `owner` is `<team>/<member>` or `<session>/<ticket>`.  A new worktree starts from the commit
+    `at`, by default the project's.  For a project that is a subfolder of its repository, the result
+    is the same subfolder of the worktree.
     """
     git = _repository(root)
     with locked(work.parent) as lock:
         maker = _WorktreeMaker(
-            replace(git, held=(lock,)), root.resolve(), work, f"{worktree.OURS}/{owner}", at
+            replace(git, pass_fds=(lock,)), root.resolve(), work, f"{worktree.OURS}/{owner}", at
         )
         maker.remove_unfinished()
         if not maker.find():
@@ -37,12 +37,12 @@ def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> P
 
 
 def branching_point(root: Path) -> str:
-    """The commit of a project that a new worktree begins at; UsageError where there is none."""
+    """Return the commit that a project's new worktrees start from; UsageError if there is none."""
     git = _repository(root)
     head = git.head()
     if head is None:
         raise UsageError(
-            f"{git.folder} has no commit yet, so there is nothing a worktree could begin with.",
+            f"{git.folder} has no commit yet, so a worktree has nothing to start from.",
             f"git commit, or {_INSTEAD}",
             str(git.folder),
         )
@@ -56,7 +56,7 @@ def _repository(root: Path) -> Git:
     git = repository_of(root)
     if git is None:
         raise UsageError(
-            f"{root} is in no git repository, so there can be no worktree of it.",
+            f"{root} is not in a git repository, so it cannot have worktrees.",
             f"git init, or {_INSTEAD}",
             str(root),
         )
@@ -65,7 +65,7 @@ def _repository(root: Path) -> Git:
 
 @dataclass(frozen=True)
 class _WorktreeMaker:
-    """Finds or makes one worktree."""
+    """Finds or creates one worktree."""
 
     git: Git
     root: Path
@@ -75,7 +75,7 @@ class _WorktreeMaker:
 
     @property
     def unfinished(self) -> Path:
-        """Where it is made; git names a worktree after the folder it was made in."""
+        """Where it is created; git names a worktree after that folder."""
         return self.work.with_name(self.branch.replace("/", "."))
 
     def remove_unfinished(self) -> None:
@@ -86,13 +86,13 @@ class _WorktreeMaker:
             shutil.rmtree(self.unfinished)
 
     def find(self) -> bool:
-        """Whether it exists; it is registered again where the repository has lost it."""
+        """Whether it exists; if the repository has lost it, register it again."""
         if self._is_free():
             return False
         named = worktree.named_by(self.work / ".git")
         if named is None or named.parent.name != "worktrees":
             raise self._in_the_way()
-        # By its name alone: a project that was moved or copied still names the old folder.
+        # By name only: a moved or copied project still names the old folder.
         git_dir = self.git.common_dir / "worktrees" / named.name
         if named == git_dir and worktree.folder_of(git_dir) == self.work.resolve():
             if not worktree.names(self.work, git_dir):
@@ -107,7 +107,7 @@ class _WorktreeMaker:
         return True
 
     def _is_free(self) -> bool:
-        """Whether `work` is absent, an empty folder or our own link to the project."""
+        """Whether `work` is missing, an empty folder or our own link to the project."""
         if self.work.is_symlink():
             if self.work.resolve() != self.root:
                 raise self._in_the_way()
@@ -117,14 +117,14 @@ class _WorktreeMaker:
         return self.work.is_dir() and not any(self.work.iterdir())
 
     def _is_ours(self, git_dir: Path) -> bool:
-        """Whether a worktree's `git_dir` is this owner's, and no other folder uses it."""
+        """Whether a worktree's `git_dir` belongs to this owner, and no other folder uses it."""
         head = worktree.line_of(git_dir / "HEAD")
         mine = git_dir.name == self.unfinished.name or head == f"ref: {worktree.HEADS}{self.branch}"
         other = worktree.folder_of(git_dir)
         return mine and (other is None or worktree.named_by(other / ".git") != git_dir)
 
     def _register_again(self) -> None:
-        """Register a folder full of work as a new worktree of the repository."""
+        """Register an existing folder with work in it as a new worktree of the repository."""
         self._add(checkout=False)
         made = self._made()
         worktree.connect(self.work, made.git_dir)
@@ -141,9 +141,9 @@ class _WorktreeMaker:
         worktree.connect(self.work, made.git_dir)
 
     def prepare_branch(self) -> None:
-        """Make the folders its branch is written in, which a sandbox cannot permit it to make."""
+        """Create the folders for its branch, since a sandbox cannot permit creating them."""
         common = self.git.common_dir
-        if not (common / worktree.HEADS).is_dir():  # branches are kept in another way
+        if not (common / worktree.HEADS).is_dir():  # branches are stored in another format
             return
         for root in (common, common / "logs"):
             (root / worktree.HEADS / self.branch).parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ class _WorktreeMaker:
             ) from None
         unfinished = self.unfinished.resolve()
         for linked in self.git.worktrees():
-            # Of one whose making was interrupted git may not know the branch.
+            # Git may not know the branch of a worktree whose creation was interrupted.
             mine = linked.branch == self.branch or linked.path == unfinished
             if mine and not linked.alive:
                 self.git.forget(linked)
@@ -172,7 +172,7 @@ class _WorktreeMaker:
 
     def _in_the_way(self) -> UsageError:
         return UsageError(
-            f"{self.work} is in the way: it is no worktree of {self.git.folder}.",
-            "Move it away, and a worktree is made in its place.",
+            f"{self.work} is in the way: it is not a worktree of {self.git.folder}.",
+            "Move it away: a worktree is then created in its place.",
             str(self.work),
         )

@@ -1,7 +1,7 @@
-"""The prompts of a pipeline's roles: the user's own in `.coterie/prompts`, else those we ship.
+"""The prompts of a pipeline's roles: the user's own in `.coterie/prompts`, otherwise ours.
 
-A prompt says who a role is and what it looks at; what it is given and how it must answer is added
-by the step that asks.  All of it blocks.
+A prompt says what a role is and what it looks at; the step that asks adds its input and how it must
+answer.  All calls block.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PROMPTS = "prompts"
 _ENDING = ".system.md"
 _SHIPPED = Path(__file__).parents[1] / PROMPTS
 _LARGEST = 100_000
-"""More than any model is glad to be told about its role."""
-_WAY_OUT = "Mend it, or delete it to use ours."
+"""Bytes; more than any model can usefully be told about its role."""
+_WAY_OUT = "Fix it, or delete it to use the built-in prompt."
 
 
 class RolePrompt(NamedTuple):
-    """A role's prompt and whose words it is."""
+    """A role's prompt and where it comes from."""
 
     role: str
     text: str
@@ -34,10 +34,10 @@ class RolePrompt(NamedTuple):
 
 
 def role_prompts(root: Path) -> Mapping[str, RolePrompt]:
-    """The prompt of every role in a project.
+    """Return the prompt of every role in a project.
 
-    Raises ConfigError for a file that is no prompt or is called like no role, and NotOurs for one
-    that was not made here by the user.
+    Raises ConfigError for a file that is invalid or not named after a role, and NotOurs for one
+    that the user has not created here.
     """
     folder = root / ".coterie"
     own = {name: name.removesuffix(_ENDING) for name in names_in(folder, PROMPTS)}
@@ -48,19 +48,19 @@ def role_prompts(root: Path) -> Mapping[str, RolePrompt]:
 
 
 def shipped_prompt(role: str) -> RolePrompt:
-    """The prompt that comes with Coterie.  Raises NotFound for a role that there is not."""
+    """Return the prompt that comes with Coterie.  Raises NotFound for an unknown role."""
     if role not in PIPELINE_ROLES:
         guess = _guess(role)
         known = ", ".join(PIPELINE_ROLES)
-        raise NotFound(f'There is no role "{role}".{guess} Roles are: {known}.')
+        raise NotFound(f'There is no role "{role}".{guess} The roles are: {known}.')
     path = _SHIPPED / f"{role}{_ENDING}"
     return RolePrompt(role, path.read_text(encoding="utf-8"), "shipped", path)
 
 
 def copy_prompts(root: Path, roles: tuple[str, ...] = ()) -> list[tuple[RolePrompt, bool]]:
-    """Write the prompts of these roles, or of all, to the project, where they are then the user's.
+    """Copy the prompts of these roles, or of all, into the project, for the user to edit.
 
-    One that is there already is left as it is; says of each whether it was written.
+    Existing ones are left alone; return each prompt with whether it was written.
     """
     folder = root / ".coterie"
     wanted = [shipped_prompt(role) for role in roles or tuple(PIPELINE_ROLES)]
@@ -98,7 +98,7 @@ def _text(path: Path, raw: bytes) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         said = f"{shown(path)}:{line} is not UTF-8 text."
         raise ConfigError(
-            said, "Save it as UTF-8, or delete it to use ours.", f"{path}:{line}"
+            said, "Save it as UTF-8, or delete it to use the built-in prompt.", f"{path}:{line}"
         ) from None
     if not text.strip():
         raise ConfigError(f"{shown(path)} is empty.", _WAY_OUT, str(path))
@@ -107,8 +107,8 @@ def _text(path: Path, raw: bytes) -> str:
 
 def _no_role(path: Path, role: str) -> ConfigError:
     known = ", ".join(PIPELINE_ROLES)
-    said = f"{shown(path)} is called like no role.{_guess(role)}"
-    return ConfigError(said, f"Rename or delete it. Roles are: {known}.", str(path))
+    said = f"{shown(path)} is not named after a role.{_guess(role)}"
+    return ConfigError(said, f"Rename or delete it. The roles are: {known}.", str(path))
 
 
 def _guess(role: str) -> str:

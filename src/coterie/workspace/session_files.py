@@ -1,6 +1,6 @@
 """A session's own files: the key that signs its envelopes, and its artifacts.
 
-All of it blocks.
+All calls block.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ FILE_NAME = "key"
 
 
 def key_path(folder: Path, session: str) -> Path:
-    """Where a session's key is, below a project's `.coterie`."""
+    """Return where a session's key is, below a project's `.coterie`."""
     return folder / "sessions" / session / FILE_NAME
 
 
 def make_session_key(folder: Path, session: str) -> bytes:
-    """The session's key, made if there is none; nobody but its owner can read it."""
+    """Return the session's key, creating it if needed; only its owner can read it."""
     real_folder(folder, "sessions", session, make=True)
     make_key(key_path(folder, session))
     return session_key(folder, session)
 
 
 def session_key(folder: Path, session: str) -> bytes:
-    """The session's key.  Raises EnvelopeForged where it is gone or is none."""
+    """Return the session's key.  Raises EnvelopeForged if it is missing or invalid."""
     path = key_path(folder, session)
     try:
         require_file(folder, "sessions", session, FILE_NAME)
@@ -52,12 +52,12 @@ def session_key(folder: Path, session: str) -> bytes:
 
 
 def put_session_key(folder: Path, session: str, key: bytes) -> None:
-    """Have the key that another machine made, in the place of one that signed nothing."""
+    """Store the key that another machine made, replacing a local one that has signed nothing."""
     write_file(folder, ("sessions", session, FILE_NAME), f"{key.hex()}\n".encode())
 
 
 def check_signatures(session: str, kept: Iterable[tuple[int, Envelope]], key: bytes) -> None:
-    """Raise EnvelopeForged at the first envelope that was not signed with the key."""
+    """Raise EnvelopeForged at the first envelope that is not signed with the key."""
     for sequence, envelope in kept:
         if not envelope.is_signed_by(key):
             why = "its signature is wrong" if envelope.signature else "it is not signed"
@@ -65,24 +65,33 @@ def check_signatures(session: str, kept: Iterable[tuple[int, Envelope]], key: by
 
 
 LARGEST = 20 << 20
-"""What a worker made that is larger than this is not kept as an artifact."""
+"""Bytes; a larger file of a worker is not kept as an artifact."""
+
+
+@dataclass(frozen=True)
+class SessionScoped:
+    """Base of classes that work on the files of one session in one project."""
+
+    root: Path
+    """The project, which may be a folder inside a repository."""
+    session: str
 
 
 CHECKS = "checks"
-"""Where, beside them, checks have a home and temporary files; nothing of it is anybody else's."""
+"""The folder next to the artifacts with the home and temporary files of checks, and only those."""
 
 
 def artifacts_folder(root: Path, session: str) -> Path:
-    """Where a session's artifacts are."""
+    """Return the folder of a session's artifacts."""
     return root / ".coterie" / "sessions" / session / "artifacts"
 
 
 def artifact_path(root: Path, session: str, uri: str) -> Path:
-    """The file that an address means: below the session's artifacts, or anywhere by `file://`."""
+    """Return the file at a URI: below the session's artifacts, or anywhere with `file://`."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise ArtifactWrong(uri, "is no file of this machine")
+            raise ArtifactWrong(uri, "is not a file on this machine")
         return Path(unquote(parts.path))
     folder = artifacts_folder(root, session).resolve()
     path = (folder / uri).resolve()
@@ -91,10 +100,10 @@ def artifact_path(root: Path, session: str, uri: str) -> Path:
     return path
 
 
-def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> ArtifactRef | None:
-    """Copy a file that a ticket made to the session's artifacts; None where there is none to copy.
+def store_artifact(root: Path, session: str, ticket: str, made: Path) -> ArtifactRef | None:
+    """Copy a file that a ticket made to the session's artifacts; None if it cannot be copied.
 
-    A link is never followed: it could lead to something that is nobody's to show.
+    Links are never followed: one could lead to a file that nobody may see.
     """
     from coterie.model.envelope import ArtifactRef
 
@@ -105,7 +114,7 @@ def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifact
         return None
     if len(data) > LARGEST:
         return None
-    # By its content too: what is kept of an earlier try stays what it was registered as.
+    # Named after its content too: a file kept from an earlier attempt must not change.
     digest = hashlib.sha256(data).hexdigest()
     uri = f"{ticket}/{digest[:12]}-{made.name}"
     base = root / ".coterie"
@@ -120,7 +129,7 @@ def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifact
 
 
 def content_type_of(name: str, data: bytes) -> str:
-    """A file's media type: by its name, else by whether it is text."""
+    """Return a file's media type: by its name, otherwise by whether it is text."""
     import mimetypes
 
     guessed, encoding = mimetypes.guess_type(name)
@@ -138,14 +147,18 @@ def register_artifact(
 ) -> ArtifactRef:
     """Copy a file that a worker registers, from below its own folder, to the session's artifacts.
 
-    Raises ArtifactWrong where it is not there, lies elsewhere, or is not what is said of it.
+    Raises ArtifactWrong if it is missing, lies elsewhere, or does not match its description.
     """
     path = _registered_path(folder.resolve(), named.uri)
-    kept = keep_artifact(root, session, ticket, path)
+    kept = store_artifact(root, session, ticket, path)
     if kept is None:
-        raise ArtifactWrong(named.uri, f"is no file of at most {LARGEST >> 20} MiB in its folder")
+        raise ArtifactWrong(
+            named.uri, f"is not a file of at most {LARGEST >> 20} MiB in the member's folder"
+        )
     if named.size_bytes not in (None, kept.size_bytes):
-        raise ArtifactWrong(named.uri, f"has {kept.size_bytes} bytes; {named.size_bytes} were said")
+        raise ArtifactWrong(
+            named.uri, f"has {kept.size_bytes} bytes instead of the stated {named.size_bytes}"
+        )
     if named.digest not in (None, kept.digest):
         raise ArtifactWrong(named.uri, f"has the digest {kept.digest}")
     told = {"label": named.label, "description": named.description}
@@ -154,11 +167,11 @@ def register_artifact(
 
 
 def _registered_path(folder: Path, uri: str) -> Path:
-    """The file that a worker means; nothing outside its folder is its to show."""
+    """Return the file that a worker names; it may register none outside its folder."""
     parts = urlsplit(uri)
     path = Path(unquote(parts.path)) if parts.scheme == "file" else folder / uri
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise ArtifactWrong(uri, "is no file of this machine")
+        raise ArtifactWrong(uri, "is not a file on this machine")
     if not path.parent.resolve().is_relative_to(folder):
         raise ArtifactWrong(uri, "is not in the folder of the member that registers it")
     return path
@@ -169,14 +182,14 @@ class ArtifactFile:
     """A file among a session's artifacts."""
 
     name: str
-    """Its path below the folder of the artifacts."""
+    """Its path below the folder of artifacts."""
     path: Path
     digest: str
     size_bytes: int
 
 
 def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
-    """All that is kept of a session's artifacts; links are passed over."""
+    """Yield a session's stored artifacts; links are skipped."""
     folder = artifacts_folder(root, session)
     for place, _, names in sorted(os.walk(folder)):
         for name in sorted(names):
@@ -188,7 +201,7 @@ def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
 
 
 def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
-    """Raise ArtifactWrong unless the file is there and is what is said of it."""
+    """Raise ArtifactWrong unless the file exists and matches its description."""
     path = artifact_path(root, session, artifact.uri)
     try:
         with _opened(path) as file:
@@ -199,18 +212,20 @@ def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
         why = f"cannot be read: {error.strerror}" if error.errno else str(error)
         raise ArtifactWrong(artifact.uri, why) from None
     if artifact.size_bytes not in (None, size):
-        raise ArtifactWrong(artifact.uri, f"has {size} bytes; {artifact.size_bytes} were said")
+        raise ArtifactWrong(
+            artifact.uri, f"has {size} bytes instead of the stated {artifact.size_bytes}"
+        )
     if artifact.digest != digest:
         raise ArtifactWrong(artifact.uri, f"has the digest {digest}")
 
 
 def _opened(path: Path, more: int = 0) -> BufferedReader:
-    """A regular file, to be read; raises OSError where there is none.
+    """Open a regular file for reading; raises OSError if it is not one.
 
-    Non-blocking, so that a pipe that nobody writes to cannot hold us up.
+    Non-blocking, so that a pipe without a writer cannot block the caller.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError("is no regular file")
+        raise OSError("is not a regular file")
     return os.fdopen(descriptor, "rb")

@@ -1,6 +1,6 @@
-"""Where tickets are worked on: a worktree and a branch each, and one branch for what is approved.
+"""Where tickets are worked on: a worktree and a branch each, and one branch of approved work.
 
-The user's own branch and tree are only ever read here.  All of it blocks.
+The user's own branch and tree are only ever read here.  All calls block.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.beneath import real_folder
-from coterie.workspace.git import CHECKOUT, Git, locked, repository_of
+from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked, repository_of
 from coterie.workspace.own_worktree import own_worktree
+from coterie.workspace.session_files import SessionScoped
 from coterie.workspace.worktree import HEADS, Worktree
 
 MERGED = "merged"
-"""The branch of approved work, beside those of the tickets: `coterie/<session>/merged`."""
+"""The branch of approved work, next to those of the tickets: `coterie/<session>/merged`."""
 _TRAILER = "Coterie-Ticket"
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A ticket's work on top of all that is approved: a commit, or why there is none."""
+    """A ticket's work merged with the approved work: a commit, or what prevents one."""
 
     commit: str = ""
     tree: str = ""
@@ -32,17 +33,14 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class TicketWorktrees:
+class TicketWorktrees(SessionScoped):
     """A session's worktrees below `.coterie` and its branches below `coterie/`."""
 
     git: Git
-    root: Path
-    """The project, which may be a folder inside the repository."""
-    session: str
     base: str
-    """The commit that the session began at."""
+    """The commit that the session started from."""
     approved: str = MERGED
-    """The branch of approved work, among those of the session."""
+    """The name of the branch of approved work, among those of the session."""
 
     @property
     def folder(self) -> Path:
@@ -55,56 +53,58 @@ class TicketWorktrees:
         return self._branch(self.approved)
 
     def ref_of(self, name: str) -> str:
-        """The ref of a branch of the session."""
+        """Return the ref of a branch of the session."""
         return f"{HEADS}{self._branch(name)}"
 
     def _branch(self, name: str) -> str:
         return f"coterie/{self.session}/{name}"
 
     def head(self) -> str:
-        """The newest approved commit."""
+        """Return the newest approved commit."""
         return self.git.commit(f"{HEADS}{self.branch}") or self.base
 
     def open(self, ticket: str) -> Path:
-        """The ticket's worktree, on all that is approved when it is first opened."""
+        """Open the ticket's worktree; a new one starts from the approved work."""
         is_there = Worktree.at(self.folder / ticket) is not None
         return self._worktree(ticket, self.base if is_there else self.head())
 
     def commit(self, ticket: str, message: str) -> str:
-        """Commit all that is in the ticket's worktree; returns the tree's hash."""
-        with self._alone_in(ticket) as git:
+        """Commit everything in the ticket's worktree; return the tree's hash."""
+        with self._exclusive_in(ticket) as git:
             made = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
-            # The branch moves to it; the index agrees, so that nobody sees phantom changes.
+            # The branch moves, and the index with it, so that nobody sees phantom changes.
             git.run("update-ref", self.ref_of(ticket), made)
             git.run("read-tree", made)
         return self.tree(ticket)
 
     def tree(self, ticket: str) -> str:
-        """The hash of what was last committed for the ticket."""
+        """Return the tree hash of the ticket's last commit."""
         return self.git.run("rev-parse", f"{self.ref_of(ticket)}^{{tree}}").strip()
 
     def changed(self, ticket: str) -> list[str]:
-        """The files that the ticket's commits changed."""
+        """Return the files that the ticket's commits changed."""
         return self._difference(ticket, "-z", "--name-only").split("\0")[:-1]
 
     def uncommitted(self, ticket: str, names: Iterable[str]) -> list[Path]:
-        """Files of these names that the ticket has made and that no commit of it holds."""
+        """Return files of these names that the ticket has created but not committed."""
         folder = self.open(ticket).resolve()
-        held = self.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket))
+        tracked = self.git.run(
+            "ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket)
+        )
         top = (self.folder / ticket).resolve()
-        kept = {top / name for name in held.split("\0") if name}
+        kept = {top / name for name in tracked.split("\0") if name}
         named = (name for name in names if "\0" not in name)
         made = dict.fromkeys((folder / name).resolve() for name in named)
         return [path for path in made if path.is_relative_to(top) and path not in kept]
 
     def diff(self, ticket: str) -> str:
-        """What the ticket's commits changed, as a patch."""
+        """Return what the ticket's commits changed, as a patch."""
         return self._difference(ticket, "-p")
 
-    def bring_up_to_date(self, ticket: str) -> tuple[str, ...]:
-        """Put what was approved since below the ticket's work; the files that do not fit.
+    def merge_approved(self, ticket: str) -> tuple[str, ...]:
+        """Merge what has been approved since into the ticket's work; return the conflicting files.
 
-        Those hold both versions between conflict marks, for the author to settle.
+        They contain both versions between conflict markers, for the author to resolve.
         """
         tip, head = self._tip(ticket), self.head()
         if self.git.run("merge-base", tip, head).strip() == head:
@@ -114,43 +114,46 @@ class TicketWorktrees:
         return conflicts
 
     def move_to(self, ticket: str, made: str) -> None:
-        """Move the ticket's branch and files on to a commit that holds its work."""
-        with self._alone_in(ticket) as git:
-            # The files first: a branch ahead of them would say that the ticket takes it all back.
-            git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
+        """Move the ticket's branch and files to a commit that contains its work."""
+        with self._exclusive_in(ticket) as git:
+            # Files first: with the branch ahead of them, the ticket would seem to undo the new
+            # commits.
+            git.run("reset", "--quiet", "--hard", made, timeout=CHECKOUT_TIMEOUT)
             git.run("update-ref", self.ref_of(ticket), made)
 
-    def bring_to(self, name: str, commit: str, *, files: bool = False) -> None:
-        """Have a branch of the session at a commit that was sent, unless it is further already; a
-        worktree of it is moved with it, and made if `files`."""
+    def advance_to(self, name: str, commit: str, *, files: bool = False) -> None:
+        """Move a branch of the session to a commit that was sent, unless it contains it already.
+
+        An existing worktree of the branch moves along; with `files` a missing one is created.
+        """
         ref = self.ref_of(name)
         now = self.git.commit(ref)
         if now is None or not self._is_ancestor(commit, now):
             if name != MERGED and self.is_open(name):
                 self.move_to(name, commit)
             else:
-                with self.alone() as git:
+                with self.exclusive() as git:
                     git.run("update-ref", ref, commit)
         if files:
             self.open(name)
 
     def is_open(self, name: str) -> bool:
-        """Whether there is a worktree of a branch of the session."""
+        """Whether a branch of the session has a worktree."""
         return Worktree.at(self.folder / name) is not None
 
     def _is_ancestor(self, commit: str, of: str) -> bool:
         return self.git.run("merge-base", commit, of, accept=(0, 1)).strip() == commit
 
     def restore(self, ticket: str) -> None:
-        """Put the worktree's files back to what was last committed; what git ignores stays."""
-        with self._alone_in(ticket) as git:
-            git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
+        """Restore the worktree's files from the last commit; files that git ignores stay."""
+        with self._exclusive_in(ticket) as git:
+            git.run("reset", "--quiet", "--hard", timeout=CHECKOUT_TIMEOUT)
             git.run("clean", "-dffq")
 
     def put_back(self, ticket: str, names: Sequence[str], tree: str) -> None:
-        """Put files back to how they are in a tree; those that it does not have are gone."""
-        with self._alone_in(ticket) as git:
-            git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
+        """Restore files from a tree, and remove those that it does not have."""
+        with self._exclusive_in(ticket) as git:
+            git.run("reset", "--quiet", "--hard", timeout=CHECKOUT_TIMEOUT)
             listed = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree)
             before = set(listed.split("\0"))
             known = [f":(literal){name}" for name in names if name in before]
@@ -161,10 +164,10 @@ class TicketWorktrees:
                 git.run("rm", "--quiet", "--", *made)
 
     def unresolved(self, ticket: str, changed: Sequence[str] | None = None) -> tuple[str, ...]:
-        """The files that the ticket changed, else these, that hold both sides of a conflict between
-        its marks."""
+        """Return which files contain both sides of a conflict between markers: of `changed`, by
+        default those that the ticket changed."""
         changed = self.changed(ticket) if changed is None else changed
-        # More names than these make too long a command: then all files are looked at.
+        # More names would make the command too long: then search all files.
         named = [f":(literal){name}" for name in changed] if len(changed) <= 500 else []
         both = set(changed)
         for mark in ("^<<<<<<< ", "^>>>>>>> ") if changed else ():
@@ -174,40 +177,40 @@ class TicketWorktrees:
         return tuple(sorted(both))
 
     def merge(self, ticket: str, title: str) -> Merge:
-        """The ticket's work merged with all that is approved; no branch moves yet."""
+        """Merge the ticket's work with the approved work; no branch moves yet."""
         message = f"{ticket}: {title}\n\n{_TRAILER}: {ticket}"
         return self.merge_commits(self.head(), self._tip(ticket), message)
 
     def merge_commits(self, ours: str, theirs: str, message: str) -> Merge:
-        """Two commits merged; no branch moves.  Where they conflict there is no commit, and the
-        tree has both versions between conflict marks."""
+        """Merge two commits; no branch moves.  If they conflict there is no commit, and the tree
+        has both versions between conflict markers."""
         tree, conflicts = self._merged_tree(ours, theirs)
         if conflicts:
             return Merge(tree=tree, conflicts=conflicts)
         return Merge(self.commit_tree(tree, (ours, theirs), message), tree)
 
     def check_out(self, commit: str) -> Path:
-        """The folder that checks are run in, with exactly this commit in it."""
+        """Check out exactly this commit in the folder where checks run."""
         inside = self._worktree(MERGED, self.base)
-        with self._alone_in(MERGED) as git:
-            git.run("checkout", "--quiet", "--detach", "--force", commit, patience=CHECKOUT)
+        with self._exclusive_in(MERGED) as git:
+            git.run("checkout", "--quiet", "--detach", "--force", commit, timeout=CHECKOUT_TIMEOUT)
             git.run("clean", "-dffq")
         return inside
 
     def land(self, commit: str) -> None:
-        """Approve a merge: the branch moves to it, if it still is where the merge began."""
-        with self.alone() as git:
+        """Approve a merge: move the branch to it, if it is still where the merge began."""
+        with self.exclusive() as git:
             if self.head() == commit:
-                return  # a run before this one was cut right here
+                return  # an earlier run was interrupted right here
             ref = f"{HEADS}{self.branch}"
             before = git.run("rev-parse", f"{commit}^1").strip()
             if before == self.base and git.commit(ref) is None:
-                before = "0" * len(before)  # the first one makes the branch
+                before = "0" * len(before)  # the first merge creates the branch
             git.run("update-ref", ref, commit, before)
 
     def landed(self, ticket: str) -> str | None:
-        """The merge of the ticket's work as it is now, if it is on the branch already."""
-        with self.alone() as git:
+        """Return the merge of the ticket's current work, if it is on the branch already."""
+        with self.exclusive() as git:
             onward = f"{self.base}..{self.head()}"
             log = git.run("log", "--first-parent", "--merges", "--format=%H %P", onward)
         tip = self._tip(ticket)
@@ -215,8 +218,8 @@ class TicketWorktrees:
         return next((merge for merge, *parents in merges if tip in parents[1:]), None)
 
     def span(self, ticket: str) -> tuple[str, str] | None:
-        """The commits between which a ticket's work lies: those of its branch, or of the merge that
-        has taken it in; None where it has not begun."""
+        """Return the commits between which a ticket's work lies: those of its branch, or of the
+        merge that includes it; None if it has not begun."""
         tip = self.git.commit(self.ref_of(ticket))
         if tip is None:
             return None
@@ -235,29 +238,29 @@ class TicketWorktrees:
         return tip
 
     def _worktree(self, name: str, at: str) -> Path:
-        """The project inside a worktree of the session, made whole if there is none."""
+        """Return the project's folder in a worktree of the session, creating that if needed."""
         self._make()
         return own_worktree(self.root, self.folder / name, f"{self.session}/{name}", at)
 
     def _make(self) -> None:
-        """Make the folder of the worktrees, which is reached through no link."""
+        """Create the folder of the worktrees, without following links."""
         real_folder(self.root / ".coterie", "worktrees", self.session, make=True)
 
     @contextmanager
-    def alone(self) -> Generator[Git]:
-        """Git under the session's lock: another may have outlived the run that started it."""
+    def exclusive(self) -> Generator[Git]:
+        """Yield git under the session's lock: another may have outlived its run."""
         self._make()
         with locked(self.folder) as lock:
-            yield replace(self.git, held=(lock,))
+            yield replace(self.git, pass_fds=(lock,))
 
     @contextmanager
-    def _alone_in(self, name: str) -> Generator[Git]:
-        """The same in one of the worktrees."""
+    def _exclusive_in(self, name: str) -> Generator[Git]:
+        """Yield git, under the same lock, in one of the worktrees."""
         path = self.folder / name
-        with self.alone() as git:
+        with self.exclusive() as git:
             found = Worktree.at(path)
             if found is None or found.common != git.common_dir:
-                raise GitFailed("worktree", str(path), "this worktree was taken away or changed")
+                raise GitFailed("worktree", str(path), "this worktree was removed or changed")
             yield replace(git, folder=path, worktree=found)
 
     def _merged_tree(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
@@ -266,7 +269,7 @@ class TicketWorktrees:
         return tree.strip(), tuple(sorted({name for name in names if name}))
 
     def commit_tree(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """A tree as a commit that no branch has."""
+        """Commit a tree, on no branch."""
         words = [word for parent in parents for word in ("-p", parent)]
         return self.git.run(
             "commit-tree", tree, *words, "-m", message, env=self.git.identity()
@@ -276,9 +279,9 @@ class TicketWorktrees:
 def open_ticket_worktrees(
     root: Path, session: str, base: str | None, approved: str = MERGED
 ) -> TicketWorktrees | None:
-    """The worktrees of a session; `base` is None when it begins.
+    """Return the worktrees of a session; `base` is None when it begins.
 
-    None where there is no git: then everybody works in the project's own folder.
+    None without git: then everybody works in the project's own folder.
     """
     git = repository_of(root)
     if base == "" or (git is None and base is None):
@@ -286,15 +289,15 @@ def open_ticket_worktrees(
     head = base or (git.head() if git else None)
     if git is None or head is None:
         raise UsageError(
-            "This repository has no commit yet, and work in worktrees begins at one.",
+            "This repository has no commit yet, and worktrees need one to start from.",
             'git commit --allow-empty -m "Begin"',
             str(root),
         )
-    return TicketWorktrees(git, root, session, head, approved)
+    return TicketWorktrees(root, session, git, head, approved)
 
 
 def fingerprint(root: Path) -> dict[str, str]:
-    """By file of a git tree that differs from its last commit: what changes when the file does."""
+    """Return a value for each uncommitted file of a git tree, which changes when the file does."""
     git = repository_of(root)
     if git is None:
         return {}

@@ -1,7 +1,7 @@
-"""What makes a folder a git worktree: two files that point at each other, read and repaired.
+"""What makes a folder a git worktree: two files that point at each other, read and repaired here.
 
-`.git` in the folder names the worktree's git directory; `gitdir` in that names `.git`.  The first
-is where agents write, so it counts only if the second agrees.  All of it blocks.
+`.git` in the folder names the worktree's git directory, where `gitdir` names `.git`.  Agents can
+write the former, so it counts only if the latter agrees.  All calls block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coterie.workspace.git_settings import repository_settings
 POINTER = ".git"
 HEADS = "refs/heads/"
 OURS = "coterie"
-"""How the names of our branches and of our worktrees' git directories begin."""
+"""Prefix of the names of our branches and of our worktrees' git directories."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Worktree:
 
     @classmethod
     def around(cls, cwd: Path) -> Worktree | None:
-        """The worktree this folder is in; None in a plain checkout or in none."""
+        """Return the worktree this folder is in; None in a plain checkout or outside git."""
         top = top_of(cwd)
         return None if top is None else cls.at(top)
 
     @classmethod
     def at(cls, folder: Path) -> Worktree | None:
-        """The worktree at this folder; None unless its repository agrees."""
+        """Return the worktree at this folder; None unless its repository agrees."""
         git_dir = named_by(folder / POINTER)
         if git_dir is None or folder_of(git_dir) != folder.resolve():
             return None
@@ -48,14 +48,14 @@ class Worktree:
     def changed_by_commits(self) -> list[Path]:
         """What `git commit` writes; not hooks and config, which would run commands later.
 
-        Of branches it is the folder of its own, so that the user's are not among them.
+        For branches it is only the folder of its own branch, to exclude the user's.
         """
         shared = [self.common / "objects", self.common / "reftable"]
         return [self.git_dir, *(path for path in shared if path.is_dir()), *self._of_branch()]
 
     def _of_branch(self) -> Iterator[Path]:
         kind, _, name = line_of(self.git_dir / "HEAD").partition(": ")
-        # The agent can write HEAD: a worktree that we made a branch for stays among ours.
+        # Agents can write HEAD: a worktree whose branch we made stays limited to our branches.
         known = f"{HEADS}{OURS}/" if self.git_dir.name.startswith(f"{OURS}.") else HEADS
         if kind != "ref" or not name.startswith(known) or ".." in name:
             return
@@ -67,16 +67,17 @@ class Worktree:
 
 
 def top_of(folder: Path) -> Path | None:
-    """The folder that holds `.git`, from here up."""
+    """Return the closest folder, from this one up, that contains `.git`."""
     up = (folder, *folder.parents)
     return next((above for above in up if (above / POINTER).exists()), None)
 
 
 def checkout_at(folder: Path) -> Worktree | None:
-    """The repository of the folder that holds `.git`; None unless that agrees.
+    """Return the repository of a folder that contains `.git`; None unless the repository agrees.
 
-    A git directory elsewhere must name this folder, as those of worktrees and submodules do: a
-    `.git` that came with the folder could else make any repository of the user's ours to write.
+    A git directory elsewhere must name this folder, as those of worktrees and submodules do:
+    otherwise a `.git` that came with the folder could make us write to any repository of the
+    user's.
     """
     pointer = folder / POINTER
     if pointer.is_dir() and not pointer.is_symlink():
@@ -101,22 +102,22 @@ def _work_tree(git_dir: Path) -> Path | None:
 
 
 def named_by(pointer: Path) -> Path | None:
-    """The git directory that a `.git` file names, whether it exists or not."""
+    """Return the git directory that a `.git` file names, whether it exists or not."""
     kind, _, path = line_of(pointer).partition(": ")
     return (pointer.parent / path).resolve() if kind == "gitdir" and path else None
 
 
 def folder_of(git_dir: Path) -> Path | None:
-    """The folder that a worktree's git directory names, whether it exists or not."""
+    """Return the folder that a worktree's git directory names, whether it exists or not."""
     path = line_of(git_dir / "gitdir")
     return (git_dir / path).resolve().parent if path else None
 
 
 def names(folder: Path, git_dir: Path) -> bool:
-    """Whether a folder's pointer is this very path.
+    """Whether a folder's pointer is exactly this path.
 
-    The one that git writes leads through a directory that we made for it alone, and is of no
-    use once that is removed.
+    The pointer that git writes leads through the directory that we made for that git alone, and is
+    useless once that is removed.
     """
     return line_of(folder / POINTER) == f"gitdir: {git_dir}"
 
@@ -124,16 +125,16 @@ def names(folder: Path, git_dir: Path) -> bool:
 def connect(folder: Path, git_dir: Path) -> None:
     """Point a folder and a worktree's git directory at each other.
 
-    By hand: `git worktree repair` treats every worktree that the repository knows, and run in a
-    copy of a project it turns those of the original over to the copy.
+    By hand: `git worktree repair` processes every worktree that the repository knows, and in a copy
+    of a project would redirect those of the original to the copy.
     """
     _write(git_dir / "gitdir", f"{folder.resolve() / POINTER}\n", git_dir / "gitdir.draft")
-    # Not in the folder: what a crash leaves there would be committed with the work.
+    # Not in the folder: a file left there by a crash would be committed with the work.
     _write(folder / POINTER, f"gitdir: {git_dir}\n", draft_of(folder))
 
 
 def draft_of(folder: Path) -> Path:
-    """Where a folder's pointer to its repository is written before it is put in place."""
+    """Return where a folder's pointer to its repository is written before it is moved in place."""
     return folder.with_name(f".{folder.name}.draft")
 
 
@@ -143,11 +144,11 @@ def _common(git_dir: Path | None) -> Path | None:
     path = line_of(git_dir / "commondir")
     if path:
         return (git_dir / path).resolve()
-    return git_dir if (git_dir / "objects").is_dir() else None  # of a submodule
+    return git_dir if (git_dir / "objects").is_dir() else None  # a submodule's
 
 
 def line_of(path: Path) -> str:
-    """The text of a file of one line; empty where there is no such file, or a link."""
+    """Return the text of a one-line file; empty if it is missing or a link."""
     try:
         return "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

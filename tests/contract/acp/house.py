@@ -1,4 +1,4 @@
-"""A project with one member on an agent, and its turns taken to the end: for contract and live."""
+"""A project with one member on an agent, and whole turns on it: for contract and live tests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Log:
 
 @dataclass
 class Taken:
-    """What a turn told."""
+    """The updates of a turn."""
 
     updates: list[Update]
 
@@ -106,7 +106,7 @@ def _what(given: Mapping[str, object]) -> object:
 
 @dataclass
 class House:
-    """A project with one member, on the agent that an entry of the registry names."""
+    """A project with one member, on the agent that a registry entry names."""
 
     root: Path
     make: MakeAdapter
@@ -145,7 +145,7 @@ class House:
     async def open(
         self, member: Member | None = None, thread: str | None = None, **workspace: Any
     ) -> AsyncGenerator[Any]:
-        """A channel, whose process is gone when the block ends."""
+        """Open a channel; its process is gone when the block ends."""
         member = member or self.member()
         opened = await anyio.to_thread.run_sync(
             open_workspace, self.project, "pair", member, self.passed, self.agent.env
@@ -162,7 +162,7 @@ class House:
 
 
 class Brain:
-    """Answers with what it was given, in order; then with a plain word."""
+    """Give the queued answers in order, then a plain reply."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -172,18 +172,18 @@ class Brain:
 
 
 class RealHouse(House):
-    """A house whose member is on a real agent, and whose model says what it is told."""
+    """A house whose member runs on a real agent, with a scripted model."""
 
     brain: Brain
     server: RehearsalServer
     channel: Any
-    """The line to the one member that serves test after test, where there is one."""
+    """The channel to the one member shared by all tests, if there is one."""
 
     def says(self, *answers: Answer) -> None:
         self.brain.answers = list(answers)
 
     def tidy(self) -> None:
-        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        """Clear script, server and project files for the next test."""
         self.says()
         self.server.requests.clear()
         self.server.answers.clear()
@@ -205,7 +205,7 @@ def said(choice: str, comment: str | None = None) -> Response:
 async def take(
     channel: Any, text: str = "hello", choice: str | Answering = "reject", hook: Hook | None = None
 ) -> Taken:
-    """A whole turn.  What is asked gets this answer, unless it is empty."""
+    """Take a whole turn.  Every question gets this answer, unless it is empty."""
     updates: list[Update] = []
     with anyio.fail_after(SLOWEST):
         async with aclosing(channel.take_turn(Prompt(text))) as turn:
@@ -215,7 +215,7 @@ async def take(
                     await waited
                 if not isinstance(update, Asked) or not choice:
                     continue
-                if callable(choice):  # in a thread, as the rules look at files
+                if callable(choice):  # in a thread: the rules access files
                     given = await anyio.to_thread.run_sync(choice, update)
                     await channel.answer(update.key, given)
                 else:
@@ -224,7 +224,7 @@ async def take(
 
 
 async def left_by_the_clock(server: RehearsalServer, turn: Awaitable[object]) -> None:
-    """A turn whose model never answers: cancelled, as by a clock, when the model was asked."""
+    """Run a turn whose model never answers; cancel it, as a timeout would, once it is asked."""
     number = len(server.turns) + 1
     limit = anyio.CancelScope()
 
@@ -240,5 +240,5 @@ async def left_by_the_clock(server: RehearsalServer, turn: Awaitable[object]) ->
 
 
 def requests_hold(server: Any, text: str) -> list[int]:
-    """How often a text stands in each request that reached the model."""
+    """How often a text occurs in each request that reached the model."""
     return [json.dumps(seen.body, ensure_ascii=False).count(text) for seen in server.turns]

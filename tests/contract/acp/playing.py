@@ -1,4 +1,4 @@
-"""A house whose agent plays timelines, and the pieces that timelines are written with."""
+"""A house whose agent plays timelines, and the building blocks of timelines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fixture(name: str) -> list[Json]:
 
 
 class PlayingHouse(House):
-    """The agent is a program that plays what it is given."""
+    """A house whose agent is a program that plays timelines."""
 
     @classmethod
     def made(cls, root: Path, make: MakeAdapter, name: str) -> PlayingHouse:
@@ -49,7 +49,7 @@ class PlayingHouse(House):
         return cls(root, make, AgentDefinition(name=name, command=str(root / name), adapter="acp"))
 
     def plays(self, *timelines: Sequence[Json]) -> None:
-        """Each start plays the next one; the last is played again."""
+        """Each start plays the next timeline; the last one is repeated."""
         paths: list[str] = []
         for number, steps in enumerate(timelines):
             path = self.root / f"timeline{number}.jsonl"
@@ -61,14 +61,14 @@ class PlayingHouse(House):
         program.chmod(0o755)
 
     def heard(self, start: int = 0) -> list[Json]:
-        """What the agent was told after its arguments, message by message."""
+        """What the agent received after its arguments, message by message."""
         return [json.loads(line) for line in self._lines(start)[1:]]
 
     def arguments(self, start: int = 0) -> list[str]:
         return json.loads(self._lines(start)[0])
 
     def replies(self, start: int = 0) -> list[Json]:
-        """What the agent was answered."""
+        """The responses the agent received."""
         told = [message for message in self.heard(start) if "method" not in message]
         return [message.get("result") or message["error"] for message in told]
 
@@ -76,11 +76,11 @@ class PlayingHouse(House):
         return (self.root / "heard" / f"{start}.jsonl").read_text().splitlines()
 
 
-# -- pieces ------------------------------------------------------------------------------------
+# -- building blocks ---------------------------------------------------------------------------
 
 
 def hello(*, version: int = 1, **new: Any) -> list[Json]:
-    """An agent that starts and opens a session, which offers this."""
+    """An agent that starts and opens a session offering these options."""
     greeting = {"protocolVersion": version, "agentInfo": {"name": "fake", "version": "1.2.3"}}
     return [
         {"in": {"method": "initialize"}, "as": {"hello": "id"}},
@@ -132,7 +132,7 @@ def request(number: int, method: str, **params: Any) -> Json:
 
 
 def asks(number: int, call_id: str, *kinds: str, **tool_call: Any) -> Json:
-    """Leave is asked for a call, with options of these kinds."""
+    """Request permission for a call, with options of these kinds."""
     kinds = kinds or ("allow_always", "allow_once", "reject_once", "reject_always")
     options = [{"optionId": f"o-{kind}", "name": kind, "kind": kind} for kind in kinds]
     given = {"toolCallId": call_id, "status": "pending", **tool_call}
@@ -144,5 +144,5 @@ def answered(number: int) -> Json:
 
 
 def chosen(kind: str) -> Json:
-    """The answer by which an option of this kind is chosen."""
+    """The response that chooses an option of this kind."""
     return {"outcome": {"outcome": "selected", "optionId": f"o-{kind}"}}

@@ -2,9 +2,9 @@
 
     python -m tests.contract.acp.timeline RECORDING [TURN...] > tests/contract/fixtures/…/NAME.jsonl
 
-RECORDING is a connection of the Agent Client Protocol, one message a line with its direction, or
-a headless run of Gemini in one JSON object.  Of a connection only the turns that are named (from
-1) are kept, and of long lists that say nothing about the protocol only the beginning.
+RECORDING is a connection of the Agent Client Protocol, one message per line with its direction,
+or a headless run of Gemini in one JSON object.  Of a connection, only the named turns (counted from
+1) are kept, and long lists that are irrelevant to the protocol are truncated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def connection(rows: list[Json], turns: set[int]) -> Iterator[Json]:
 
 
 def heard(message: Json) -> Json:
-    """What the agent is to wait for."""
+    """What the agent should wait for."""
     if "method" not in message:
         kind = "result" if "result" in message else "error"
         return {"in": {"id": message["id"], kind: {}}}
@@ -45,7 +45,7 @@ def heard(message: Json) -> Json:
 
 
 def said(message: Json) -> Json:
-    """What the agent says; the numbers of requests are those of today."""
+    """What the agent says, with request ids replaced by those of the current run."""
     if "method" in message:
         return trimmed(message)
     return trimmed({**message, "id": f"{{{{r{message['id']}}}}}"})
@@ -60,7 +60,7 @@ def trimmed(value: Any, name: str = "") -> Any:
 
 
 def run(recorded: Json) -> Iterator[Json]:
-    """The steps of a headless run, which has its prompt before it says anything."""
+    """The steps of a headless run, which receives its prompt before it prints anything."""
     for _, line in recorded["stdout"]:
         yield {"raw": line}
     yield {"err": "".join(line for _, line in recorded["stderr"])[-2000:]}

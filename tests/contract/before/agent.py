@@ -1,7 +1,7 @@
 """A member of the fixture's chats: `python agent.py NAME [hang]`, the prompt on stdin.
 
-With `hang` it never ends a turn whose newest message says `NAME-hangs`: that is where the fixture's
-chats were interrupted or stopped.  Without it, which is how they are resumed, every turn ends.
+With `hang` it never ends a turn whose newest message says `NAME-hangs`: that is where the
+fixture's chats were interrupted or stopped.  Without it, as when they are resumed, every turn ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ground of the fixture's project, made or resumed: its agents, teams and model."""
+"""The setting of the fixture's project, created or resumed: its agents, teams and model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coterie.rehearsal.model_api import (
 
 HERE = Path(__file__).parent
 MADE_IN = "/srv/shop"
-"""Where the project lay when it was made; its rows say so."""
+"""Where the project was when it was created, as recorded in its rows."""
 
 _ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"]}
 _TICKET_AGENT = HERE.parents[1] / "cli" / "ticket_agent.py"
@@ -31,7 +31,7 @@ import io, runpy, sys
 sys.stdin = io.StringIO(sys.stdin.read().replace("never-works", ""))
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
-"""What could not be done when the fixture was made can be done now."""
+"""Run the agent without the marker that made it fail when the fixture was created."""
 SCHEDULER = {"concurrency": 1}
 TEAMS: dict[str, dict[str, Any]] = {
     "pair": {
@@ -56,7 +56,7 @@ TEAMS: dict[str, dict[str, Any]] = {
 
 
 def write_registry(*hang: str) -> None:
-    """The agents of the machine, in COTERIE_HOME."""
+    """Write the machine's agents to COTERIE_HOME."""
     registry = Path(os.environ["COTERIE_HOME"]) / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     programs = {name: [str(HERE / "agent.py"), name, *hang] for name in ("ada", "rex")}
@@ -75,7 +75,7 @@ def write_registry(*hang: str) -> None:
 
 @dataclass
 class Counting:
-    """A model that has so many commands run, one after the other, and remembers nothing."""
+    """A model that has a number of commands run, one after the other, and remembers nothing."""
 
     calls: int
 
@@ -95,12 +95,12 @@ def git(folder: Path, *words: str, given: str | None = None) -> str:
 
 
 def tasks() -> dict[str, str]:
-    """The fixture's tasks, by what became of them."""
+    """The fixture's task ids, by what became of each task."""
     return json.loads((HERE / "tasks.json").read_text())
 
 
 def restore(root: Path, path: str) -> None:
-    """The project as it was, in a folder whose path the rows give as `path`."""
+    """Restore the project to a folder that the rows refer to as `path`."""
     git(root, "init", "-q", "-b", "main")
     git(root, "fast-import", "--quiet", given=(HERE / "repository").read_text())
     git(root, "reset", "-q", "--hard", "main")
@@ -111,7 +111,7 @@ def restore(root: Path, path: str) -> None:
             file.write_text(kept.read_text())
     known = {"projects": [{"path": str(root), "addedAt": "2026-11-15T12:00:00.000Z"}]}
     listed = Path(os.environ["COTERIE_HOME"]) / "projects.json"
-    listed.write_text(json.dumps(known))  # as versions without identities kept it
+    listed.write_text(json.dumps(known))  # the format before projects had identities
     dump = (HERE / "coterie.sql").read_text()
     connection = sqlite3.connect(root / ".coterie" / "coterie.db")
     connection.execute("PRAGMA journal_mode=WAL")

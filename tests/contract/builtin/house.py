@@ -1,4 +1,4 @@
-"""A member on the built-in agent, a model that follows a script, and somebody who answers."""
+"""A member on the built-in agent, a model that follows a script, and scripted answers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class House:
     log: Log = field(default_factory=Log)
     pauses: Sequence[float] = (0.0, 0.0)
     threads: dict[str, list[str]] = field(default_factory=dict)
-    """What was remembered, as the store keeps it."""
+    """The remembered entries of each thread, as the store keeps them."""
 
     @property
     def project(self) -> Path:
@@ -117,7 +117,7 @@ class House:
         hook: Hook | None = None,
         **prompt: Any,
     ) -> Taken:
-        """A whole turn; what is asked gets these answers, the last of them for all the rest."""
+        """Take a whole turn; questions get these answers in order, the last one repeated."""
         updates: list[Update] = []
         left = list(answers) or [YES]
         given = Prompt(text, **{"turn": "t1", **prompt})
@@ -136,12 +136,12 @@ class House:
         return Taken(updates)
 
     async def once(self, member: Member | None = None, **workspace: Any) -> Taken:
-        """One turn on a channel of its own."""
+        """Take one turn on a channel of its own."""
         async with self.open(member, **workspace) as channel:
             return await self.take(channel)
 
     def keep(self, update: Remembered) -> None:
-        """Keep entries as the store does: in order, with no place left out or taken twice."""
+        """Keep entries as the store does: in order, with no place skipped or used twice."""
         kept = self.threads.setdefault(update.thread, [])
         assert update.place == len(kept) + 1
         kept += [json.dumps(entry) for entry in update.entries]
@@ -155,14 +155,14 @@ class House:
         return [seen.body for seen in self.server.turns]
 
     def results(self) -> list[tuple[str, bool]]:
-        """The tool results that the last request gave to the model."""
+        """The tool results in the last request to the model."""
         asked = self.server.turns[-1].asked
         assert asked is not None
         return [(one.text, one.failed) for one in asked.results]
 
 
 def outputs(taken: Taken) -> list[tuple[str, bool, Mapping[str, object]]]:
-    """Every call that ended: its tool, whether it failed, and what it gave."""
+    """Every finished call: its tool, whether it failed, and its output."""
     names = {one.call_id: one.name for one in taken.of(ToolCallStarted)}
     ended = taken.of(ToolCallFinished)
     assert all(one.name == names.get(one.call_id, one.name) for one in ended)
@@ -173,7 +173,7 @@ def outputs(taken: Taken) -> list[tuple[str, bool, Mapping[str, object]]]:
 async def house(
     folder: Path, *replies: Line, rules: Sequence[Mapping[str, object]] = (), **capabilities: Any
 ) -> AsyncGenerator[House]:
-    """A house whose model gives these replies, one after the other."""
+    """A house whose model gives these replies in order."""
     (folder / "project").mkdir(exist_ok=True)
     script = {"rules": [*rules, {"replies": list(replies)}] if replies else list(rules)}
     responder = ScriptedResponder(parse_script(script, "script"), Simulation())

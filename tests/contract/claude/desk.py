@@ -1,4 +1,4 @@
-"""A member on Claude, in a project of its own: for tests with the real program or a recording."""
+"""A member on Claude, in its own project: for tests with the real program or a recording."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Answering = Callable[[Asked], Response]
 
 @dataclass
 class Log:
-    """A child log that can be looked at."""
+    """A child log that tests can inspect."""
 
     running: dict[str, int | None] = field(default_factory=dict[str, int | None])
     seen: int = 0
@@ -51,14 +51,14 @@ class Log:
 
 @dataclass
 class TaskRun:
-    """One project; every channel opened here is proven gone at the end of its block."""
+    """One project; each channel opened here is verified to be gone at the end of its block."""
 
     project: Path
     command: str
     base_args: tuple[str, ...] = ()
     log: Log = field(default_factory=Log)
     more: dict[str, object] = field(default_factory=dict[str, object])
-    """What the workspace is to hold besides: `rehearsal`, `trusted`, `env`, …"""
+    """Extra fields of the workspace: `rehearsal`, `trusted`, `env`, …"""
 
     def member(self, **more: object) -> Member:
         known: dict[str, object] = {"id": "ann", "name": "ann", "displayName": "Ann"}
@@ -97,7 +97,7 @@ class TaskRun:
 
 
 def answered(asked: Asked, option: str | None = None, **more: str) -> Response:
-    """An answer as the engine would give it."""
+    """A response as the engine would give it."""
     return Response(
         interaction_id="q1",
         task_id="t1",
@@ -126,7 +126,7 @@ async def turn(
     answering: Answering = approve,
     then: Callable[[Update], object] | None = None,
 ) -> list[Update]:
-    """One turn to its end, its questions answered; `then` is called with each update."""
+    """Take one turn to its end, answering its questions; `then` is called with each update."""
     updates: list[Update] = []
     with anyio.fail_after(SLOWEST):
         async with aclosing(channel.take_turn(Prompt(text))) as coming:
@@ -135,7 +135,7 @@ async def turn(
                 if then is not None and (waited := then(update)) is not None:
                     await waited  # type: ignore[misc]
                 if isinstance(update, Asked):
-                    # In a thread, as the rules look at files.
+                    # In a thread: the rules access files.
                     given = await anyio.to_thread.run_sync(answering, update)
                     await channel.answer(update.key, given)
     return updates

@@ -2,8 +2,8 @@
 
     python -m tests.contract.claude.timeline RECORDING > tests/contract/fixtures/claude/NAME.jsonl
 
-RECORDING is a folder with `stdout.jsonl` and, where something was sent, `stdin.jsonl`.  What
-Claude said is kept as it was, but for long lists that say nothing about the protocol.
+RECORDING is a folder with `stdout.jsonl` and, if anything was sent, `stdin.jsonl`.  Claude's
+output is kept unchanged, except for long lists that are irrelevant to the protocol.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPENINGS: list[Json] = [
     {"type": "command_lifecycle", "state": "queued"},
     {"subtype": "init"},
 ]
-"""What a turn begins with, the best sign first."""
+"""Marks of the beginning of a turn, most reliable first."""
 HELLO: list[Json] = [
     {
         "in": {"type": "control_request", "request": {"subtype": "initialize"}},
@@ -62,7 +62,7 @@ def steps(recording: Path) -> Iterator[Json]:
     mine = {line["uuid"] for line in sent if line.get("uuid")}
     answers = {line["response"]["request_id"] for line in sent if "response" in line}
     asked = [line["request"]["subtype"] for line in sent if line["type"] == "control_request"]
-    # Where the prompt was an argument there was one.  What begins later began by itself.
+    # A prompt given as an argument counts as one.  Later turns began by themselves.
     prompts = sum(line["type"] == "user" for line in sent) or 1
     opening = next(mark for mark in OPENINGS if any(holds(line, mark) for line in printed))
     yield from HELLO
@@ -95,7 +95,7 @@ def trimmed(line: Json) -> Json:
 
 
 def renamed(value: Any, mine: set[str]) -> Any:
-    """The ids of messages that were sent then stand for the one that is sent now."""
+    """Replace the recorded message ids with that of the message being sent now."""
     if isinstance(value, dict):
         return {key: renamed(item, mine) for key, item in value.items()}
     if isinstance(value, list):

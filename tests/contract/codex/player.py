@@ -1,11 +1,11 @@
 """Plays a recording of Codex: `player.py RECORDING MODE app-server|exec …`.
 
-As an app-server it answers a request with what stands in the recording after the next request
-of the same method, up to what the recorded client sent next.  As `exec` it prints the whole.
-Nothing but the standard library is used: to the adapter it is as foreign as Codex itself.
+As an app-server it answers a request with whatever follows the next request of the same method in
+the recording, up to what the recorded client sent next.  As `exec` it prints the whole recording.
+It uses only the standard library: to the adapter it is as foreign as Codex itself.
 
-Modes: plain; halves (each line in pieces); noise (things nobody has heard of between the
-lines); exit:N (ends after N messages, in the middle of a line); silent; end (at once).
+Modes: plain; halves (each line in pieces); noise (unknown messages between the lines);
+exit:N (exits after N messages, in the middle of a line); silent; end (exits at once).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Player:
 
     def hear(self, message: dict[str, Any]) -> None:
         method = message.get("method")
-        if method is None:  # an answer to what was asked
+        if method is None:  # a response to one of our requests
             if self.waits_for_answer():
                 self.next += 1
                 self.go_on(None, None)
@@ -117,7 +117,7 @@ def main() -> int:
         return 0
     player = Player(rows, mode)
     for line in sys.stdin:
-        if Path(recording).name == "recording.jsonl":  # made for one test, not one of ours
+        if Path(recording).name == "recording.jsonl":  # written by a test, not a fixture
             with Path(recording).with_name("heard.jsonl").open("a") as heard:
                 heard.write(line)
         if mode != "silent":

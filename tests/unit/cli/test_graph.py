@@ -1,4 +1,4 @@
-"""What waits for what, as a picture that nobody can misread, else as a list."""
+"""Dependencies drawn as an unambiguous graph, or as a list where that is not possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs for other programs: what stands in them is text there, whatever it says."""
+"""Graphs exported for other programs: labels stay plain text, whatever they contain."""
 
 from __future__ import annotations
 

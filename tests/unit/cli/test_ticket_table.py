@@ -1,4 +1,4 @@
-"""The table of a session's tickets: what stands in it, and how it fits."""
+"""The table of a session's tickets: its contents and its layout."""
 
 from __future__ import annotations
 

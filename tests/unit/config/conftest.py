@@ -1,4 +1,4 @@
-"""Agents and files that the tests of config share."""
+"""Agents and files shared by the config tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = "2026-11-15T12:00:00.000Z"
 
 @pytest.fixture
 def agents() -> Registry:
-    """`claude`, `codex` and a plain agent that only knows silence."""
+    """`claude`, `codex` and a plain agent that can only detect completion by silence."""
     known = [
         KNOWN_AGENTS.ours[name].definition(f"/opt/{name}", None, NOW)
         for name in ("claude", "codex")
@@ -27,7 +27,7 @@ def agents() -> Registry:
 
 @pytest.fixture
 def write() -> Callable[[Path, str], Path]:
-    """Write a file, with the folders it needs."""
+    """Write a file, creating its parent folders."""
 
     def written(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

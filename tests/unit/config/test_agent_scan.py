@@ -1,4 +1,4 @@
-"""Finding installed agents and entering them."""
+"""Finding installed agents and registering them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agent_health import health_of
 from coterie.config import registry
 from coterie.config.registry import load_registry, registry_path
-from coterie.config.registry_edit import add_agent, find_agents, missing_agents, place, scan
+from coterie.config.registry_edit import (
+    add_agent,
+    agent_location,
+    find_agents,
+    missing_agents,
+    scan,
+)
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.flags import split_words
 from tests.conftest import House
@@ -89,7 +95,7 @@ def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_run_is_not_found(house: House, tmp_path: Path) -> None:
     (tmp_path / "claude").touch()
-    assert find_agents(KNOWN_AGENTS, version_of, str(tmp_path)) == ()
+    assert find_agents(KNOWN_AGENTS, version_of, NOW, str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("facts", KNOWN_AGENTS.ours.values(), ids=list(KNOWN_AGENTS.ours))
@@ -108,12 +114,12 @@ def test_the_built_in_agent_needs_no_program(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "builtin").touch(0o755)
-    assert find_agents(KNOWN_AGENTS, version_of, str(tmp_path)) == ()
+    assert find_agents(KNOWN_AGENTS, version_of, NOW, str(tmp_path)) == ()
     done = scan(KNOWN_AGENTS, version_of, NOW, search=str(tmp_path))
     assert (list(done.registry.agents), done.missing) == (["builtin"], ())
     assert '"agents": {}' in registry_path().read_text()
     own = done.registry.agents["builtin"]
-    assert place(KNOWN_AGENTS, own) == "in Coterie"
+    assert agent_location(KNOWN_AGENTS, own) == "in Coterie"
     assert health_of(own).state == "no model key"
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert health_of(own).state == "ready"

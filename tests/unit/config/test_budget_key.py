@@ -11,14 +11,14 @@ from inline_snapshot import snapshot
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import define
+from coterie.config.registry_edit import define_agent
 from coterie.config.team_edit import full_form
-from coterie.config.team_file import LoadedTeam, Reading, load_team
+from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.errors import ConfigError
-from coterie.model.team import Allowance, Budget, amount, more, shown
+from coterie.model.team import Allowance, Budget, amount, format_amounts, parse_increase
 
-CLAUDE = define(KNOWN_AGENTS, "claude", {"command": "claude"})
-READING = Reading(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
+CLAUDE = define_agent(KNOWN_AGENTS, "claude", {"command": "claude"})
+READING = ReadContext(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
 
 
 def load(folder: Path, **team: Any) -> LoadedTeam:
@@ -96,13 +96,17 @@ def test_mistakes_are_named(tmp_path: Path, budget: object, told: str) -> None:
 )
 def test_amounts(text: str, number: int) -> None:
     assert amount(text) == number
-    assert more(f"+{text}") == number
+    assert parse_increase(f"+{text}") == number
 
 
 def test_amounts_as_people_read_them() -> None:
-    assert [shown("tokens", 214_000, 500_000), shown("usd", 1.9, 5), shown("turns", 3)] == [
+    assert [
+        format_amounts("tokens", 214_000, 500_000),
+        format_amounts("usd", 1.9, 5),
+        format_amounts("turns", 3),
+    ] == [
         "214k of 500k tokens",
         "$1.90 of $5.00",
         "3 turns",
     ]
-    assert shown("tokens", 999) == "999 tokens"
+    assert format_amounts("tokens", 999) == "999 tokens"

@@ -1,4 +1,4 @@
-"""Reading and writing: never half a file, never a wait without end."""
+"""Reading and writing: never half a file, never an endless wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a file is a value or a ConfigError; what we write reads back."""
+"""Any file content yields a value or a ConfigError; what Coterie writes reads back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config import registry, registry_edit, team_file
-from coterie.config.files import Document, parse_json, parse_toml
+from coterie.config.files import Document, parse, parse_json
 from coterie.config.mistakes import lines_of
 from coterie.config.project import Project, known_projects
 from coterie.config.registry import Registry
@@ -25,7 +25,7 @@ from coterie.config.schemas import FOLDER
 from coterie.config.settings import load_settings
 from coterie.config.team_edit import full_form, render, toml_member
 from coterie.config.team_entry import MEMBER_KEYS, TEAM_KEYS
-from coterie.config.team_file import Reading
+from coterie.config.team_file import ReadContext
 from coterie.config.trust_record import is_trusted
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition, Capabilities
@@ -34,6 +34,7 @@ from tests.conftest import House
 
 Agents = Registry
 PATH = Path("/nowhere/team.json")
+TOML = PATH.with_suffix(".toml")
 
 TEAM_SCHEMA, REGISTRY_SCHEMA = (
     Draft202012Validator(json.loads((FOLDER / f"{name}.schema.json").read_text()))
@@ -58,7 +59,7 @@ jsons: st.SearchStrategy[Any] = st.recursive(
 
 
 def some_of(keys: tuple[str, ...], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects whose keys are mostly known ones."""
+    """Objects with mostly known keys."""
     return st.dictionaries(st.sampled_from(keys) | texts, values, max_size=6)
 
 
@@ -87,7 +88,7 @@ near_registries = st.fixed_dictionaries(
 def test_any_json_is_a_team_or_refused(agents: Agents, data: Any) -> None:
     document = parse_json(PATH, json.dumps(data))
     try:
-        loaded = team_file.interpret(document, Reading(agents))
+        loaded = team_file.interpret(document, ReadContext(agents))
     except ConfigError:
         return
     assert TEAM_SCHEMA.is_valid(data)
@@ -97,9 +98,9 @@ def test_any_json_is_a_team_or_refused(agents: Agents, data: Any) -> None:
 @SAME_FILES
 @given(text=st.text(max_size=60) | st.text('{}[]":,\\ud8001tfn\n ', max_size=60))
 def test_any_text_is_refused_politely(agents: Agents, text: str) -> None:
-    for parse in (parse_json, parse_toml):
+    for path in (PATH, TOML):
         try:
-            team_file.interpret(parse(PATH, text), Reading(agents))
+            team_file.interpret(parse(path, text), ReadContext(agents))
         except ConfigError:
             continue
         raise AssertionError("no such text is a team")
@@ -131,7 +132,7 @@ def test_any_json_as_settings_projects_or_trust(
         load_settings(Project(house.project).folder)
 
 
-# -- what is written reads back ----------------------------------------------------------------
+# -- round trips -------------------------------------------------------------------------------
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
@@ -146,7 +147,7 @@ def teams(draw: st.DrawFn) -> Team:
     made: list[Member] = []
     for place, member_id in enumerate(ids):
         human = draw(st.booleans())
-        # Distinct in any case, as a loaded team's names are.
+        # Distinct regardless of case, as the names of a loaded team are.
         label = f"{string.ascii_lowercase[place]}-{member_id}"
         made.append(
             Member(
@@ -184,7 +185,7 @@ def teams(draw: st.DrawFn) -> Team:
 def test_a_written_team_reads_back_equal(agents: Agents, team: Team) -> None:
     text = render(full_form(team))
     assert TEAM_SCHEMA.is_valid(json.loads(text))
-    assert team_file.interpret(parse_json(PATH, text), Reading(agents)).team == team
+    assert team_file.interpret(parse_json(PATH, text), ReadContext(agents)).team == team
 
 
 @SAME_FILES
@@ -192,7 +193,7 @@ def test_a_written_team_reads_back_equal(agents: Agents, team: Team) -> None:
 def test_a_member_written_as_toml_reads_back_equal(agents: Agents, team: Team) -> None:
     data: dict[str, Any] = full_form(team)
     text = f"name = {json.dumps(data['name'])}\n" + "".join(map(toml_member, data["members"]))
-    loaded = team_file.interpret(parse_toml(PATH, text), Reading(agents))
+    loaded = team_file.interpret(parse(TOML, text), ReadContext(agents))
     assert loaded.team.members == team.members
 
 
@@ -222,7 +223,7 @@ def test_every_value_of_a_document_has_a_line(data: object) -> None:
             check(part, (*place, key))
 
     check(data, ())
-    assert lines.doubled == ()
+    assert lines.duplicates == ()
 
 
 @pytest.mark.parametrize(
@@ -230,5 +231,5 @@ def test_every_value_of_a_document_has_a_line(data: object) -> None:
 )
 def test_doubled_keys_are_seen_in_their_own_object_only(text: str) -> None:
     document = parse_json(PATH, text)
-    assert document.doubled
-    assert len(lines_of(document).doubled) == 1
+    assert document.has_duplicates
+    assert len(lines_of(document).duplicates) == 1

@@ -1,4 +1,4 @@
-"""The shipped JSON Schemas: as the models say, and of one mind with the reader."""
+"""The shipped JSON Schemas match the models and agree with the reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coterie.config import registry, team_file
 from coterie.config.files import parse_json
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER, schemas
-from coterie.config.team_file import Reading
+from coterie.config.team_file import ReadContext
 from coterie.errors import ConfigError
 
 Agents = Registry
@@ -32,7 +32,7 @@ def accepts(name: str, data: Any) -> bool:
 def read_as_team(data: object, agents: Agents) -> bool:
     document = parse_json(ROOT / "team.json", json.dumps(data))
     try:
-        team_file.interpret(document, Reading(agents))
+        team_file.interpret(document, ReadContext(agents))
     except ConfigError:
         return False
     return True

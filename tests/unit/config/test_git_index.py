@@ -1,4 +1,4 @@
-"""What git tracks below a folder, in every format that git writes, and in none that it does."""
+"""What git tracks below a folder, in every index format that git writes and in broken ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 def filled(root: Path) -> None:
-    """Names beside ours, which are nothing of ours, and share their beginnings with it."""
+    """Write files that are not in `.coterie` but whose names resemble it."""
     for name in ("a", ".coteri", ".coterie-not", "z/.coterie/x", "symlink", "n" * 200):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
@@ -30,7 +30,7 @@ def test_every_format(tmp_path: Path, ids: str, version: str, *, split: bool) ->
     git(tmp_path, "init", "-q", f"--object-format={ids}")
     filled(tmp_path)
     git(tmp_path, "add", "-f", ".")
-    if version == "3":  # which git only writes where an entry needs it
+    if version == "3":  # git writes it only if an entry needs it
         (tmp_path / "later").touch()
         git(tmp_path, "add", "-N", "later")
     git(tmp_path, "update-index", "--index-version", version)

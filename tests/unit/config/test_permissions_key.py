@@ -1,4 +1,4 @@
-"""The key `permissions` of teams and members: rules that are none, and whose mode counts."""
+"""The key `permissions` of teams and members: invalid rules, and whose mode applies."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from inline_snapshot import snapshot
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import define
+from coterie.config.registry_edit import define_agent
 from coterie.config.team_edit import full_form
-from coterie.config.team_file import LoadedTeam, Reading, load_team
+from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.config.teams import Power, learn_rule, learned_rules, powers, require_trust
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Permissions
 from tests.conftest import House
 
-CLAUDE = define(KNOWN_AGENTS, "claude", {"command": "claude"})
-READING = Reading(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
+CLAUDE = define_agent(KNOWN_AGENTS, "claude", {"command": "claude"})
+READING = ReadContext(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
 
 
 def load(folder: Path, **team: Any) -> LoadedTeam:
@@ -45,7 +45,7 @@ def load(folder: Path, **team: Any) -> LoadedTeam:
             {"defaults": {"permissions": {"deny": ["rm *", "rm x; rm y"]}}},
             snapshot(
                 'defaults.permissions.deny[1] cannot be used: "rm x; rm y"; expected one '
-                "command in plain words, with * for any, such as npm install *."
+                "plain command, with * as a wildcard, such as npm install *."
             ),
         ),
         (
@@ -120,7 +120,7 @@ def test_powers_for_everybody_need_a_look_too(house: House) -> None:
     full = load(house.project, permissions="full")
     assert powers(full) == (Power("ada", "full", "never asks"),)
     allowing = load(house.project, name="pair", permissions={"allow": ["npm *"]})
-    assert powers(allowing) == (Power("pair", "allow", 'asks nobody about "npm *"'),)
+    assert powers(allowing) == (Power("pair", "allow", 'does not ask about "npm *"'),)
     for loaded in (full, allowing):
         with pytest.raises(NotTrusted):
             require_trust(loaded, project)
@@ -131,6 +131,6 @@ def test_rules_that_are_learned_at_the_same_time_are_all_kept(house: House) -> N
     project = Project(house.project)
     make_project(project)
     rules = [f"run(make {number})" for number in range(20)]
-    with ThreadPoolExecutor(8) as pool:  # each holds the lock by a handle of its own
+    with ThreadPoolExecutor(8) as pool:  # each opens the lock file itself
         list(pool.map(lambda rule: learn_rule(project, "pair", "ada", rule), rules))
     assert sorted(learned_rules(project, "pair")["ada"]) == sorted(rules)

@@ -1,11 +1,13 @@
-"""Which folder is the project, its `.coterie`, and the list of known projects."""
+"""Finding the project folder, its `.coterie`, and the list of known projects."""
 
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +82,7 @@ def test_home_and_root_are_refused(house: House, chosen: str | None) -> None:
 
 
 def test_a_folder_that_is_none(house: House) -> None:
-    with pytest.raises(UsageError, match=r"^nowhere is no folder\.$"):
+    with pytest.raises(UsageError, match=r"^nowhere is not a folder\.$"):
         find_project("nowhere")
 
 
@@ -115,7 +117,7 @@ def test_something_else_in_its_place(house: House, tmp_path: Path, kind: str) ->
         place.touch()
     else:
         place.symlink_to(tmp_path)
-    with pytest.raises(UsageError, match=r"/\.coterie is no folder\."):
+    with pytest.raises(UsageError, match=r"/\.coterie is not a folder\."):
         make_project(Project(house.project))
 
 
@@ -195,7 +197,7 @@ def test_one_that_is_not_ours_any_more_is_left_out(house: House, tmp_path: Path)
     assert found.projects == (two,)
     (notice,) = found.notices
     assert notice.message == (
-        f"{one.place} came with this folder: it was not made by your Coterie. It is left out."
+        f"{one.place} came with this folder: it was not made by your Coterie. It is skipped."
     )
     assert notice.hint == f"coterie project -C {one.root}"
 
@@ -209,7 +211,7 @@ def test_a_damaged_list_is_set_aside(
     assert found.projects == ()
     (notice,) = found.notices
     assert notice.message.endswith(
-        " It was set aside as ~/.coterie/projects.json.damaged.1; projects are listed anew."
+        " It was renamed to ~/.coterie/projects.json.damaged.1; a new project list was started."
     )
     assert path.with_name("projects.json.damaged.1").read_text() == damage
     one = made(tmp_path / "one")
@@ -219,6 +221,26 @@ def test_a_damaged_list_is_set_aside(
     assert make_project(Project(tmp_path / "two")).notice is not None
     assert path.with_name("projects.json.damaged.2").read_text() == damage
     assert known_projects().projects == (Project(tmp_path / "two"),)
+
+
+def test_a_list_that_another_process_repairs_meanwhile_is_used(
+    house: House, tmp_path: Path
+) -> None:
+    one = made(tmp_path / "one")
+    path = house.coterie_home / "projects.json"
+    path.rename(repaired := path.with_name("repaired.json"))
+    os.mkfifo(path)  # read to EOF only after the good list has replaced it
+
+    def repair() -> None:
+        with path.open("w") as damaged:
+            damaged.write("{")
+            repaired.rename(path)
+
+    other = threading.Thread(target=repair)
+    other.start()
+    found = known_projects()
+    other.join()
+    assert (found.projects, found.notices) == ((one,), ())
 
 
 def test_strange_entries_are_passed_over(house: House, write: Write, tmp_path: Path) -> None:
@@ -243,7 +265,7 @@ def test_a_home_that_cannot_be_written_is_no_failure(house: House, tmp_path: Pat
     assert notice is not None
     assert notice.message.startswith("This project is not in the list of known projects: ")
     (project.folder / "coterie.db").touch()
-    assert not make_project(project).is_new  # this process has made it, and believes it
+    assert not make_project(project).is_new  # this process made it and trusts it
 
 
 WRITER = """

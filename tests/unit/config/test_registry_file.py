@@ -1,4 +1,4 @@
-"""The registry file: what it may say, what is refused, how it is written."""
+"""The registry file: what it may contain, what is refused, how it is written."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ MISTAKES: list[tuple[Any, str]] = [
             "command": "x",
             "capabilities": {"completionDetection": "custom", "completionPattern": "("},
         },
-        "agents.a.capabilities.completionPattern is no regular expression: "
+        "agents.a.capabilities.completionPattern is not a valid regular expression: "
         "missing ), unterminated subpattern at position 0.",
     ),
     (
@@ -215,11 +215,11 @@ FILES = [
     ),
     (
         '{"schemaVersion": "1.2", "agents": {"a": {"command": "x"},\n"a": {"command": "y"}}}',
-        "config.json:2 agents.a stands there twice.",
+        "config.json:2 agents.a appears twice.",
     ),
     (
         '{"schemaVersion": "1.2", "agents": {"a b": {"command": "x"}}}',
-        'config.json:1 agents."a b" is no name for an agent; expected letters, digits, . _ or -.',
+        'config.json:1 agents."a b" is not a valid agent name; expected letters, digits, . _ or -.',
     ),
 ]
 
@@ -239,8 +239,8 @@ def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Wr
     assert found.agents["claude"].base_args == ("--add-dir", "/x")
     assert found.notices == (
         Notice(
-            "claude: -p --output-format stream-json --verbose in baseArgs is not used; "
-            "the claude adapter chooses how it is called."
+            "claude: -p --output-format stream-json --verbose in baseArgs is ignored; "
+            "the claude adapter decides how the agent is started."
         ),
     )
 
@@ -257,7 +257,7 @@ def test_a_role_with_no_flag_to_go_by(house: House, write: Write) -> None:
     write(registry_path(), registry_of({"a": entry}))
     found = load_registry(KNOWN_AGENTS)
     assert found.notices == (
-        Notice("a: it has no systemPromptFlag, so a role stands in front of the message."),
+        Notice("a: it has no systemPromptFlag, so a role is put before the message."),
     )
     assert found.agents["a"].command == str(house.home / "bin" / "x")
 
@@ -311,7 +311,7 @@ def test_adding_by_hand(house: House) -> None:
     agent = by_hand(KNOWN_AGENTS, "bot", ["/opt/bot", "--loud"], NOW, facts, use_pty=True)
     assert add_agent(KNOWN_AGENTS, agent).agents == {"bot": agent}
     assert (agent.base_args, agent.use_pty, agent.installed_at) == (("--loud",), True, NOW)
-    with pytest.raises(UsageError, match='There is an agent "bot" already'):
+    with pytest.raises(UsageError, match='Agent "bot" already exists'):
         add_agent(KNOWN_AGENTS, agent)
     other = by_hand(KNOWN_AGENTS, "bot", ["sh"], NOW, {})
     assert add_agent(KNOWN_AGENTS, other, replacing=True).agents["bot"].command.endswith("/sh")
@@ -321,7 +321,7 @@ def test_adding_by_hand(house: House) -> None:
     ("name", "command", "facts", "said"),
     [
         ("bot", [], {}, "An agent needs a command."),
-        ("b t", ["x"], {}, '"b t" is no name for an agent; expected letters, digits, . _ or -.'),
+        ("b t", ["x"], {}, '"b t" is not a valid agent name; expected letters, digits, . _ or -.'),
         (
             "bot",
             ["x"],

@@ -1,4 +1,4 @@
-"""From a registry of version 1.1 to one of 1.2."""
+"""Migrating a registry from version 1.1 to 1.2."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ OLD = {
 
 
 UNUSED = Notice(
-    "codex: exec --json --full-auto in baseArgs is not used; "
-    "the codex adapter chooses how it is called."
+    "codex: exec --json --full-auto in baseArgs is ignored; "
+    "the codex adapter decides how the agent is started."
 )
 
 
@@ -61,18 +61,20 @@ def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> N
     assert found.agents["codex"].base_args == ("--full-auto",)
     assert found.agents["mine"].capabilities.detection == "idleTimeout"
     assert found.notices == (
-        Notice("The registry is of version 1.1; it is still read.", "coterie agents migrate"),
+        Notice(
+            "The registry has the old format 1.1, which is still read.", "coterie agents migrate"
+        ),
         Notice(
             "claude: a prompt in its arguments is not used (--append-system-prompt).",
             "coterie agents migrate",
         ),
-        Notice('codex: "installedAt" is not used any more.'),
+        Notice('codex: "installedAt" is no longer used.'),
         Notice(
-            "codex: --full-auto answers yes to everything; "
+            "codex: --full-auto approves everything; "
             "only members with permissions full may use it.",
-            "Take --full-auto out of the baseArgs of codex.",
+            "Remove --full-auto from the baseArgs of codex.",
         ),
-        Notice('mine: "colour" is not used any more.'),
+        Notice('mine: "colour" is no longer used.'),
         UNUSED,
     )
 
@@ -238,4 +240,7 @@ def test_mode_words(adapter: str, args: str, kept: str, dropped: str) -> None:
     ],
 )
 def test_yes_to_all(family: str, args: str, found: list[str]) -> None:
-    assert list(KNOWN_AGENTS.flags(KNOWN_AGENTS.ours.get(family)).yes_to_all(args.split())) == found
+    assert (
+        list(KNOWN_AGENTS.flags(KNOWN_AGENTS.ours.get(family)).auto_approving(args.split()))
+        == found
+    )

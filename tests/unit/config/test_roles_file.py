@@ -1,4 +1,4 @@
-"""Roles in the words of the ticket design, read as a team."""
+"""Roles files, as the ticket design defines them, read as a team."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path
 from coterie.config.schemas import FOLDER
-from coterie.config.team_file import Reading, load_team
+from coterie.config.team_file import ReadContext, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import choose_team, powers
 from coterie.errors import ConfigError, NotTrusted
@@ -41,7 +41,7 @@ def accepted(text: str) -> bool:
 @pytest.fixture
 def read(tmp_path: Path, write: Write, agents: Agents) -> Callable[[str], Any]:
     path = tmp_path / ".coterie" / "roles.json"
-    return lambda text: load_team(write(path, text), Reading(agents))
+    return lambda text: load_team(write(path, text), ReadContext(agents))
 
 
 def test_a_role_is_a_member(read: Callable[[str], Any]) -> None:
@@ -71,7 +71,7 @@ def test_a_role_is_a_member(read: Callable[[str], Any]) -> None:
         "codex",
     )
     assert (wren.display_name, wren.role, wren.agent) == ("Wren", "worker", "claude")
-    assert wren.additional_args == ("--model", "opus")  # the way of calling is the adapter's
+    assert wren.additional_args == ("--model", "opus")  # the adapter decides how to call it
     assert (wren.capabilities, wren.supports_multiple_instances) == (("python", "sql"), True)
     assert wren.permissions == Permissions(mode="accept-edits", allow=("run(make test)",))
     assert wren.metadata == {"rate_limit": {"turns_per_minute": 4}, "team": "blue"}
@@ -86,7 +86,7 @@ def test_a_command_that_no_registry_knows_is_a_generic_agent(read: Callable[[str
     team = read(wrong).team
     assert team.members[1].agent == "run.sh"
     assert team.members[1].additional_args == ()
-    again = type(team).model_validate_json(team.model_dump_json())  # as a task keeps it
+    again = type(team).model_validate_json(team.model_dump_json())  # as stored in a task
     assert agents_of(again) == {
         "run.sh": AgentDefinition(
             name="run.sh",
@@ -108,7 +108,7 @@ def test_a_command_may_be_a_list_of_words(read: Callable[[str], Any]) -> None:
     mira, wren = loaded.team.members
     assert (mira.agent, mira.additional_args) == ("codex", ("--model", "o3"))
     assert [notice.message for notice in loaded.notices] == [
-        'mira: "cli --json" in its cli_command is left out: Coterie chooses how the CLI is called.'
+        'mira: "cli --json" in its cli_command is ignored: Coterie decides how the CLI is started.'
     ]
     own = agents_of(loaded.team)["run.sh"]
     assert (wren.agent, own.command, own.base_args) == ("run.sh", "/opt/my tools/run.sh", ("a b",))
@@ -129,21 +129,21 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "kept from the network": (
         roles(MANAGER, {**WORKER, "metadata": {"network": "isolated"}}),
-        'roles[1].metadata.network is "isolated", but Coterie cannot keep an agent from',
+        'roles[1].metadata.network is "isolated", but Coterie cannot block an agent',
     ),
     "a login of its own": (
         roles(MANAGER, {**WORKER, "metadata": {"auth_profile": "default_worker"}}),
-        'roles[1].metadata.auth_profile is "default_worker", but Coterie has no profiles',
+        'roles[1].metadata.auth_profile is "default_worker", but Coterie has no login profiles',
     ),
     "a limit misspelt": (
         roles(MANAGER, {**WORKER, "metadata": {"rate_limits": {"turns_per_minute": 1}}}),
         "roles[1].metadata.rate_limits is not a known key. Did you mean rate_limit?",
     ),
     "no manager": (roles(WORKER), "roles has no manager; one of them needs type manager"),
-    "no worker": (roles(MANAGER), "roles has no worker; nobody would carry tickets out"),
+    "no worker": (roles(MANAGER), "roles has no worker to carry out tickets"),
     "two managers": (
         roles(MANAGER, {**MANAGER, "role_id": "max"}, WORKER),
-        'roles[1].type is "manager", but roles[0] is the manager already',
+        'roles[1].type is "manager", but roles[0] is already the manager',
     ),
     "no such type": (
         roles(MANAGER, {**WORKER, "type": "boss"}),
@@ -164,11 +164,11 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "half a command": (
         roles(MANAGER, {**WORKER, "cli_command": "a 'b"}),
-        'roles[1].cli_command is "a \'b", which is no command: no closing quotation',
+        'roles[1].cli_command is "a \'b", which is not a valid command: no closing quotation',
     ),
     "yes to all": (
         roles(MANAGER, {**WORKER, "cli_command": "claude --dangerously-skip-permissions"}),
-        "roles[1].cli_command has --dangerously-skip-permissions, which answers yes",
+        "roles[1].cli_command has --dangerously-skip-permissions, which approves everything",
     ),
     "no limit": (
         roles(MANAGER, {**WORKER, "metadata": {"rate_limit": {"turns_per_minute": 0}}}),
@@ -207,12 +207,12 @@ def test_the_projects_own_file_is_what_a_run_begins_with(
 def test_commands_from_elsewhere_are_looked_at_first(
     house: House, write: Write, agents: Agents
 ) -> None:
-    """A repository could bring a roles file that runs whatever it likes."""
+    """A repository could ship a roles file that runs arbitrary commands."""
     path = write(house.project / "roles.json", roles(MANAGER, {**WORKER, "cli_command": "./evil"}))
     project = Project(house.project)
     with pytest.raises(NotTrusted, match="wren: cli_command"):
         choose_team(project, str(path), agents)
-    (power,) = powers(load_team(path, Reading(agents)), project)
+    (power,) = powers(load_team(path, ReadContext(agents)), project)
     assert power.what == 'runs "./evil"'
 
 
@@ -228,12 +228,12 @@ def test_a_team_file_has_the_same_for_its_members(
     text = json.dumps(
         {"members": [{**member, "metadata": {"rate_limit": {"turns_per_minute": 2}}}]}
     )
-    (made,) = load_team(write(house.project / "team.json", text), Reading(agents)).team.members
+    (made,) = load_team(write(house.project / "team.json", text), ReadContext(agents)).team.members
     assert (made.capabilities, made.supports_multiple_instances) == (("x",), True)
     assert made.turns_per_minute == 2
     text = json.dumps({"members": [{**member, "metadata": {"network": "isolated"}}]})
     with pytest.raises(ConfigError, match=r"members\[0\]\.metadata\.network is \"isolated\", but"):
-        load_team(write(house.project / "team.json", text), Reading(agents))
+        load_team(write(house.project / "team.json", text), ReadContext(agents))
     text = json.dumps({"members": [{**member, "metadata": {"cli_command": "x"}}]})
-    with pytest.raises(ConfigError, match=r"metadata\.cli_command is for roles files"):
-        load_team(write(house.project / "team.json", text), Reading(agents))
+    with pytest.raises(ConfigError, match=r"metadata\.cli_command is only for roles files"):
+        load_team(write(house.project / "team.json", text), ReadContext(agents))

@@ -1,4 +1,4 @@
-"""`scheduler_config.json`: defaults, and mistakes by their place."""
+"""`scheduler_config.json`: defaults, and mistakes reported with their location."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ WRONG = {
     '{"time_limits": {"work": 0}}': "time_limits.work is 0; expected more than 0",
     '{"alerts": []}': "alerts is a list; expected an object.",
     '{"alerts": {"stalled": null}}': "alerts.stalled is null; leave it out.",
-    '{"retries": 1,\n "retries": 2}': "retries stands there twice.",
+    '{"retries": 1,\n "retries": 2}': "retries appears twice.",
     "[]": "is a list; expected an object.",
 }
 

@@ -1,4 +1,4 @@
-"""Settings of the user and of a project."""
+"""User and project settings."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_unknown_key(house: House) -> None:
         ),
         ('{"defaultTeam": null}', "settings.json:1 defaultTeam is null; leave it out."),
         ("[]", "settings.json:1 is a list; expected an object."),
-        ('{"keeper": "auto", "keeper": "auto"}', "settings.json:1 keeper stands there twice."),
+        ('{"keeper": "auto", "keeper": "auto"}', "settings.json:1 keeper appears twice."),
     ],
 )
 def test_a_file_with_a_mistake(house: House, write: Write, text: str, said: str) -> None:
@@ -151,5 +151,5 @@ def test_durations(text: str, found: int) -> None:
 
 
 def test_no_duration() -> None:
-    with pytest.raises(UsageError, match=r'^"soon" is no time\.$'):
+    with pytest.raises(UsageError, match=r'^"soon" is not a valid time\.$'):
         milliseconds("soon")

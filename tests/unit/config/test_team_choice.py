@@ -1,4 +1,4 @@
-"""Which team is meant, teams without a file, and files that need a look first."""
+"""Choosing a team, teams without a file, and team files that must be reviewed first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_edit import mark_default
-from coterie.config.team_file import LoadedTeam, Reading, load_team
+from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.config.teams import (
     Power,
     Seat,
@@ -173,13 +173,13 @@ BOLD = {
 
 def test_powers_are_shown_without_values(house: House, write: Write, agents: Agents) -> None:
     path = write(house.project / "team.json", json.dumps(BOLD))
-    loaded = load_team(path, Reading(agents))
+    loaded = load_team(path, ReadContext(agents))
     assert powers(loaded, Project(house.project)) == (
         Power("ada", "full", "never asks"),
         Power("ada", "env", "sets API_KEY"),
         Power("rex", "additionalArgs", 'adds "--add-dir" "/"'),
         Power("rex", "workDir", "works in /, outside the project"),
-        Power("kim", "allow", 'is not asked about "rm *"'),
+        Power("kim", "allow", 'does not ask about "rm *"'),
     )
 
 
@@ -190,11 +190,11 @@ def test_a_file_from_outside_is_looked_at_once_per_content(
     with pytest.raises(NotTrusted) as caught:
         choose_team(project, "./team.json", agents)
     assert str(caught.value) == (
-        "team.json asks for powers that you have not looked at "
+        "team.json asks for powers that you have not reviewed "
         "(ada: full, env; rex: additionalArgs, workDir; kim: allow)."
     )
     assert (caught.value.hint, caught.value.exit_code) == ("coterie team trust team.json", 2)
-    trust(load_team(path, Reading(agents)), NOW)
+    trust(load_team(path, ReadContext(agents)), NOW)
     assert choose_team(project, "./team.json", agents).team.members
     write(path, json.dumps(BOLD, indent=1))
     with pytest.raises(NotTrusted):
@@ -242,7 +242,7 @@ def test_a_prompt_from_elsewhere_is_a_power(
 
 def test_a_damaged_record_trusts_nothing(house: House, write: Write, agents: Agents) -> None:
     path = write(house.project / "team.json", json.dumps(BOLD))
-    loaded = load_team(path, Reading(agents))
+    loaded = load_team(path, ReadContext(agents))
     record = write(house.coterie_home / "trusted.json", "{")
     with pytest.raises(NotTrusted):
         require_trust(loaded, Project(house.project))
@@ -254,9 +254,9 @@ def test_a_damaged_record_trusts_nothing(house: House, write: Write, agents: Age
 def test_trust_is_in_a_file_in_its_place_with_its_prompts(
     house: House, write: Write, agents: Agents
 ) -> None:
-    """The same words run other files elsewhere, and by another prompt for something else."""
+    """The same text runs different files elsewhere, and a changed prompt changes its purpose."""
     entry = {"id": "ada", "agent": "echo", "permissions": "full", "promptFile": "p.md"}
-    text, reading = json.dumps({"members": [entry]}), Reading(agents)
+    text, reading = json.dumps({"members": [entry]}), ReadContext(agents)
     for folder in (house.project, house.project / "vendor"):
         write(folder / "p.md", "Be kind.")
     here = write(house.project / "team.json", text)
@@ -274,8 +274,10 @@ def test_trust_is_in_a_file_in_its_place_with_its_prompts(
 def test_trust_of_an_earlier_version_holds_in_its_place(
     house: House, write: Write, agents: Agents
 ) -> None:
-    here = load_team(write(house.project / "team.json", json.dumps(BOLD)), Reading(agents))
-    there = load_team(write(house.project / "x" / "team.json", json.dumps(BOLD)), Reading(agents))
+    here = load_team(write(house.project / "team.json", json.dumps(BOLD)), ReadContext(agents))
+    there = load_team(
+        write(house.project / "x" / "team.json", json.dumps(BOLD)), ReadContext(agents)
+    )
     kept = {"trusted": {here.digest: {"path": str(here.path), "trustedAt": NOW}}}
     write(house.coterie_home / "trusted.json", json.dumps(kept))
     require_trust(here, Project(house.project))

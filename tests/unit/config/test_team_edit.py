@@ -1,4 +1,4 @@
-"""New teams and new members, written so that they read back."""
+"""New teams and new members are written in a form that reads back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
 from coterie.config.team_edit import add_member, entry_of, full_form, new_team, render
-from coterie.config.team_file import Reading, load_team
-from coterie.config.teams import choose_team, seats
+from coterie.config.team_file import ReadContext, load_team
+from coterie.config.teams import choose_team, reading_for, seats
 from coterie.errors import ConfigError, NotFound, UsageError
 from tests.conftest import House
 
@@ -46,13 +46,13 @@ def test_a_new_team_of_agents(project: Project, agents: Agents) -> None:
 
 def test_a_team_is_never_written_over(project: Project, write: Write, agents: Agents) -> None:
     write(project.teams / "pair" / "team.toml", "")
-    with pytest.raises(UsageError, match='There is a team "pair" already'):
+    with pytest.raises(UsageError, match='Team "pair" already exists'):
         new_team(project, "pair", [{"id": "a", "agent": "echo"}], agents)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a b", "x" * 65])
 def test_a_name_that_is_none(project: Project, agents: Agents, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name for a team"):
+    with pytest.raises(UsageError, match="is not a valid team name"):
         new_team(project, name, [{"id": "a", "agent": "echo"}], agents)
 
 
@@ -70,7 +70,8 @@ def test_a_member_is_added_and_all_else_kept(
     )
     path = write(house.project / "team.json", text)
     path.chmod(0o644)
-    loaded = add_member(path, {"id": "rex", "agent": "codex", "prompt": "Prüfe."}, agents, project)
+    rex = {"id": "rex", "agent": "codex", "prompt": "Prüfe."}
+    loaded = add_member(path, rex, reading_for(path, project, agents))
     assert [member.id for member in loaded.team.members] == ["ada", "rex"]
     assert path.read_text() == render(
         {
@@ -95,7 +96,8 @@ def test_a_member_like_another(project: Project, write: Write, agents: Agents) -
         "permissions": "read",
     }
     path = write(project.teams / "pair" / "team.json", json.dumps({"members": [entry]}))
-    loaded = add_member(path, {"id": "rex2", "agent": "claude"}, agents, project, like="Rex")
+    reading = reading_for(path, project, agents)
+    loaded = add_member(path, {"id": "rex2", "agent": "claude"}, reading, like="Rex")
     rex2 = loaded.team.members[1]
     assert (rex2.id, rex2.name, rex2.agent, rex2.system_instruction, rex2.permissions.mode) == (
         "rex2",
@@ -105,14 +107,14 @@ def test_a_member_like_another(project: Project, write: Write, agents: Agents) -
         "read",
     )
     with pytest.raises(NotFound, match=r'No member "max" in .*team\.json\. Here: rex, rex2\.'):
-        add_member(path, {"id": "max2"}, agents, project, like="max")
+        add_member(path, {"id": "max2"}, reading, like="max")
 
 
 def test_a_member_that_is_there_already(project: Project, write: Write, agents: Agents) -> None:
     text = '{"members": [{"id": "ada", "agent": "echo"}]}'
     path = write(project.teams / "pair" / "team.json", text)
     with pytest.raises(ConfigError, match=r'members\[1\]\.id is "ADA", which is also the id of'):
-        add_member(path, {"id": "ADA", "agent": "echo"}, agents, project)
+        add_member(path, {"id": "ADA", "agent": "echo"}, reading_for(path, project, agents))
     assert path.read_text() == text
 
 
@@ -127,7 +129,7 @@ def test_comments_in_toml_are_kept(house: House, write: Write, agents: Agents) -
         "additionalArgs": ["-v", "é"],
         "order": 7,
     }
-    loaded = add_member(path, entry, agents)
+    loaded = add_member(path, entry, ReadContext(agents))
     assert path.read_text().startswith(text)
     rex = loaded.team.members[1]
     assert (rex.system_instruction, dict(rex.env), rex.additional_args, rex.order) == (
@@ -136,20 +138,20 @@ def test_comments_in_toml_are_kept(house: House, write: Write, agents: Agents) -
         ("-v", "é"),
         7,
     )
-    assert load_team(path, Reading(agents)) == loaded
+    assert load_team(path, ReadContext(agents)) == loaded
 
 
 def test_toml_with_its_members_in_one_value(house: House, write: Write, agents: Agents) -> None:
     text = 'members = [{id = "ada", agent = "echo"}]\n'
     path = write(house.project / "team.toml", text)
     with pytest.raises(UsageError, match="lists its members in one value"):
-        add_member(path, {"id": "rex", "agent": "echo"}, agents)
+        add_member(path, {"id": "rex", "agent": "echo"}, ReadContext(agents))
     assert path.read_text() == text
 
 
 def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Agents) -> None:
     path = write(house.project / "team.json", '{"members": [{"id": "a", "agent": "echo"}]}')
-    assert full_form(load_team(path, Reading(agents)).team) == {
+    assert full_form(load_team(path, ReadContext(agents)).team) == {
         "name": "project",
         "workflow": "chat",
         "routing": "round_robin",

@@ -1,4 +1,4 @@
-"""Team files: what may be left out, what is refused, and in which words."""
+"""Team files: what may be omitted, what is refused, and the exact error messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.config.files import read_document
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import Settings
-from coterie.config.team_file import LoadedTeam, Reading, load_team
+from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.errors import ConfigError, NotFound
 from coterie.model.team import Member, Permissions, Team
 from tests.conftest import House
@@ -24,8 +24,8 @@ Agents = Registry
 def load(house: House, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
     path = house.project / name
     path.write_text(dedent(text), encoding="utf-8")
-    loaded = load_team(path, Reading(agents))
-    # What is read, an editor must not mark as wrong.
+    loaded = load_team(path, ReadContext(agents))
+    # An editor must not flag a file that the reader accepts.
     schema = json.loads((FOLDER / "team.schema.json").read_text())
     Draft202012Validator(schema).validate(read_document(path).data)
     return loaded
@@ -97,7 +97,7 @@ def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
     folder = house.project / ".coterie" / "teams" / "review"
     folder.mkdir(parents=True)
     (folder / "team.json").write_text(dedent(text))
-    loaded = load_team(folder, Reading(agents, folder_is_name=True))
+    loaded = load_team(folder, ReadContext(agents, folder_is_name=True))
     assert loaded.stated_workflow == "chat"
     assert loaded.team.members[0] == Member(
         id="alice",
@@ -213,7 +213,7 @@ def test_settings_fill_what_the_file_leaves_out(house: House, agents: Agents) ->
     path = house.project / "team.json"
     path.write_text('{"contextCharacters": 9, "members": [{"id": "a", "agent": "echo"}]}')
     settings = Settings(context_message_count=3, context_characters=4)
-    team = load_team(path, Reading(agents, settings)).team
+    team = load_team(path, ReadContext(agents, settings)).team
     assert (team.context_message_count, team.context_characters) == (3, 9)
 
 
@@ -240,10 +240,10 @@ def test_a_workflow_that_is_only_the_default_is_not_stated(house: House, agents:
 # -- what is refused ---------------------------------------------------------------------------
 
 ONE = '{{"members": [\n{}]}}'
-"""A team of one member, which stands on line 2."""
+"""A team of one member, whose entry is on line 2."""
 
 MISTAKES = [
-    # the member's entry, what is said
+    # the member's entry, the message
     (
         '{"id": "a", "agent": "codx"}',
         'team.json:2 members[0].agent is "codx"; known: claude, codex, echo. Did you mean codex?',
@@ -265,7 +265,7 @@ MISTAKES = [
     (
         '{"id": "../up", "agent": "echo"}',
         'team.json:2 members[0].id is "../up"; expected letters, digits, . _ or -, at most 64, '
-        "the first a letter or digit.",
+        "starting with a letter or digit.",
     ),
     (
         '{"id": "team.json", "agent": "echo"}',
@@ -306,23 +306,22 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "echo", "agentConfigId": "echo"}',
-        'team.json:2 members[0].agentConfigId means the same as "agent", which stands there '
-        "too; keep one.",
+        'team.json:2 members[0].agentConfigId means the same as "agent", which is also given; '
+        "keep one.",
     ),
     (
         '{"id": "a", "agentName": "echo", "agentConfigId": "codex"}',
-        'team.json:2 members[0].agentConfigId differs from "agentName", which means the '
+        'team.json:2 members[0].agentConfigId conflicts with "agentName", which means the '
         "same; keep one.",
     ),
     (
         '{"id": "a", "agent": "echo", "workDir": ".", "executionDir": ".."}',
-        'team.json:2 members[0].executionDir differs from "workDir", which means the same; '
+        'team.json:2 members[0].executionDir conflicts with "workDir", which means the same; '
         "keep one.",
     ),
     (
         '{"id": "a", "agent": "echo", "prompt": "x", "systemInstruction": "x"}',
-        'team.json:2 members[0].systemInstruction means the same as "prompt", which stands '
-        "there too; "
+        'team.json:2 members[0].systemInstruction means the same as "prompt", which is also given; '
         "keep one.",
     ),
     (
@@ -349,11 +348,11 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "echo", "env": {"A B": "x"}}',
-        'team.json:2 members[0].env."A B" is "A B"; expected letters, digits and _, the '
-        "first no digit.",
+        'team.json:2 members[0].env."A B" is "A B"; expected letters, digits and _, '
+        "not starting with a digit.",
     ),
     (
-        # What stands there may be a key, so it is not repeated.
+        # The value may be an API key, so the message does not repeat it.
         '{"id": "a", "agent": "echo", "env": {"API_KEY": 12345}}',
         "team.json:2 members[0].env.API_KEY is a number; expected text.",
     ),
@@ -364,12 +363,12 @@ MISTAKES = [
     (
         '{"id": "a", "agent": "claude", "additionalArgs": ["--dangerously-skip-permissions"]}',
         "team.json:2 members[0].additionalArgs has --dangerously-skip-permissions, "
-        'which answers yes to everything; that needs permissions "full".',
+        'which approves everything; that needs permissions "full".',
     ),
     (
         '{"id": "a", "agent": "claude", "additionalArgs": ["--append-system-prompt=x"]}',
-        "team.json:2 members[0].additionalArgs has --append-system-prompt; the prompt is "
-        "given as prompt.",
+        "team.json:2 members[0].additionalArgs has --append-system-prompt; the prompt "
+        'belongs in "prompt".',
     ),
     (
         '{"id": "a", "agent": "echo", "model": "opus"}',
@@ -378,7 +377,7 @@ MISTAKES = [
     (
         '{"id": "a", "agent": "claude", "model": "--yolo"}',
         'team.json:2 members[0].model is "--yolo"; '
-        "expected a model's name without spaces, not beginning with -.",
+        "expected a model name without spaces, not starting with -.",
     ),
     (
         '{"id": "a", "agent": "echo", "homeDir": "~"}',
@@ -419,7 +418,7 @@ def test_a_mistake_is_named(house: House, agents: Agents, entry: str, said: str)
 
 
 FILES = [
-    # the whole file, what is said
+    # the whole file, the message
     ("[1, 2]", "team.json:1 is a list; expected an object."),
     ("{}", 'team.json:1 has no "members".'),
     ('{"members": []}', "team.json:1 members is a list; expected at least 1."),
@@ -436,7 +435,7 @@ FILES = [
     (
         '{"members": [{"id": "a"}],\n "name": "my team"}',
         'team.json:2 name is "my team"; expected letters, digits, . _ or -, at most 64, '
-        "the first a letter or digit.",
+        "starting with a letter or digit.",
     ),
     (
         '{"members": [{"id": "a"}],\n "defaults": {"id": "x"}}',
@@ -444,7 +443,7 @@ FILES = [
     ),
     (
         '{"members": [{"id": "a"}],\n "name": "a",\n "name": "b"}',
-        "team.json:3 name stands there twice.",
+        "team.json:3 name appears twice.",
     ),
     (
         '{"members": [\n  {"id": "a"},\n]}',
@@ -494,7 +493,7 @@ def test_all_mistakes_are_told_at_once_by_line(house: House, agents: Agents) -> 
         "team.json:7 members[1].env.KEY is a number; expected text.",
         "team.json:7 members[1].env.HOME is set by Coterie for each member; leave it out.",
         'team.json:8 members[2].id is "Ada", which is also the id of members[0].',
-        "team.json:9 members[2].additionalArgs has --yolo, which answers yes to everything; "
+        "team.json:9 members[2].additionalArgs has --yolo, which approves everything; "
         'that needs permissions "full".',
         "team.json:11 memberz is not a known key. Did you mean members?",
     ]
@@ -573,31 +572,31 @@ def test_a_team_of_the_project_is_called_as_its_folder(house: House, agents: Age
     folder.mkdir(parents=True)
     (folder / "team.json").write_text('{"name": "pair", "members": [{"id": "a"}]}')
     with pytest.raises(ConfigError) as caught:
-        load_team(folder, Reading(agents, folder_is_name=True))
+        load_team(folder, ReadContext(agents, folder_is_name=True))
     assert str(caught.value) == (
         '.coterie/teams/review/team.json:1 name is "pair"; expected "review", the name of '
         "its folder."
     )
 
 
-# -- files that are none -----------------------------------------------------------------------
+# -- missing and unusable files ----------------------------------------------------------------
 
 
 def test_a_file_that_does_not_exist(house: House, agents: Agents) -> None:
     with pytest.raises(NotFound, match=r"nowhere\.json does not exist"):
-        load_team(house.project / "nowhere.json", Reading(agents))
+        load_team(house.project / "nowhere.json", ReadContext(agents))
 
 
 def test_a_folder_without_a_team(house: House, agents: Agents) -> None:
     with pytest.raises(NotFound, match=r"There is no team\.json in"):
-        load_team(house.project, Reading(agents))
+        load_team(house.project, ReadContext(agents))
 
 
 def test_a_folder_with_two_team_files(house: House, agents: Agents) -> None:
     (house.project / "team.json").touch()
     (house.project / "team.toml").touch()
     with pytest.raises(ConfigError, match=r"holds both team\.json and team\.toml"):
-        load_team(house.project, Reading(agents))
+        load_team(house.project, ReadContext(agents))
 
 
 def test_a_file_that_is_too_large(house: House, agents: Agents) -> None:
@@ -608,18 +607,21 @@ def test_a_file_that_is_not_utf_8(house: House, agents: Agents) -> None:
     path = house.project / "team.json"
     path.write_bytes('{"members":\n [{"id": "é"}]}'.encode("latin-1"))
     with pytest.raises(ConfigError) as caught:
-        load_team(path, Reading(agents))
+        load_team(path, ReadContext(agents))
     assert str(caught.value) == "team.json:2 is not UTF-8 text."
 
 
 def test_a_pipe_is_not_waited_for(house: House, agents: Agents) -> None:
     os.mkfifo(house.project / "team.json")
     with pytest.raises(ConfigError) as caught:
-        load_team(house.project / "team.json", Reading(agents))
-    assert str(caught.value) == "team.json is no regular file; expected a file."
+        load_team(house.project / "team.json", ReadContext(agents))
+    assert str(caught.value) == "team.json is not a regular file; expected a file."
 
 
 def test_text_that_is_no_unicode(house: House, agents: Agents) -> None:
     text = ONE.format('{"id": "a", "agent": "\\ud800"}')
-    assert refused(house, text, agents) == "team.json:2:23 is not valid JSON: half of a character."
+    assert (
+        refused(house, text, agents)
+        == "team.json:2:23 is not valid JSON: half of a surrogate pair."
+    )
     assert load(house, '{"members": [{"id": "a", "role": "\\ud83d\\ude00"}]}', agents)

@@ -1,4 +1,4 @@
-"""The team as all code uses it."""
+"""The team model that the rest of the code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One try at a turn: how a call that was not permitted is kept."""
+"""One attempt at a turn: how a denied tool call is recorded."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Line:
 
 @dataclass
 class Exchange:
-    """Opens lines, and remembers them."""
+    """Open lines and remember them."""
 
     pool: ChannelPool = field(default_factory=ChannelPool)
     lines: list[Line] = field(default_factory=list[Line])
@@ -82,7 +82,7 @@ async def test_sessions_agents_and_members_never_share() -> None:
     opened = [await exchange.pool.get(key, exchange.open) for key in keys]
     assert len(set(map(id, opened))) == len(keys)
     assert [await exchange.pool.get(key, exchange.open) for key in keys] == opened
-    # Two that look alike are still two: the label is never a key.
+    # Equal labels do not make equal keys.
     assert ChannelKey("s", "a-b", "c").label == ChannelKey("s", "a", "b-c").label == "a-b-c"
     assert ChannelKey("s", "a-b", "c") != ChannelKey("s", "a", "b-c")
 
@@ -149,12 +149,12 @@ async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
     for key in members:
         await exchange.pool.get(key, exchange.open)
     exchange.lines[1].problem = AgentMissing("bob", "f", "cat", "would not die")
-    exchange.lines[2].may_close = exchange.lines[0].closing  # needs the first to be closing too
+    exchange.lines[2].may_close = exchange.lines[0].closing  # waits until the first is closing too
     exchange.lines[0].may_close = exchange.lines[2].closing
     with pytest.raises(AgentMissing):
         await exchange.pool.close_all("s1")
     assert [line.alive for line in exchange.lines] == [False, True, False]
-    assert await exchange.pool.get(members[1], exchange.open) is exchange.lines[1]  # still kept
+    assert await exchange.pool.get(members[1], exchange.open) is exchange.lines[1]  # still pooled
 
 
 async def test_closing_is_not_cancelled_half_way() -> None:

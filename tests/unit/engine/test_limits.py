@@ -1,4 +1,4 @@
-"""How often a member may be asked: so many turns in any minute, its instances together."""
+"""Rate limits: turns of a member in any minute, counted over all its instances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.testing.scripted import Recorder, ScriptedChannels
 
 
 class Clock:
-    """Time that passes only where somebody waits for it."""
+    """A clock that only advances while somebody sleeps."""
 
     def __init__(self) -> None:
         self.now = 100.0

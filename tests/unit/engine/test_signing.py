@@ -1,4 +1,4 @@
-"""An envelope is signed as it is kept: without the secrets that were in it."""
+"""An envelope is signed in its stored form, with its secrets redacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The artifacts of a pipeline: one table of names, and data that fits its shipped schema."""
+"""Pipeline artifacts: one table of names, and data that matches the shipped schemas."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coterie.errors import UsageError
 from coterie.model.artifact import ArtifactData
 from coterie.model.artifact_table import ARTIFACTS, artifact_file, declared
 from coterie.model.code_change import FilePatch
-from coterie.model.code_review import CodeReview, Finding, ReviewOpinion
 from coterie.model.phase_graph import PIPELINE_STEPS
 from coterie.model.planning import PlanFiles, StructuredPlan, TranscriptLine
+from coterie.model.reviews import CodeReview, Finding, ReviewOpinion
 
 AT = "2026-01-31T12:00:00.000Z"
 PLAN: dict[str, Any] = {
@@ -175,13 +175,13 @@ def test_one_text_stands_for_what_it_plainly_means() -> None:
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../up.py", "a/../../b", "", " ", "."])
 def test_a_path_that_leads_out_of_the_project_is_refused(path: str) -> None:
-    with pytest.raises(ValidationError, match="no path of a file"):
+    with pytest.raises(ValidationError, match="not the path of a file"):
         StructuredPlan.model_validate({**PLAN, "file_impacts": [path]})
 
 
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", "a/.GIT/config", ".coterie/eval.conf"])
 def test_what_is_gits_or_ours_is_part_of_no_plan(path: str) -> None:
-    with pytest.raises(ValidationError, match="part of no plan"):
+    with pytest.raises(ValidationError, match="cannot be part of a plan"):
         StructuredPlan.model_validate({**PLAN, "file_impacts": [path]})
 
 

@@ -1,4 +1,4 @@
-"""Envelopes as they were written before their payloads had fields for it are still understood."""
+"""Envelopes written before their payloads gained a field are still understood."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_how_a_check_ended_is_read_from_its_field_and_from_the_words_of_older_lo
     told = [
         LOG,
         ArtifactRef(label="check: lint", uri="b.log", description="exit 2, at tree -"),
-        # Whatever its label and description say, the field is what counts.
+        # The field counts, whatever the label and description say.
         ArtifactRef(
             label="check: types",
             uri="c.log",

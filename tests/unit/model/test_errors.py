@@ -1,4 +1,4 @@
-"""Error codes are a contract: `--json` prints them, and programs go by them."""
+"""Error codes are a contract: `--json` prints them, and programs rely on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 def _codes(kind: type[CoterieError]) -> list[str]:
-    """The codes of all errors in `coterie.errors` that are of this kind."""
+    """Return the codes of all subclasses of `kind` in `coterie.errors`."""
     found: list[str] = []
     for inner in kind.__subclasses__():
         if inner.__module__ == CoterieError.__module__:

@@ -1,7 +1,8 @@
-"""Time is UTC with a Z; a naive one is refused."""
+"""Times are UTC with a Z; naive times are refused."""
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -50,3 +51,13 @@ def test_unreadable_text_is_refused_and_nothing_else_is_raised(text: str) -> Non
 def test_the_edges_of_time_are_refused_not_overflown() -> None:
     with pytest.raises(InvalidTime, match="out of range"):
         instant.parse("0001-01-01T00:00:00+10:00")
+
+
+def test_people_read_local_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours ahead
+        time.tzset()
+        assert instant.local("2026-01-31T23:30:05.000Z") == "2026-02-01 13:30:05"
+        today = datetime.now().astimezone().replace(hour=9, minute=5, second=7)
+        assert instant.local(instant.of(today)) == "09:05:07"
+    time.tzset()

@@ -1,8 +1,8 @@
-"""Of the rules of a lease: no two owners have an agent for one task, whatever happens between them.
+"""The lease rules: two owners never run agents for the same task at once, whatever happens.
 
-Three machines with clocks of their own, which differ in what they show and run up to 4 % too fast
-or too slow.  Each does any of its steps at any time or never: that is what pauses, lost answers,
-partitions and restarts look like from outside.  Only the keepers' kills come in time.
+Three machines, each with its own clock: the clocks show different times and run up to 4 % fast
+or slow.  A machine may take any of its steps at any time or never, which is how pauses, lost
+answers, partitions and restarts look from outside.  Only the keepers' kills are always on time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coterie.process.deadline import LeaseDeadline
 
 TIMES = LeaseTimes(ttl=60.0, beat=5.0, soft=10.0, margin=5.0)
 DRIFT = 0.04
-"""1.04 / 0.96 < 65 / 60: as much as the margin allows."""
+"""The most that the margin allows: 1.04 / 0.96 < 65 / 60."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass
 class World:
-    """True time, and the one row of each owner and of the task, as a store keeps them."""
+    """True time, plus what a store holds: a row for each owner, and the task's holder."""
 
     time: float = 0.0
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
@@ -48,13 +48,13 @@ class Machine:
     offset: float
     life: int = 0
     sent: float | None = None
-    """When the renewal that is under way was sent, by our clock."""
+    """When the pending renewal was sent, by this machine's clock."""
     answer: bool | None = None
-    """What the store said to it, where that has not arrived yet."""
+    """The store's answer to it, while it has not arrived yet."""
     read: dict[str, tuple[int, bool]] | None = None
-    """What the store said of the others, where that has not arrived yet."""
+    """What the store returned about the other owners, while it has not arrived yet."""
     asked: float = 0.0
-    """When that was asked for, by our clock."""
+    """When that was requested, by this machine's clock."""
     agent: bool = False
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Machine:
         return f"{self.number}.{self.life}"
 
     def begin(self) -> None:
-        """A new owner: the old one's agents are ended first, and only then is it said dead."""
+        """Become a new owner: end the old one's agents first, only then mark it dead."""
         self.agent = False
         if self.me in self.world.rows:
             self.world.rows[self.me].dead = True
@@ -80,7 +80,7 @@ class Machine:
         self.sent, self.answer, self.read = None, None, None
 
     def runs(self) -> bool:
-        """Whether an agent runs: its keeper kills it at the deadline in the page."""
+        """Whether an agent is running: its keeper kills it at the lease deadline."""
         if self.agent and self.now() >= self.lease.deadline:
             self.agent = False
         return self.agent
@@ -90,7 +90,7 @@ numbers = st.integers(0, 2)
 
 
 class Leases(RuleBasedStateMachine):
-    """Any interleaving of what three machines do."""
+    """Any interleaving of the steps of three machines."""
 
     mistake = ""
 
@@ -130,7 +130,7 @@ class Leases(RuleBasedStateMachine):
             sent = machine.now() if self.mistake == "deadline from the answer" else machine.sent
             machine.lease.extend(sent + TIMES.ttl)
         else:
-            machine.lease.miss()
+            machine.lease.expire()
         machine.sent, machine.answer = None, None
 
     @rule(i=numbers)
@@ -258,7 +258,7 @@ def test_what_one_gets_wrong_is_two_agents_at_once(mistake: str, is_made: bool) 
     ],
 )
 def test_times_by_which_nobody_could_live_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="could not live by"):
+    with pytest.raises(ValueError, match="invalid lease times"):
         LeaseTimes(**wrong)
 
 

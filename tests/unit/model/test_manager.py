@@ -1,4 +1,4 @@
-"""Who manages a team, and so who is left to do the work."""
+"""Who manages a team, and who is left to do the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told elsewhere of a question, and of a task that ended."""
+"""Notifications about questions and about finished tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as an OpenSpec change; that the real tool accepts it is shown in tests/live."""
+"""A plan as an OpenSpec change; tests/live shows that the real tool accepts it."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ def test_the_form_of_a_change_is_looked_at() -> None:
     assert change_problems(good) == []
     assert change_problems({}) == snapshot(
         [
-            'proposal.md says nothing under "## Why"',
-            'proposal.md says nothing under "## What Changes"',
-            "tasks.md has no task to tick off",
+            'proposal.md has no text under "## Why"',
+            'proposal.md has no text under "## What Changes"',
+            "tasks.md has no checklist item",
             "spec.md adds, changes or removes no requirement",
         ]
     )
     spec = "## ADDED Requirements\n### Requirement: One\nIt may.\n### Requirement: One\nMUST\n"
     assert change_problems({**good, "openspec.spec": spec}) == snapshot(
         [
-            'spec.md says of "One" neither SHALL nor MUST',
+            'spec.md: the requirement "One" contains neither SHALL nor MUST',
             'spec.md has no scenario for "One"',
             'spec.md has the requirement "One" twice',
             'spec.md has no scenario for "One"',

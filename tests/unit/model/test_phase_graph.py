@@ -1,4 +1,4 @@
-"""What makes a graph of phases unusable, each by name and place; what is shipped is sound."""
+"""Every defect of a phase graph is named with its location; the shipped graphs have none."""
 
 from __future__ import annotations
 
@@ -45,19 +45,23 @@ BACK = {"steps": ["test_run"], "gate": "tests", "next": "accept"}
 @pytest.mark.parametrize(
     ("phases", "place", "problem"),
     [
-        ({**END}, "start", "names no phase: codegen"),
+        ({**END}, "start", "names an unknown phase: codegen"),
         ({"codegen": {"next": "codegen"}}, "phases", 'has no "done"'),
-        ({"codegen": {"next": "x"}, **END}, "phases.codegen.next", "names no phase: x"),
-        ({"codegen": {**BACK, "back": "x"}, **END}, "phases.codegen.back", "names no phase: x"),
+        ({"codegen": {"next": "x"}, **END}, "phases.codegen.next", "names an unknown phase: x"),
+        (
+            {"codegen": {**BACK, "back": "x"}, **END},
+            "phases.codegen.back",
+            "names an unknown phase: x",
+        ),
         (
             {"codegen": {"steps": ["codgen"], "next": "accept"}, **END},
             "phases.codegen.steps.0",
-            "is no step: codgen",
+            "is not a step: codgen",
         ),
         (
             {"codegen": {"steps": ["codegen"], "gate": "tests", "next": "accept"}, **END},
             "phases.codegen.gate",
-            "which no step of codegen decides; test_run would",
+            "which no step of codegen decides; add test_run",
         ),
         (
             {"codegen": {"steps": ["codegen"], "next": "accept", "back": "codegen"}, **END},
@@ -65,7 +69,7 @@ BACK = {"steps": ["test_run"], "gate": "tests", "next": "accept"}
             "is never taken",
         ),
         ({"codegen": {"steps": ["codegen"]}, **END}, "phases.codegen", "is a dead end"),
-        ({**CODE, **END, "done": {"next": "codegen"}}, "phases.done", "is the end"),
+        ({**CODE, **END, "done": {"next": "codegen"}}, "phases.done", "is the final phase"),
         ({**CODE, **END, "extra": {"next": "done"}}, "phases.extra", "is never reached"),
         (
             {"codegen": {"next": "more"}, "more": {"next": "codegen"}, "done": {}},
@@ -79,7 +83,7 @@ BACK = {"steps": ["test_run"], "gate": "tests", "next": "accept"}
                 **END,
             },
             "phases.codegen.next",
-            "goes round for ever: codegen → more → codegen",
+            "loops forever: codegen → more → codegen",
         ),
         (
             {"codegen": {"steps": ["accept"], "next": "done"}, "done": {}},
@@ -87,7 +91,7 @@ BACK = {"steps": ["test_run"], "gate": "tests", "next": "accept"}
             "accept reads code.patch, which nothing before it writes",
         ),
         (
-            # One way to `accept` passes by the step that writes what it reads.
+            # One path to `accept` bypasses the step that writes what it reads.
             {
                 "codegen": {**BACK, "next": "more", "back": "accept"},
                 "more": {**CODE["codegen"]},
@@ -133,8 +137,11 @@ def test_a_phase_that_only_a_failed_gate_leads_to_may_lead_back() -> None:
         ('{"name": "x", "start": "a", "phases": {"a": {"rounds": 0}}}', "at least 1"),
         ('{"name": "x", "start": "a", "phases": {"a": {"gate": "best"}}}', "plan, review or tests"),
         ('{"name": "x", "start": "a", "phases": {"A B": {}}}', "A B"),
-        ('{"name": "x", "start": "a", "phases": {"a": {}, "a": {}}}', "stands there twice"),
-        ('{"name": "x", "start": "a", "phases": {"a": {"next": "b"}}}', "names no phase: b"),
+        ('{"name": "x", "start": "a", "phases": {"a": {}, "a": {}}}', "appears twice"),
+        (
+            '{"name": "x", "start": "a", "phases": {"a": {"next": "b"}}}',
+            "names an unknown phase: b",
+        ),
     ],
 )
 def test_a_file_with_mistakes_is_refused_by_file_and_line(

@@ -1,4 +1,4 @@
-"""Who fills a role of a pipeline."""
+"""Which member fills each role of a pipeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.model.team import Member, Permissions, Team
 
 
 def member(given: str, order: int) -> Member:
-    """`ada:claude`, `rex:codex:read`; without an agent a person."""
+    """A member from `ada:claude` or `rex:codex:read`; a person if no agent is given."""
     id_, agent, mode = (*given.split(":"), "", "")[:3]
     return Member.model_validate(
         {
@@ -80,8 +80,8 @@ def test_tests_are_written_by_somebody_else_who_may_write() -> None:
 @pytest.mark.parametrize(
     ("roles", "problem"),
     [
-        ({"revew": "rex"}, ("revew", "is no role; there are product")),
-        ({"review": "bob"}, ("review", "names no member: bob; there are ada, rex")),
+        ({"revew": "rex"}, ("revew", "is not a role; known roles: product")),
+        ({"review": "bob"}, ("review", "names no known member: bob; there are ada, rex")),
         ({"review": "you"}, ("review", "names you, a person")),
         ({"codegen": "ada", "review": "ada"}, ("review", "names ada, who writes the code")),
     ],

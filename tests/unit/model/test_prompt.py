@@ -1,4 +1,4 @@
-"""What is sent: the context, an empty line, the newest message."""
+"""The prompt sent: the context, an empty line, the newest message."""
 
 from __future__ import annotations
 

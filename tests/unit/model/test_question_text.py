@@ -1,4 +1,4 @@
-"""The words of questions come from what they are about, and from nothing else."""
+"""The text of a question derives from its subject and from nothing else."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ exit 3
 codex login\
 """,
             ),
-            ("mira (manager) gives no answer that can be used", "exit 3"),
+            ("mira (manager) gave no usable answer", "exit 3"),
             (
                 "k3f9 used 510k of 500k tokens",
                 "The next call was not made. How much more, such as +200k, or stop?",
             ),
             (
-                "Today used $2.00 of $2.00",
+                "$2.00 of $2.00 used today",
                 "The next call was not made. How much more, such as +2.50, or stop?",
             ),
             (
@@ -86,23 +86,23 @@ codex login\
             ),
             (
                 "The workflow changed at turn/2",
-                "What is recorded no longer fits what would run now: it is gone.",
+                "The recorded steps no longer match the workflow: it is gone.",
             ),
-            ("ada wants to hand out a part of its work", "Who should do it?"),
-            ("ada wants to hand out a part of its work", "It proposes bob."),
-            ("Which database?", '1 of 2. Answer it, or say "go" to begin as it is.'),
+            ("ada wants to delegate a part of its work", "Who should do it?"),
+            ("ada wants to delegate a part of its work", "It proposes bob."),
+            ("Which database?", '1 of 2. Answer it, or say "go" to begin without more questions.'),
             ("Plan with 6 tickets", "Approve it, or say what to change (--say)."),
             (
                 "Changed plan with 6 tickets: T2 failed",
                 "Approve it, or say what to change (--say).",
             ),
             (
-                "mira gives no plan that can be carried out",
-                "Tried 3 times. What is wrong with the last one:",
+                "mira gave no plan that can be carried out",
+                "Tried 3 times. The problems of the last one:",
             ),
             (
                 "T1 was approved, but make test: exit 2; make lint: exit 1",
-                "Done means checked: only you can let it pass.",
+                "A ticket is done only if its checks pass; only you can override that.",
             ),
             ("T1 failed: Coupons", "blocked 3 times"),
             (
@@ -116,43 +116,43 @@ Nobody else has that capability.\
                 "The final report: 3 done",
                 "Confirm it, or say what is missing (--say). All of it: final_report.md",
             ),
-            ("Was it you? a.py changed", "Nothing was put back: it may be your own work."),
-            ("Which key?", "T1 cannot go on without it."),
+            ("Was it you? a.py changed", "Nothing was reverted: it may be your own work."),
+            ("Which key?", "T1 cannot continue without an answer."),
             ("planning is over: what next?", ""),
-            ("The work was taken back: what next?", ""),
+            ("The work was reverted: what next?", ""),
             (
-                "The gate tests failed, after it went back 3 times",
+                "The gate tests failed after 3 rounds of rework",
                 """\
 make test: exit 2
-Only you can let it pass.\
+Only you can override it.\
 """,
             ),
             (
                 "The gate tests failed",
                 """\
 no command
-Only you can let it pass.\
+Only you can override it.\
 """,
             ),
-            ("codegen came to nothing", "nothing was changed"),
+            ("codegen failed", "nothing was changed"),
             (
-                "ada changed what the plan does not name: a.py, b.py",
-                "Let it be, have it put back, or have the change made anew.",
+                "ada changed files that the plan does not name: a.py, b.py",
+                "Keep the changes, revert them, or have the work redone.",
             ),
             ("Which currency?", "1 of 2, asked by risk."),
-            ("Accept the change: 1 file", "Say the message of the commit with it (--say)."),
+            ("Accept the change: 1 file", "You can give the commit message with it (--say)."),
             (
                 "Accept the change: 1 file",
                 "main moved. These gates failed: tests. "
-                "Say the message of the commit with it (--say).",
+                "You can give the commit message with it (--say).",
             ),
             (
-                "gpu1 has not been heard of since 2026-11-15 12:04 UTC",
+                "gpu1 has not been heard from since 2026-11-15 12:04 UTC",
                 "It runs k3f9. Take over only if you know that it is dead: "
                 "an agent that still runs there would run twice.",
             ),
             (
-                "gpu1 has not been heard of since 2026-11-15 12:04 UTC",
+                "gpu1 has not been heard from since 2026-11-15 12:04 UTC",
                 "It runs 2 tasks: k3f9, m2n4. Take over only if you know that it is dead: "
                 "an agent that still runs there would run twice.",
             ),

@@ -1,4 +1,4 @@
-"""Secrets are found in every form they are written, and only their own characters are masked."""
+"""Secrets are found in every written form, and only their own characters are masked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.engine.task_run import RedactingObserver
+from coterie.model.conversation import Message
 from coterie.model.interaction import Display
 from coterie.model.record import DeltaRecord, MessageRecord, Record
 from coterie.model.redaction import MASK, Redactor, is_kept_as
@@ -74,9 +75,11 @@ def test_masks_count_what_they_hide(around: str, written: Callable[[str], str]) 
 
 def test_values_of_ours_are_walked_and_the_same_where_nothing_is_found() -> None:
     plain = Display(title="a", content="b")
-    assert BY.whole(plain) is plain
-    assert BY.whole(Display(title="a", content=SECRET)).content == "[redacted 23]"
+    assert BY.redact_object(plain) is plain
+    assert BY.redact_object(Display(title="a", content=SECRET)).content == "[redacted 23]"
     assert BY.value({SECRET: [SECRET, 1]}) == {"[redacted 23]": ["[redacted 23]", 1]}
+    message = Message("k3f9", 1, "ada", SECRET, "2026-11-15T12:04:00Z")
+    assert BY.redact_object(message) == message._replace(text="[redacted 23]")
 
 
 def test_a_kept_text_is_known_again() -> None:
@@ -90,12 +93,12 @@ def test_an_ordinary_text_costs_next_to_nothing() -> None:
     text = ("An ordinary sentence of a reply that somebody wrote about files. " * 5)[:300]
     by, bare = Redactor(KEYS), Redactor(KEYS[:0])
     once = min(timeit.repeat(lambda: by.text(text), number=1000, repeat=20))
-    # Compared with one that knows no value, so that a busy machine does not matter.
+    # Compared with a redactor without values, so that a busy machine does not matter.
     assert once < 10 * min(timeit.repeat(lambda: bare.text(text), number=1000, repeat=20))
 
 
 class Terminal:
-    """Shows all that it is told, as it comes."""
+    """Show all text as it arrives."""
 
     def __init__(self) -> None:
         self.shown = ""
@@ -106,7 +109,7 @@ class Terminal:
 
 @given(st.lists(st.integers(1, 60), max_size=12), st.sampled_from(["", "\n    ", '" + "', "\\\n"]))
 def test_what_is_said_piece_by_piece_shows_no_part_of_a_secret(cuts: list[int], gap: str) -> None:
-    """However it comes, and where it is broken up over words and lines too."""
+    """However the text is chunked, and even if the secret is split across words or lines."""
     whole = f"I found {SECRET[:6]}{gap}{SECRET[6:15]}{gap}{SECRET[15:]} there, and more.\n"
     terminal = Terminal()
     observer = RedactingObserver(terminal, Redactor([SECRET]))

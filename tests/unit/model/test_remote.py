@@ -1,4 +1,4 @@
-"""How branches travel: the setting that says so, addresses, and how long a remote is waited for."""
+"""How branches are exchanged: the setting, addresses, and the pauses between retries."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def test_a_name_is_one_of_a_remote() -> None:
 
 
 WRONG = {
-    "": "it is bundle, or git: and",
-    "git": "it is bundle, or git: and",
-    "git:": "it is bundle, or git: and",
-    "origin": "it is bundle, or git: and",
+    "": "it must be bundle, or git: and",
+    "git": "it must be bundle, or git: and",
+    "git:": "it must be bundle, or git: and",
+    "origin": "it must be bundle, or git: and",
     "git:../shop.git": "absolute path",
     "git:./shop.git": "absolute path",
-    "git:http://db.example.org/shop.git": "is no ssh://",
-    "git:git://db.example.org/shop.git": "is no ssh://",
-    "git:HTTPS://db.example.org/shop.git": "is no ssh://",
-    "git:ext::sh -c touch% mark": "is no ssh://",
-    "git:transport::/srv/git": "is no ssh://",
-    "git:-oProxyCommand=touch:x": "is no address",
-    "git:ada@-oProxyCommand=x:y": "is no ssh://",
-    "git:/srv\n/git": "is no address",
-    "git:/srv/\x1b[2J": "is no address",
-    "git:https://ada:secret@db.example.org/shop.git": "holds a password",
-    "git:ssh://ada:secret@db.example.org/shop.git": "holds a password",
+    "git:http://db.example.org/shop.git": "is not an ssh://",
+    "git:git://db.example.org/shop.git": "is not an ssh://",
+    "git:HTTPS://db.example.org/shop.git": "is not an ssh://",
+    "git:ext::sh -c touch% mark": "is not an ssh://",
+    "git:transport::/srv/git": "is not an ssh://",
+    "git:-oProxyCommand=touch:x": "is not the address",
+    "git:ada@-oProxyCommand=x:y": "is not an ssh://",
+    "git:/srv\n/git": "is not the address",
+    "git:/srv/\x1b[2J": "is not the address",
+    "git:https://ada:secret@db.example.org/shop.git": "contains a password",
+    "git:ssh://ada:secret@db.example.org/shop.git": "contains a password",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.conversation import Rounds, following, pick
+from coterie.model.conversation import Rounds, next_in_order, pick
 from coterie.model.team import Member, MemberType, Team
 
 
@@ -26,7 +26,7 @@ TEAM = Team(
 
 
 def test_the_order_is_followed_and_wraps() -> None:
-    assert [following(TEAM.in_order, name).id for name in ("alice", "bob", "you")] == [
+    assert [next_in_order(TEAM.in_order, name).id for name in ("alice", "bob", "you")] == [
         "bob",
         "you",
         "alice",
@@ -34,7 +34,7 @@ def test_the_order_is_followed_and_wraps() -> None:
 
 
 def test_somebody_from_outside_is_followed_by_the_first_ai() -> None:
-    assert following(TEAM.in_order, "stranger").id == "alice"
+    assert next_in_order(TEAM.in_order, "stranger").id == "alice"
 
 
 def test_the_first_known_name_counts_and_unknown_ones_are_told() -> None:
@@ -66,4 +66,4 @@ def test_a_round_is_over_when_every_ai_has_spoken_since_a_human_did(said: list[s
 @given(st.lists(st.text(max_size=8), max_size=5), st.sampled_from(["alice", "bob", "you", "zoe"]))
 def test_there_is_always_a_next_speaker(names: list[str], speaker: str) -> None:
     found, _ = pick(TEAM, names)
-    assert (found or following(TEAM.in_order, speaker)) in TEAM.members
+    assert (found or next_in_order(TEAM.in_order, speaker)) in TEAM.members

@@ -1,4 +1,4 @@
-"""Names of steps are put together and taken apart in one place, and read as they are recorded."""
+"""Step names are built and parsed in one place, and recorded names parse back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a task is what its events say, and only what can follow may follow."""
+"""The state of a task follows from its events, and only valid transitions are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are tests, and what those of a change would be called."""
+"""Which files are tests, and what the tests of a change would be called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what may follow what: every pair of states is tried, against the design's list."""
+"""The transition table: every pair of states is checked against the list in the design."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_what_the_design_lists_can_happen(before: TicketState, after: Ticke
             ticket, state=after, history=(Moment(AT, after, "why"),), reason="why"
         )
     else:
-        with pytest.raises(IllegalMove, match=f"T1 is {before}: after that comes .*never {after}"):
+        with pytest.raises(IllegalMove, match=f"T1 is {before}: it can become .*, not {after}"):
             ticket.moved(after, AT, "why")
 
 

@@ -1,4 +1,4 @@
-"""Starting the scripted agent in tests, and looking for what it left behind."""
+"""Start the scripted agent in tests and look for the processes it leaves behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEEPERS: list[KeeperName] = ["auto", "subreaper", "bubblewrap"]
 
 
 def scripted(*words: str, **more: object) -> Spawn:
-    """The scripted agent, to be started with these words."""
+    """How to start the scripted agent with these arguments."""
     return program(sys.executable, "-I", "-S", AGENT, *words, **more)
 
 
@@ -41,7 +41,7 @@ def program(command: str, *args: str, **more: object) -> Spawn:
 
 @asynccontextmanager
 async def started(spawn: Spawn, keeper: KeeperName = "subreaper") -> AsyncIterator[Child]:
-    """A child that is gone at the end of the block, whatever happened in it."""
+    """A child that is terminated at the end of the block, whatever happens inside."""
     await works_here(keeper)
     child = await start(spawn, keeper)
     try:
@@ -56,23 +56,23 @@ async def works_here(keeper: KeeperName) -> None:
 
 
 def token() -> str:
-    """A word to know a process by, also from outside its pid namespace."""
+    """A token that identifies a process, even from outside its pid namespace."""
     return f"token-{uuid.uuid4().hex}"
 
 
 def carrying(word: str) -> list[int]:
-    """The running processes with this word among their arguments."""
+    """Return the running processes with this word among their arguments."""
     parents = processes.snapshot()
     return [pid for pid in parents if word in processes.describe(pid, parents[pid]).argv]
 
 
 async def left(word: str) -> int:
-    """How many there are, looked up where it does not hold up the loop."""
+    """Count those processes without blocking the event loop."""
     return len(await anyio.to_thread.run_sync(carrying, word))
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> float:
-    """Wait for something to become so; how long it took."""
+    """Wait until the condition holds; return how long it took."""
     begun = time.monotonic()
     with anyio.fail_after(seconds):
         while not await anyio.to_thread.run_sync(condition):  # noqa: ASYNC110 - not ours to set

@@ -1,8 +1,8 @@
-"""A Coterie in small, to be killed: starts an agent that leaves a daemon behind, and waits.
+"""A minimal Coterie to be killed: starts an agent that leaves a daemon behind, and waits.
 
     owner.py KEEPER MARK =TOKEN
 
-The token has a sign before it, so that we do not look like one who carries it.
+The token has a `=` before it, so that this process does not match a search for the token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes `fixtures/*.json` anew from what the real CLIs send.
+"""Regenerate `fixtures/*.json` from what the real CLIs send.
 
 Run as `python -m tests.unit.rehearsal.make_fixtures`, with the CLIs of scripts/real-clis.
 Long texts are cut in the middle; the folder of the run becomes /lab.  `claude_stream.json` is
-not made here: it is what the real CLI once passed on.
+not generated here: it was captured from the real CLI.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fixture:
     name: str
     cli: str
     replies: Callable[[Cli, Path], list[dict[str, Any]]]
-    """For the note in the work folder."""
+    """Given the CLI and the path of the note in its work folder."""
     args: tuple[str, ...] = ()
     side_call: bool = False
 
@@ -44,7 +44,7 @@ READERS = {
     "qwen": ("read_file", "file_path"),
     "opencode": ("read", "filePath"),
 }
-"""The tool of each that reads a file, and the name of its argument."""
+"""The file-reading tool of each CLI, and the name of its path argument."""
 
 
 def tools(cli: Cli, note: Path) -> list[dict[str, Any]]:

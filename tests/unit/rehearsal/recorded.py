@@ -1,4 +1,4 @@
-"""Requests that the real CLIs sent, cut short; see `fixtures/`."""
+"""Requests sent by the real CLIs, shortened; see `fixtures/`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fixture(name: str) -> Any:
 
 
 def wire_and_asked(name: str) -> tuple[WireFormat, CompletionRequest]:
-    """What a recorded request asks, and in which format."""
+    """Return the wire format of a recorded request, and the completion it asks for."""
     kept = fixture(name)
     data = json.dumps(kept["body"]).encode()
     http = HttpRequest(kept["method"], kept["path"], kept["headers"], data)

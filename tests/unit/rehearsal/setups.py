@@ -1,8 +1,8 @@
-"""What makes each bare CLI talk to a rehearsal server instead of its vendor, without Coterie.
+"""How to point each bare CLI at a rehearsal server instead of its vendor, without Coterie.
 
 Measured with the versions that scripts/real-clis installs.  Nothing here is a secret, and
-nothing is written: whoever starts a CLI merges `config` into the file of that name in the home
-it gives to the CLI, adds `env` to the environment and `args` to the command line.
+nothing is written: the caller merges `config` into `config_file` in the CLI's home, adds `env`
+to the environment and `args` to the command line.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from coterie.rehearsal.lenient_json import Json
 from coterie.rehearsal.server import MODEL
 
 KEY = "rehearsal"
-"""Stands where an API key would; the server takes any."""
+"""Used as the API key; the server accepts any."""
 
 
 @dataclass(frozen=True)
 class CliSetup:
-    """How one CLI is pointed at the server."""
+    """The settings that point one CLI at the server."""
 
     env: Mapping[str, str]
     args: tuple[str, ...] = ()
     """Flags after the program's name."""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What its configuration file must say, beside anything else."""
+    """What its configuration file must contain, among other settings."""
     config_file: str | None = None
-    """That file, from the home folder of the CLI."""
+    """The path of that file, relative to the CLI's home folder."""
 
     @property
     def config_text(self) -> str:
-        """The file with nothing else in it."""
+        """The content of a file with only these settings."""
         if self.config_file and self.config_file.endswith(".toml"):
             return toml(self.config)
         return json.dumps(self.config, indent=2) + "\n"
 
 
 def claude(url: str, key: str = KEY) -> CliSetup:
-    """Claude Code: variables alone; any key counts as signed in."""
+    """Claude Code: environment variables only; any key counts as signed in."""
     return CliSetup(
         {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": key,
-            # With these it speaks to nobody but the server.
+            # With these it talks only to the server.
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_ERROR_REPORTING": "1",
@@ -55,7 +55,7 @@ def claude(url: str, key: str = KEY) -> CliSetup:
 
 
 def codex(url: str, key: str = KEY) -> CliSetup:
-    """Codex: a provider of its own; the built-in one would try WebSocket and want a login."""
+    """Codex: a custom provider; the built-in one would try WebSocket and require a login."""
     provider: Json = {
         "name": "Rehearsal",
         "base_url": f"{url}/v1",
@@ -73,7 +73,7 @@ def codex(url: str, key: str = KEY) -> CliSetup:
 
 
 def codex_signed_in(url: str) -> CliSetup:
-    """Codex with the sign-in that is in its home: the built-in provider, sent to the server."""
+    """Codex with the login stored in its home: the built-in provider, redirected to the server."""
     config: Json = {
         "model_provider": "openai",
         "openai_base_url": f"{url}/v1",
@@ -84,25 +84,25 @@ def codex_signed_in(url: str) -> CliSetup:
 
 def _codex_stays_here(url: str) -> Json:
     return {
-        # A model of its catalogue with plain tools; others want JavaScript in a tool called exec.
+        # A catalogue model with plain tools; others expect JavaScript in a tool called exec.
         "model": "gpt-5.5",
         "check_for_update_on_startup": False,
         "web_search": "disabled",
-        # Signed in to ChatGPT it would look up account, settings and apps with the real token.
+        # When signed in to ChatGPT, it would fetch account, settings and apps with the real token.
         "chatgpt_base_url": f"{url}/backend-api",
         "analytics": {"enabled": False},
         "features": {
             "apps": False,
-            # Signed in to ChatGPT it packs its requests with zstd.
+            # When signed in to ChatGPT, it compresses its requests with zstd.
             "enable_request_compression": False,
-            # Else git is sent to its vendor's list of plug-ins at every start.
+            # Otherwise git fetches the vendor's list of plug-ins at every start.
             "plugins": False,
         },
     }
 
 
 def gemini(url: str, key: str = KEY) -> CliSetup:
-    """Gemini CLI: the way to sign in must be chosen, else it exits with 41."""
+    """Gemini CLI: the sign-in method must be set, or it exits with 41."""
     config: Json = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
@@ -110,7 +110,7 @@ def gemini(url: str, key: str = KEY) -> CliSetup:
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
     }
     env = {"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
-    # The default model is a router that asks another model first.
+    # The default model is a router that queries another model first.
     return CliSetup(env, ("--model", "gemini-2.5-pro"), config, ".gemini/settings.json")
 
 
@@ -120,7 +120,7 @@ def qwen(url: str, key: str = KEY) -> CliSetup:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
-        # Else a second conversation follows every turn, about what to remember.
+        # Otherwise every turn is followed by a second conversation about what to remember.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
     }
     env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
@@ -128,7 +128,7 @@ def qwen(url: str, key: str = KEY) -> CliSetup:
 
 
 def opencode(url: str, key: str = KEY) -> CliSetup:
-    """OpenCode: a provider of its own, and nothing fetched at start."""
+    """OpenCode: a custom provider, and nothing fetched at startup."""
     model = f"{MODEL}/{MODEL}"
     provider: Json = {
         "npm": "@ai-sdk/openai-compatible",
@@ -149,7 +149,7 @@ def opencode(url: str, key: str = KEY) -> CliSetup:
         "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        # Else it fetches its plug-in package into every configuration folder, in the background.
+        # Otherwise it fetches its plug-in package into every config folder in the background.
         "npm_config_offline": "true",
     }
     return CliSetup(env, (), config, ".config/opencode/opencode.json")
@@ -162,11 +162,11 @@ SETUPS: Mapping[str, Callable[[str], CliSetup]] = {
     "opencode": opencode,
     "qwen": qwen,
 }
-"""By the name of the agent."""
+"""By agent name."""
 
 
 def toml(table: Mapping[str, object], path: tuple[str, ...] = ()) -> str:
-    """TOML of nested tables; keys must be bare words, values what JSON spells alike."""
+    """Return nested tables as TOML; keys must be bare, values spelled the same in JSON."""
     values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     if path and values:

@@ -1,4 +1,4 @@
-"""A bare HTTP client, which shows exactly what came back, and a responder to talk to."""
+"""A bare HTTP client that shows exactly what came back, and a canned responder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Answered:
     headers: Mapping[str, str]
     body: bytes
     whole: bool = True
-    """Whether the body came to its end."""
+    """Whether the body arrived completely."""
 
     @property
     def json(self) -> Any:
@@ -91,7 +91,7 @@ async def talking(url: str) -> AsyncIterator[Talk]:
 
 
 class Given:
-    """A responder that answers what it was given, one after another."""
+    """A responder that returns the given answers in order."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)

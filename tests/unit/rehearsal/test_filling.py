@@ -1,4 +1,4 @@
-"""What is asked for is read from the shape in the prompt, and answered field by field."""
+"""The requested shape is read from the prompt and filled in field by field."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_every_prompt_that_ships_gets_what_it_asks_for(name: str) -> None:
             assert [one.command for one in payload.acceptance_criteria] == [None]
         case envelope.Report(status="proposal") if name == "discuss":
             pass
-        case envelope.Report():  # it has no tool here that writes
+        case envelope.Report():  # no tool that writes is available here
             assert payload.status == "blocked"
         case _:
             assert isinstance(payload, envelope.InstructionProposal)
@@ -122,6 +122,8 @@ def test_a_schema_will_do_where_there_is_no_example(payload: type[Any]) -> None:
             {"files": ["shop/cart.py"], "title": "add coupons to shop/cart.py"},
         ),
         ("{phase: 'planning'}", None),
+        (r'{"path": "C:\dir"}', None),
+        ('{"a": ' * 5000, None),
     ],
 )
 async def test_a_shape_that_nobody_here_has_seen(shape: str, answer: object) -> None:

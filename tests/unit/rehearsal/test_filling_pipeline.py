@@ -1,4 +1,4 @@
-"""A stand-in's answers to a pipeline's roles: they carry a rehearsal to its end."""
+"""The stand-in's answers to a pipeline's roles carry a rehearsal to its end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pytest
 
 from coterie.model.artifact import ArtifactData, MeetingMinutes
 from coterie.model.code_change import CodegenPlan
-from coterie.model.code_review import ReviewOpinion
 from coterie.model.eval_report import Debrief
 from coterie.model.openspec import change_files, change_problems
-from coterie.model.plan_review import ChairDecision, PlanOpinion
 from coterie.model.planning import PlanFiles, RoleNotes, StructuredPlan
+from coterie.model.reviews import ChairDecision, PlanOpinion, ReviewOpinion
 from coterie.rehearsal.filling import Filling
 from coterie.rehearsal.model_api import CompletionRequest, ModelReply, TextMessage
 from coterie.rehearsal.prompt_facts import PromptFacts

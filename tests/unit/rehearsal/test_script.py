@@ -1,4 +1,4 @@
-"""Scripts: who gets which reply, and what a wrong script is told."""
+"""Scripts: which request gets which reply, and the errors for an invalid script."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def saying(*texts: str, **more: Any) -> dict[str, Any]:
     return {"replies": [{"text": text} for text in texts], **more}
 
 
-# -- who ---------------------------------------------------------------------------------------
+# -- matching ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_the_nth_request() -> None:
     assert await said(responder, *asked) == ["other", "other", "second", "other"]
 
 
-# -- which -------------------------------------------------------------------------------------
+# -- replies -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_where_no_rule_fits() -> None:
     rule = saying("x", when={"message": "never"})
     assert await said(playing(rule), asking()) == ["nobody"]
     [answer] = [await playing(rule, otherwise="refuse").answer(asking("what?"))]
-    assert answer == ErrorReply(400, "No rule of the script fits: what?")
+    assert answer == ErrorReply(400, "No rule of the script matches: what?")
 
 
 async def test_a_whole_reply() -> None:
@@ -161,9 +161,9 @@ async def test_pieces_are_kept_as_written() -> None:
         ({"fault": 404}, ErrorReply(404, "The model m does not exist.")),
         ({"fault": 429, "retryAfter": 1}, ErrorReply(429, "Too many requests.", 1)),
         ({"fault": 429, "resetsIn": 9}, ErrorReply(429, "Too many requests.", resets_in=9)),
-        ({"fault": 500}, ErrorReply(500, "Something went wrong inside.")),
+        ({"fault": 500}, ErrorReply(500, "Internal server error.")),
         ({"fault": 529, "problem": "full"}, ErrorReply(529, "full")),
-        ({"fault": "quota"}, ErrorReply(429, "Nothing is left for today.", None, quota=True)),
+        ({"fault": "quota"}, ErrorReply(429, "The daily quota is used up.", None, quota=True)),
     ],
 )
 async def test_faults(line: dict[str, Any], answer: Answer) -> None:
@@ -192,7 +192,7 @@ def mistakes(script: object) -> str:
         ),
         (
             {"replies": [{"fault": 429, "text": "x"}]},
-            "replies[0] says something and is the fault 429; it cannot be both",
+            "replies[0] has both a reply and the fault 429; use one of them",
         ),
         (
             {"replies": [{"text": "x", "retryAfter": 1}]},
@@ -220,7 +220,7 @@ def test_mistakes_are_named_by_their_place(rule: object, mistake: str) -> None:
 
 
 def test_what_is_no_script() -> None:
-    assert mistakes([]) == "play.json the whole must be an object."
+    assert mistakes([]) == "play.json the script must be an object."
     assert mistakes({}) == "play.json rules is missing."
 
 
@@ -233,7 +233,7 @@ def test_a_script_in_a_file(tmp_path: Path) -> None:
         script_in(path)
     path.write_text('{"rules": [\n{"replies": [],}]}')
     comma = r"play\.json:2:15 is not valid JSON: trailing comma before end of object"
-    with pytest.raises(ConfigError, match=comma):  # on every Python
+    with pytest.raises(ConfigError, match=comma):  # the same on every Python version
         script_in(path)
     path.write_text("[" * 100_000)
     with pytest.raises(ConfigError, match="nested too deeply"):

@@ -19,7 +19,7 @@ MESSAGES = "/v1/messages"
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 STREAMED = {**HELLO, "stream": True}
 ZSTD = "28b52ffd04581100007b7dd194f27a"
-"""What an empty object becomes."""
+"""An empty JSON object, compressed."""
 CHUNKED = b"POST /v1/messages HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n"
 
 
@@ -92,10 +92,10 @@ async def test_zstd_is_read_where_python_can(server: RehearsalServer) -> None:
         assert (await talk.answer()).status == (200 if sys.version_info >= (3, 14) else 415)
 
 
-@pytest.mark.parametrize("packing", ["br", "gzip"])
+@pytest.mark.parametrize("packing", ["br", "gzip", "zstd"])
 async def test_a_body_that_cannot_be_unpacked(server: RehearsalServer, packing: str) -> None:
     async with talking(server.url) as talk:
-        await talk.send(request("POST", MESSAGES, b"\x28\xb5\x2f", {"content-encoding": packing}))
+        await talk.send(request("POST", MESSAGES, b"\x28\xb5\x2f!", {"content-encoding": packing}))
         refused = await talk.answer()
         assert (await talk.ask(MESSAGES, HELLO)).status == 200
     assert refused.status == 415

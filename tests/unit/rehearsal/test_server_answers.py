@@ -1,4 +1,4 @@
-"""What the server sends for each answer, and what it keeps of each request."""
+"""What the server sends for each answer, and what it records of each request."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_slow_streaming_waits_between_pieces() -> None:
     assert anyio.current_time() - began >= 0.1
 
 
-# -- what is kept ------------------------------------------------------------------------------
+# -- recording ---------------------------------------------------------------------------------
 
 
 async def test_a_turn_can_be_waited_for_and_held_back() -> None:
@@ -154,7 +154,7 @@ async def test_credentials_are_known_and_never_shown(
     assert [text for text in shown if SECRET in text] == []
     assert Credential(SECRET).digest in repr(turn)
     for copied in (pickle.dumps, dataclasses.asdict):
-        with pytest.raises(TypeError, match="stays in memory"):
+        with pytest.raises(TypeError, match="cannot be pickled"):
             copied(turn)
 
 

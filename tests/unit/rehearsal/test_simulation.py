@@ -1,4 +1,4 @@
-"""The stand-in answers as its role, says what it is, and reads only what it is asked to."""
+"""The stand-in answers in its role, says what it is, and reads only what it is asked to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIS = ["claude", "codex", "codex_code_mode", "gemini", "qwen", "opencode"]
 
 
 def first_turn(name: str, message: str) -> CompletionRequest:
-    """A recorded request, as it would be with nothing but this message."""
+    """A recorded request, reduced to this message as its first turn."""
     asked = asked_by(name)
     kept = [
         item for item in asked.conversation if isinstance(item, TextMessage) and item.role == "user"
@@ -44,8 +44,8 @@ async def test_it_knows_its_role_in_every_cli(name: str) -> None:
     first, again = await answered(asked), await answered(asked)
     assert first.text == again.text
     assert first.text == (
-        "Alice here, a stand-in for a model in this rehearsal. To “Is the cart fine?” a model "
-        "would now reply, as I was told: “You look at security only.”"
+        "Alice here, a stand-in for a model in this rehearsal. A model would now reply to "
+        "“Is the cart fine?”, in this role: “You look at security only.”"
     )
     assert first.calls == ()
 
@@ -54,7 +54,7 @@ async def test_without_a_role() -> None:
     asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", "x" * 200),))
     short = "x" * 79 + "…"
     assert (await answered(asked)).text == (
-        f"Here is a stand-in for a model in this rehearsal. To “{short}” a model would now reply."
+        f"This is a stand-in for a model in this rehearsal. A model would now reply to “{short}”."
     )
 
 
@@ -63,7 +63,7 @@ async def test_a_role_in_front_of_the_message() -> None:
     asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", text),))
     assert (await answered(asked)).text == (
         "The reviewer here, a stand-in for a model in this rehearsal. "
-        "To “hello” a model would now reply."
+        "A model would now reply to “hello”."
     )
 
 
@@ -80,7 +80,7 @@ async def test_a_role_in_front_of_the_message() -> None:
 async def test_it_reads_a_file_that_is_named(name: str, call: tuple[str, object]) -> None:
     reply = await answered(first_turn(name, "Please review `src/cart.py` with care."))
     assert [(each.name, each.input) for each in reply.calls] == [call]
-    assert reply.text == "I look at src/cart.py first."
+    assert reply.text == "I'll look at src/cart.py first."
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ async def test_it_cannot_read_without_the_tool() -> None:
 
 
 async def test_it_says_what_came_of_it() -> None:
-    honest = "Alice: I am a stand-in for a model in this rehearsal, so I say nothing about it."
+    honest = (
+        "Alice: I am a stand-in for a model in this rehearsal, so I have nothing to say about it."
+    )
     assert (await answered(asked_by("claude"))).text == f"I got 2 lines. {honest}"
     call, failed = ToolCall("Read", {}, "c"), ToolResult("c", "no such file", failed=True)
     asked = first_turn("claude", "read note.txt")

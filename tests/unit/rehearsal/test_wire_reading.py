@@ -1,4 +1,4 @@
-"""Requests of the real CLIs, read."""
+"""Parsing requests sent by the real CLIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies as each vendor spells them."""
+"""Replies in each vendor's format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def data(events: list[SseEvent]) -> list[Any]:
 
 
 def shape(value: Any) -> Any:
-    """The keys and kinds of a value, without what it says."""
+    """Return the keys and types of a value, without its content."""
     if isinstance(value, dict):
         return {key: shape(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def shape(value: Any) -> Any:
 
 
 def test_anthropic_streams_what_was_recorded() -> None:
-    """Beside the real stream: one delta fewer where the model's JSON came in two halves."""
+    """Matches the real stream, except that the model's JSON came there in two deltas."""
     recorded = fixture("claude_stream")
     halves = [event for event in recorded if "input_json_delta" in json.dumps(event)]
     recorded.remove(halves[1])

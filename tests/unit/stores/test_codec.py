@@ -1,4 +1,4 @@
-"""Between values and rows: fields are columns, and what a column cannot hold is JSON in it."""
+"""Converting values to rows and back: a column per field, JSON for what has no column type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from coterie.model.task import title_of
-from coterie.stores.codec import Codec, chained, json_of, mended
+from coterie.stores.codec import Codec, chained, json_of, repair_surrogates
 
 texts = st.text(st.characters(exclude_categories=()))
 
@@ -57,14 +57,14 @@ def test_a_column_for_each_field() -> None:
 
 
 def test_some_fields_first_some_in_one_body_some_elsewhere() -> None:
-    codec = Codec(Whole, first=["count"], alone=["name", "count"], apart=["lines"])
+    codec = Codec(Whole, first=["count"], own_columns=["name", "count"], stored_elsewhere=["lines"])
     assert codec.columns == ("count", "name", "body")
     for value in (BARE, FULL):
         assert codec.value(codec.row(value), lines=value.lines) == value
 
 
 def test_a_body_from_before_a_field_was_there_has_its_default() -> None:
-    codec = Codec(Whole, alone=["name", "count"])
+    codec = Codec(Whole, own_columns=["name", "count"])
     assert codec.value(("x", 1, '{"words":["y"]}')) == Whole("x", 1, words=("y",))
 
 
@@ -84,9 +84,9 @@ def test_title(goal: str, title: str) -> None:
 
 @given(texts)
 def test_mended_text_can_be_kept_and_good_text_is_not_touched(text: str) -> None:
-    kept = mended(text)
+    kept = repair_surrogates(text)
     assert kept.encode().decode() == kept
-    assert mended(kept) == kept
+    assert repair_surrogates(kept) == kept
     if not any("\ud800" <= character <= "\udfff" for character in text):
         assert kept == text
 

@@ -1,4 +1,4 @@
-"""What an error of SQLite or the system is called, and that it says what to do."""
+"""How SQLite and system errors are classified, and that each one says what to do."""
 
 from __future__ import annotations
 

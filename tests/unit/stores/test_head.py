@@ -5,6 +5,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from coterie.stores.codec import Head, HeadFile
 
 
@@ -16,6 +18,15 @@ def test_it_only_rises(tmp_path: Path) -> None:
     assert file.read() == Head(5, "five")
     file.raise_to(Head(6, "six"))
     assert file.read() == Head(6, "six")
+
+
+@pytest.mark.parametrize("content", ["", "\0" * 512, "[]", "1", "null", '"x"', "{}"])
+def test_a_spoiled_file_counts_as_none(tmp_path: Path, content: str) -> None:
+    file = HeadFile(tmp_path, "head.json")
+    (tmp_path / "head.json").write_text(content)
+    assert file.read() is None
+    file.raise_to(Head(1, "one"))
+    assert file.read() == Head(1, "one")
 
 
 def test_many_at_once(tmp_path: Path) -> None:

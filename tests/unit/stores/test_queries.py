@@ -1,4 +1,4 @@
-"""Every statement is sound against the schema, is used, and is asked for by a name that exists."""
+"""Every statement compiles against the schema, is used, and is requested by an existing name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: what one job does to its neighbours, and to what comes later."""
+"""Batches: how one job affects the others in its batch and later batches."""
 
 from __future__ import annotations
 

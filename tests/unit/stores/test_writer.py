@@ -1,4 +1,4 @@
-"""The way to the writer's thread and back."""
+"""Passing work to the writer's thread and results back."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_the_log_is_cut_when_nothing_happens(
     await storage.commit(fence, AppendMessage(message(1)))
     assert (await log.stat()).st_size > 0
     monkeypatch.setattr(writer, "IDLE", 0.05)
-    await storage.conversation.messages(TASK)  # after which the thread waits by the new time
+    await storage.conversation.messages(TASK)  # from here on the thread uses the new timeout
     with anyio.fail_after(30):
         while (await log.stat()).st_size > 0:  # noqa: ASYNC110 - a file tells nobody
             await anyio.sleep(0.02)
@@ -107,7 +107,7 @@ async def test_others_are_looked_for_only_while_somebody_waits(
 async def test_a_cancelled_commit_is_kept_and_hurts_nobody(
     storage: SqliteStorage, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "TURN", -1.0)  # the loop goes round in each commit
+    monkeypatch.setattr(writer, "LOOP_SLICE", -1.0)  # every commit yields to the loop
     with anyio.CancelScope() as scope:
         scope.cancel()
         await storage.commit(fence, AppendMessage(message(1)))
@@ -119,8 +119,8 @@ async def test_a_cancelled_commit_is_kept_and_hurts_nobody(
 async def test_who_waits_for_a_change_has_its_turn_with_the_commit_that_makes_it(
     storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it is before the loop goes round for others."""
-    monkeypatch.setattr(writer, "TURN", 600.0)
+    """However long the loop may wait before it yields to others."""
+    monkeypatch.setattr(writer, "LOOP_SLICE", 600.0)
     seen, woken = await storage.changed(0), anyio.Event()
 
     async def wait() -> None:
@@ -220,7 +220,7 @@ async def test_the_loop_commits_by_itself_where_the_disk_is_quick(
     monkeypatch.setattr(writer, "QUICK", quick)
     storage = await SqliteStorage.open(tmp_path / "coterie.db")
     try:
-        await storage.create(created(), "me", None)  # nobody knows the disk yet
+        await storage.create(created(), "me", None)  # the disk's speed is still unknown
         await _batches_that_the_thread_takes_at_once(storage, tmp_path / "coterie.db")
         committed_by.clear()
         for seq in range(1, 4):

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a test run: shared, with a database for each test, and gone with the run."""
+"""A test run's PostgreSQL: shared, with a database for each test, and removed with the run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_template_is_made_once_whoever_asks(postgres: Databases) -> None:
     with ThreadPoolExecutor(3) as pool:
         names = list(pool.map(lambda _: postgres.prepare("template_seven", fill), range(3)))
     assert names == ["template_seven"] * 3
-    assert len(filled) <= 1  # another worker may have made it
+    assert len(filled) <= 1  # another worker may have created it
     try:
         made = postgres.create("test_of_template", "template_seven")
         assert execute(made, "SELECT n FROM known") == [(7,)]
@@ -78,4 +78,4 @@ def test_the_server_and_its_files_are_gone_with_a_run_that_is_killed(postgres: D
     server.wait()
     while Path(folder).exists():  # its keeper removes it last
         time.sleep(0.01)
-    assert execute(postgres.url("postgres"), "SELECT 1") == [(1,)]  # the run's own goes on
+    assert execute(postgres.url("postgres"), "SELECT 1") == [(1,)]  # the run's own is still up

@@ -1,9 +1,9 @@
-"""A Coterie in small, to be killed or measured: runs one command of a member.
+"""A minimal Coterie to be killed or measured: runs one command of a member.
 
     owner.py FOLDER KIND MARK COMMAND
 
-Prints, when the command has ended, how much memory that took at most in KiB, and how many
-characters came of it.
+When the command has ended, prints the growth in peak memory in KiB and the number of characters
+of output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""editFile: one exact, unique piece, whole or not at all."""
+"""editFile: replaces one exact, unique piece of text, completely or not at all."""
 
 from __future__ import annotations
 
@@ -70,60 +70,62 @@ async def test_the_rest_of_the_file_stays_as_it_is(
             "a\nb\na\n",
             "a",
             "x",
-            "oldStr is in f 2 times (lines 1, 3). Take in more of the text around the one that "
-            "you mean, so that it is there once.",
+            "oldStr occurs 2 times in f (lines 1, 3). Include more of the surrounding text so that "
+            "it matches only once.",
         ),
         (
             "aaa",
             "aa",
             "x",
-            "oldStr is in f 2 times (lines 1, 1). Take in more of the text around the one that "
-            "you mean, so that it is there once.",
+            "oldStr occurs 2 times in f (lines 1, 1). Include more of the surrounding text so that "
+            "it matches only once.",
         ),
         (
             "a\n" * 9,
             "a\n",
             "x",
-            "oldStr is in f more than 5 times (lines 1, 2, 3, 4, 5, …). Take in more of the text "
-            "around the one that you mean, so that it is there once.",
+            "oldStr occurs more than 5 times in f (lines 1, 2, 3, 4, 5, …). Include more of the "
+            "surrounding text so that it matches only once.",
         ),
         (
             "def one():\n    return 1\n",
             "def one():\n  return 1",
             "x",
-            "oldStr is not in f. At line 1 it differs in white space only: give it as it is there.",
+            "oldStr was not found in f. It matches line 1 except for whitespace: copy the text "
+            "exactly.",
         ),
         (
             "alpha\nreturn value + 1\n",
             "return valve + 1",
             "x",
-            "oldStr is not in f. The nearest to its first line is line 2: return value + 1",
+            "oldStr was not found in f. The closest match for its first line is line 2: "
+            "return value + 1",
         ),
         (
             "alpha\n",
             "something else",
             "x",
-            "oldStr is not in f. Nothing like its first line is there. Read the file again.",
+            "oldStr was not found in f. No line resembles its first line. Read the file again.",
         ),
         (
             "alpha\n",
             "\n\n",
             "x",
-            "oldStr is not in f. Read the file, and give the text exactly as it is there.",
+            "oldStr was not found in f. Read the file and copy the text exactly.",
         ),
         ("a\n", "a", "a", "oldStr and newStr are the same: nothing would change."),
         (
             "full\n",
             "",
             "x",
-            "f is there already. To change it, give the text to replace as oldStr.",
+            "f already exists. To change it, give the text to replace as oldStr.",
         ),
-        (b"\0\1\2a", "a", "b", "f is no text, so it cannot be edited."),
+        (b"\0\1\2a", "a", "b", "f is not a text file, so it cannot be edited."),
         (
             b"caf\xe9 x\n",
             "x",
             "é",
-            "f is not UTF-8, so only plain ASCII can be put in without harm.",
+            "f is not UTF-8, so only plain ASCII can be inserted safely.",
         ),
     ],
 )
@@ -131,7 +133,7 @@ async def test_a_refused_edit_says_why_and_changes_nothing(
     shop: Workshop, box: Toolbox, before: str | bytes, old: str, new: str, why: str
 ) -> None:
     file = shop.write("f", before)
-    # All but the time of the last access: to refuse an edit the file is read.
+    # Everything but the access time: refusing an edit involves reading the file.
     facts = attrgetter("st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns")
     state = facts(file.stat())
     assert await edit(box, old, new) == ToolOutcome.refused(why)
@@ -144,11 +146,11 @@ async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox)
         made = await edit(box, "", "hello\n", "a/b/c.txt")
     finally:
         os.umask(before)
-    assert made == ToolOutcome({"path": "a/b/c.txt", "done": "made", "line": 1})
+    assert made == ToolOutcome({"path": "a/b/c.txt", "done": "created", "line": 1})
     file = shop.project / "a" / "b" / "c.txt"
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("hello\n", 0o640)
     assert [path.name for path in file.parent.iterdir()] == ["c.txt"]
-    # What it made it knows, and an empty file is as good as none.
+    # The tool knows the file it just made, and an empty file counts as absent.
     assert await edit(box, "hello", "bye", "a/b/c.txt") == ToolOutcome(
         {"path": "a/b/c.txt", "done": "changed", "line": 1}
     )
@@ -158,12 +160,12 @@ async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox)
 
 async def test_what_is_not_there_is_not_edited(shop: Workshop, box: Toolbox) -> None:
     assert await edit(box, "a", "b", "none") == ToolOutcome.refused(
-        "There is no file none. With an empty oldStr it would be made."
+        "There is no file none. To create it, leave oldStr empty."
     )
     assert (await edit(box, "a", "b", "no/such")).is_error
     assert not (shop.project / "no").exists()
     assert await edit(box, "a", "b", ".coterie") == ToolOutcome.refused(
-        ".coterie is in .coterie, which is not to be edited."
+        ".coterie is in .coterie, which must not be edited."
     )
 
 
@@ -179,7 +181,7 @@ async def test_a_file_changed_under_the_agent_must_be_read_again(
     assert file.read_text() == "one\ntwo\nthree\n"
     await call(box, "readFile", path="./f")
     assert await edit(box, "one", "1") == changed(1)
-    assert await edit(box, "two", "2") == changed(2)  # its own change is known to it
+    assert await edit(box, "two", "2") == changed(2)  # it knows its own change
 
 
 async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: Toolbox) -> None:
@@ -237,7 +239,7 @@ async def test_a_preview_is_the_diff_and_changes_nothing(shop: Workshop, box: To
     )
     assert file.read_text() == "one\ntwo\nthree\n"
     assert not (shop.project / "a").exists()
-    # Nobody need be asked about what would fail.
+    # An edit that would fail must not ask anybody.
     refused = [("four", "4", "f"), ("a", "b", "no/such"), ("", "x", "../x"), ("", "x", ".git/x")]
     for old, new, path in refused:
         shown = await preview(box, old, new, path)

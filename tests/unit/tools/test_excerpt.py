@@ -1,4 +1,4 @@
-"""Output is bounded, readable, and says what was left out."""
+"""Output is bounded and readable, and says what was omitted."""
 
 from __future__ import annotations
 

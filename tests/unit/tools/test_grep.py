@@ -1,4 +1,4 @@
-"""grep: the same lines from ripgrep and from our own search; bounded in size and in time."""
+"""grep: ripgrep and the built-in search return the same lines, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -83,10 +83,26 @@ async def test_what_is_wrong_is_said(box: Toolbox) -> None:
         assert (await call(box, "grep", pattern="secret", path=path)).is_error
 
 
+async def test_what_git_ignores_is_skipped_unless_it_is_named(shop: Workshop, box: Toolbox) -> None:
+    shop.write(".gitignore", "build/\n*.log\n!kept.log\n")
+    for path in ("build/out/x.py", "src/build/y.py", "src/a.log", "src/kept.log", "built/z.py"):
+        shop.write(path, "here it is\n")
+    everywhere = await call(box, "grep", pattern="here it is")
+    assert everywhere == found("built/z.py:1:here it is", "src/kept.log:1:here it is")
+    below = await call(box, "grep", pattern="here it is", path="src")
+    assert below == found("src/kept.log:1:here it is")
+    for path, line in {"src/a.log": "src/a.log", "build/out": "build/out/x.py"}.items():
+        named = await call(box, "grep", pattern="here it is", path=path)
+        assert named == found(f"{line}:1:here it is")
+
+
 async def test_too_much_is_cut_and_said_to_be(shop: Workshop, box: Toolbox) -> None:
     shop.write("many.txt", "here it is, once more\n" * 100_000)
     outcome = await call(box, "grep", pattern="once more")
-    assert outcome.output["note"] == "There are more: look for less, or in fewer files."
+    assert (
+        outcome.output["note"]
+        == "There are more matches: narrow the pattern or search fewer files."
+    )
     lines = str(outcome.output["matches"]).split("\n")
     assert len("\n".join(lines)) <= 30_000
     assert all(line.endswith("here it is, once more") for line in lines)
@@ -116,5 +132,5 @@ async def test_a_pattern_that_takes_for_ever_is_stopped(
     box = toolbox(shop, Grep(shop.root, OURS))
     with anyio.fail_after(20):
         assert await call(box, "grep", pattern="(a+)+$") == ToolOutcome.refused(
-            "The search took over 0.5 s. Look in fewer files."
+            "The search took over 0.5 s. Search fewer files."
         )

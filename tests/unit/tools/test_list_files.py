@@ -1,4 +1,4 @@
-"""listFiles: as git sees the files, else by a walk; folded where there are too many."""
+"""listFiles: the files git knows, or else a directory walk; folded if there are too many."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_in_git_what_git_would_keep(in_git: Workshop) -> None:
     )
     assert names(await listed(shop, "src")) == ["a.py", "b.py", "deep/c.py"]
     assert names(await listed(shop, "src/../src/deep")) == ["c.py"]
-    # One that is ignored as a whole and yet asked for is looked through.
+    # An ignored folder is still listed if it is asked for by name.
     assert names(await listed(shop, "build")) == ["out.o"]
 
 
@@ -87,8 +87,8 @@ async def test_a_repository_cannot_have_anything_run(tmp_path: Path, in_git: Wor
 
 async def test_what_cannot_be_listed_says_so(plain: Workshop) -> None:
     shop = plain
-    assert await listed(shop, "README.md") == ToolOutcome.refused("README.md is no folder.")
-    assert await listed(shop, "sr") == ToolOutcome.refused("There is no folder sr. Near: src.")
+    assert await listed(shop, "README.md") == ToolOutcome.refused("README.md is not a folder.")
+    assert await listed(shop, "sr") == ToolOutcome.refused("There is no folder sr. Similar: src.")
     assert (await listed(shop, "link")).is_error
     assert (await listed(shop, ".coterie")).is_error
 

@@ -1,4 +1,4 @@
-"""File names that are no text: every tool shows them as codes, and takes them so."""
+"""File names that are not valid text: every tool shows and accepts them as codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def box(tmp_path: Path, request: pytest.FixtureRequest) -> Toolbox:
         ("searchCode", {"query": "total needle"}, f"{ODD}:1-"),
         ("readFile", {"path": ODD}, "return needle"),
         ("readFile", {"path": "plain <U+003C>0xE9>.py"}, "def other"),
-        ("readFile", {"path": "d<0xE9>/new.py"}, f"Near: {ODD}"),
+        ("readFile", {"path": "d<0xE9>/new.py"}, f"Similar: {ODD}"),
         ("editFile", {"path": ODD, "oldStr": "needle", "newStr": "pin"}, "changed"),
     ],
 )

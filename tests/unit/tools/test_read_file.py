@@ -1,4 +1,4 @@
-"""readFile: the text, which lines it is, and how to go on."""
+"""readFile: the text, its line range, and how to continue."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ async def test_a_text_is_shown_as_it_is(
 async def test_a_part_of_it(shop: Workshop) -> None:
     shop.write("f", "".join(f"line {n}\n" for n in range(1, 11)))
     assert await read(shop, "f", offset=3, limit=2) == text(
-        "line 3\nline 4", "3-4 of 10", "There is more: go on with offset 5."
+        "line 3\nline 4", "3-4 of 10", "There is more: continue with offset 5."
     )
     assert await read(shop, "f", offset=10) == text("line 10", "10-10 of 10")
     assert await read(shop, "f", offset=11) == ToolOutcome.refused(
-        "f has no line 11: it ends with 10."
+        "f has no line 11: its last line is 10."
     )
 
 
@@ -76,19 +76,19 @@ async def test_a_line_without_end_is_cut(shop: Workshop) -> None:
     assert await read(shop, "f") == text(
         "x" * 30_000 + "\n… 10,000 characters left out …",
         "1-1 of 2",
-        "There is more: go on with offset 2.",
+        "There is more: continue with offset 2.",
     )
 
 
 async def test_what_is_no_text_is_explained(shop: Workshop) -> None:
     shop.write("f", b"\x7fELF\0\0\0\0")
-    assert await read(shop, "f") == ToolOutcome.refused("f is no text: 8 bytes of something else.")
+    assert await read(shop, "f") == ToolOutcome.refused("f is not a text file (8 bytes).")
 
 
 async def test_a_huge_one_is_only_looked_into(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_files, "WHOLE", 1000)
+    monkeypatch.setattr(workspace_files, "MAX_WHOLE_FILE_BYTES", 1000)
     monkeypatch.setattr(read_tools, "BLOCK", 64)
     shop.write("f", "".join(f"line {n}\n" for n in range(1, 1001)))
     size = (shop.project / "f").stat().st_size
@@ -96,8 +96,11 @@ async def test_a_huge_one_is_only_looked_into(
         assert await read(shop, "f", offset=offset, limit=1) == text(
             f"line {offset}",
             f"{offset}-{offset} of a file of {size:,} bytes",
-            f"There is more: go on with offset {offset + 1}.",
+            f"There is more: continue with offset {offset + 1}.",
         )
+    last = await read(shop, "f", offset=1000)
+    assert last == text("line 1000", f"1000-1000 of a file of {size:,} bytes")
+    assert await read(shop, "f", offset=1001) == ToolOutcome.refused("f has no line 1001.")
     assert await read(shop, "f", offset=1002) == ToolOutcome.refused("f has no line 1002.")
     shop.write("f", b"\0" * 2000)
     assert (await read(shop, "f")).is_error

@@ -1,4 +1,4 @@
-"""A call is checked before it runs, and what is wrong with it can be mended from what is said."""
+"""A call is checked before it runs, and the error says how to correct it."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
             "readFile": {
                 "properties": {
                     "path": {
-                        "description": "The file, from the top of the workspace.",
+                        "description": "The path of the file, relative to the workspace.",
                         "type": "string",
                     },
                     "offset": {
                         "default": 1,
-                        "description": "The first line to show, counted from 1.",
+                        "description": "The first line to show, starting at 1.",
                         "minimum": 1,
                         "type": "integer",
                     },
                     "limit": {
                         "default": 2000,
-                        "description": "How many lines to show at most.",
+                        "description": "The maximum number of lines to show.",
                         "minimum": 1,
                         "type": "integer",
                     },
@@ -69,14 +69,15 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
             "editFile": {
                 "properties": {
                     "path": {
-                        "description": "The file, from the top of the workspace.",
+                        "description": "The path of the file, relative to the workspace.",
                         "type": "string",
                     },
                     "oldStr": {
-                        "description": "What to replace, exactly as it is; empty: make a new file.",
+                        "description": "The text to replace, exactly as in the file; "
+                        "empty to create a new file.",
                         "type": "string",
                     },
-                    "newStr": {"description": "What to put in its place.", "type": "string"},
+                    "newStr": {"description": "The new text.", "type": "string"},
                 },
                 "additionalProperties": False,
                 "required": ["path", "oldStr", "newStr"],
@@ -86,7 +87,7 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
                 "properties": {
                     "path": {
                         "default": ".",
-                        "description": "The folder, from the top of the workspace.",
+                        "description": "The path of the folder, relative to the workspace.",
                         "type": "string",
                     }
                 },
@@ -96,7 +97,7 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
             "grep": {
                 "properties": {
                     "pattern": {
-                        "description": "A regular expression, found anywhere in a line.",
+                        "description": "A regular expression; it may match anywhere in a line.",
                         "type": "string",
                     },
                     "path": {
@@ -106,7 +107,8 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
                     },
                     "glob": {
                         "default": "",
-                        "description": "Only files of this form, such as *.py or src/**/*.ts.",
+                        "description": "Search only files that match this glob, "
+                        "such as *.py or src/**/*.ts.",
                         "type": "string",
                     },
                 },
@@ -117,13 +119,13 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
             "runCommand": {
                 "properties": {
                     "command": {
-                        "description": "What bash is given, in the work folder.",
+                        "description": "The command line for bash, run in the work folder.",
                         "minLength": 1,
                         "type": "string",
                     },
                     "timeoutSeconds": {
                         "default": 120,
-                        "description": "When it has to end at the latest.",
+                        "description": "The time limit in seconds.",
                         "exclusiveMinimum": 0,
                         "maximum": 600,
                         "type": "number",
@@ -157,13 +159,13 @@ def test_what_may_be_left_out_is_no_choice_of_types() -> None:
             "read_file",
             {"path": "f"},
             "There is no tool 'read_file'. Did you mean readFile? "
-            "There are: readFile, editFile, listFiles, grep, runCommand.",
+            "The tools are: readFile, editFile, listFiles, grep, runCommand.",
         ),
         (
             "teleport",
             {},
             "There is no tool 'teleport'. "
-            "There are: readFile, editFile, listFiles, grep, runCommand.",
+            "The tools are: readFile, editFile, listFiles, grep, runCommand.",
         ),
         (
             "editFile",
@@ -171,8 +173,8 @@ def test_what_may_be_left_out_is_no_choice_of_types() -> None:
             "Wrong arguments for editFile:\n"
             "- path: should be a valid string\n"
             "- oldStr is missing\n"
-            "- newStr: half a character (a lone surrogate) is in it\n"
-            "- old_str is not known\n"
+            "- newStr: it contains a lone surrogate (half a character)\n"
+            "- old_str is not an argument of this tool\n"
             "It takes path (string), oldStr (string), newStr (string).",
         ),
         (

@@ -1,4 +1,4 @@
-"""A path stays inside the workspace, whatever links say and whoever swaps them."""
+"""A path stays inside the workspace, wherever links point and whoever swaps them."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
         for writing in (False, True):
             told = refusal(lambda p=path, w=writing: shop.root.resolve(p, writing=w).__enter__())
             assert told == (
-                f"{path} leads out of the workspace, {root}. "
-                "Paths count from there and stay inside."
+                f"{path} leads outside the workspace, {root}. "
+                "Paths are relative to it and must stay inside."
             )
 
 
@@ -102,16 +102,16 @@ def test_other_refusals_say_what_is_wrong(shop: Workshop) -> None:
     (shop.project / "round").symlink_to("round")
     os.mkfifo(shop.project / "pipe")
     for path, told in {
-        "src/mian.py": "There is no file src/mian.py. Near: src/main.py.",
+        "src/mian.py": "There is no file src/mian.py. Similar: src/main.py.",
         "none/main.py": "There is no folder none (for none/main.py).",
-        "src/main.py/x": "src/main.py is no folder (for src/main.py/x).",
-        "src": "src is a folder: listFiles shows what is in it.",
-        "round": "round goes through links in a circle.",
-        "pipe": "pipe is no file but a device or a pipe.",
-        "a\0b": "A path cannot be empty or hold a NUL.",
-        "": "A path cannot be empty or hold a NUL.",
-        ".coterie/coterie.db": ".coterie/coterie.db is Coterie's own and not for tools.",
-        "src/../.coterie": ".coterie is Coterie's own and not for tools.",
+        "src/main.py/x": "src/main.py is not a folder (for src/main.py/x).",
+        "src": "src is a folder: use listFiles to see what is in it.",
+        "round": "round leads through too many links.",
+        "pipe": "pipe is a device or a pipe, not a file.",
+        "a\0b": "A path cannot be empty or contain a NUL.",
+        "": "A path cannot be empty or contain a NUL.",
+        ".coterie/coterie.db": ".coterie/coterie.db belongs to Coterie and is off limits to tools.",
+        "src/../.coterie": ".coterie belongs to Coterie and is off limits to tools.",
     }.items():
         assert refusal(lambda p=path: read(shop.root, p)) == told
 
@@ -123,7 +123,7 @@ def test_of_coterie_a_member_sees_its_own(shop: Workshop) -> None:
     assert read(shop.root, str(mine)) == f"{mine}: mine"
     assert read(shop.root, ".coterie/teams/review/_shared_assets/guide.md").endswith("ours")
     assert refusal(lambda: read(shop.root, ".coterie/teams/review/bob/notes.md"))
-    # Its work folder is in there too, and is the project.
+    # Its work folder is in there too and links to the project.
     assert read(shop.root, ".coterie/teams/review/ann/work/src/main.py") == "src/main.py: main"
 
 
@@ -131,7 +131,7 @@ def test_of_coterie_a_member_sees_its_own(shop: Workshop) -> None:
 def test_git_and_coterie_are_not_written(shop: Workshop, path: str) -> None:
     (shop.project / "g").symlink_to(".git")
     told = refusal(lambda: shop.root.resolve(path, writing=True, make=True).__enter__())
-    assert "not to be edited" in told
+    assert "must not be edited" in told
     assert not (shop.project / ".git").exists()
 
 
@@ -154,7 +154,7 @@ def test_nothing_stays_open(shop: Workshop) -> None:
     assert descriptors() == before
 
 
-# -- swapped meanwhile -------------------------------------------------------------------------
+# -- races with swapped links ------------------------------------------------------------------
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -163,7 +163,7 @@ EXCHANGE = 2
 
 @contextmanager
 def swapping(real: Path, target: Path) -> Iterator[list[int]]:
-    """Have another thread exchange a file or folder with a link out, at one stroke and for ever."""
+    """Have another thread keep atomically swapping a file or folder with a link to the outside."""
     stop, swaps = threading.Event(), [0]
     link = real.with_name("link")
 
@@ -203,7 +203,7 @@ async def test_a_link_swapped_in_never_leads_out(shop: Workshop, swapped: str) -
     with swapping(shop.project / swapped, target) as swaps:
         for number in range(300):
             await act("readFile", path="d/f")
-            seen.digests.clear()  # what it last read is not what counts here
+            seen.digests.clear()  # bypass the check for changes since the last read
             await act("editFile", path="d/f", oldStr="side\n", newStr=f"side {number}\n")
             await act("editFile", path="d/f", oldStr=f"side {number}\n", newStr="side\n")
             await act("editFile", path=f"d/new{number}", oldStr="", newStr="made")
@@ -212,6 +212,6 @@ async def test_a_link_swapped_in_never_leads_out(shop: Workshop, swapped: str) -
     assert (shop.outside / "f").read_text() == "outside\n"
     assert sorted(path.name for path in shop.outside.iterdir()) == ["f", "secret.txt"]
     assert list(shop.project.rglob(".coterie-*")) == []
-    # It did happen: the link was met, and so was the file.
+    # The race did happen: both the link and the file were encountered.
     assert swaps[0] > 100
     assert min(outcomes["readFile", False], outcomes["readFile", True]) > 0

@@ -1,4 +1,4 @@
-"""A member's workspace with real files, for tests of its tools."""
+"""A member's workspace with real files, for testing its tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coterie.tools.workspace_files import WorkspaceRoot
 
 @dataclass
 class Log:
-    """A `ChildLog` that remembers what it was told."""
+    """A `ChildLog` that records its calls."""
 
     told: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     mark: str = ""
@@ -36,7 +36,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Workshop:
-    """A project, the folder of its member `ann`, and what is outside of both."""
+    """A project, the folder of its member `ann`, and a folder outside of both."""
 
     project: Path
     outside: Path
@@ -52,7 +52,7 @@ class Workshop:
 
 
 def workshop(folder: Path, *, git: bool = False, **env: str) -> Workshop:
-    """A workspace as Coterie makes it: `work` is a link to the project."""
+    """Create a workspace the way Coterie does: `work` is a link to the project."""
     project, outside, user_home = folder / "project", folder / "outside", folder / "user"
     member = project / ".coterie" / "teams" / "review" / "ann"
     for made in (member / "home", member / "tmp", outside, user_home):
@@ -87,7 +87,7 @@ def toolbox(shop: Workshop, *tools: AnyTool) -> Toolbox:
 
 
 async def call(box: Toolbox, name: str, **arguments: object) -> ToolOutcome:
-    """One tool call as the agent makes it: checked, then run."""
+    """Make a tool call the way an agent does: checked, then run."""
     prepared = box.check(name, arguments)
     return await box.run(prepared) if isinstance(prepared, PreparedCall) else prepared
 

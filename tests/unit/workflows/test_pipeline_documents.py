@@ -1,12 +1,11 @@
-"""Artifacts for people, written from the data beside them."""
+"""Human-readable artifacts, rendered from the data files next to them."""
 
 from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from coterie.model.code_review import CodeReview, ReviewMeeting
-from coterie.model.plan_review import PlanningMeeting, PlanReview
 from coterie.model.planning import StructuredPlan
+from coterie.model.reviews import CodeReview, PlanningMeeting, PlanReview, ReviewMeeting
 from coterie.workflows.pipeline.documents import (
     plan_document,
     plan_review_document,
@@ -87,7 +86,7 @@ def test_a_plans_text_begins_no_section_of_its_own() -> None:
     headings = [line for line in shown.splitlines() if line.startswith("#")]
     assert headings[0] == "# \\# Coupons for all"
     assert [line for line in headings if line == "## Scope"] == ["## Scope"]
-    assert "# a comment" in headings  # in its block
+    assert "# a comment" in headings  # inside its code block
     assert "\n\\# After it\n" in shown
     assert "\n- one # two\n- \\```\n" in shown
 
@@ -105,7 +104,7 @@ Not passed.
 
 ## Issues
 
-- `test_plan` (major, must be mended) no tests
+- `test_plan` (major, must be fixed) no tests
 
 ## OpenSpec
 
@@ -137,7 +136,7 @@ x
 
 ## Issues
 
-- `test_plan` (major, must be mended) no tests
+- `test_plan` (major, must be fixed) no tests
 
 ## Consensus
 
@@ -161,11 +160,11 @@ None.
 
 ## Reviews
 
-1 review, 1 finding, 1 to be mended, at tree b.
+1 review, 1 finding, 1 must be fixed, at tree b.
 
 ## Findings
 
-- `shop/cart.py:3` (major, must be mended) x
+- `shop/cart.py:3` (major, must be fixed) x
 
 ## Consensus
 
@@ -187,7 +186,7 @@ None.
 
 def test_without_a_model_it_is_said() -> None:
     review = PlanReview.model_validate({"gate": {"gate": "plan", "passed": True}})
-    assert "No model answered; this is by rule alone." in plan_review_document(review)
+    assert "No model answered; only rules were applied." in plan_review_document(review)
     assert "the `openspec` tool did not check it" in plan_review_document(review)
     nobody = CodeReview.model_validate(SAMPLES["review.code"])
     assert second_opinion_document(nobody) == snapshot("""\
@@ -195,7 +194,7 @@ def test_without_a_model_it_is_said() -> None:
 
 ## Summary
 
-Nobody gave one.
+There is none.
 """)
 
 
@@ -215,5 +214,5 @@ s
 
 ## Findings
 
-- `shop/cart.py:3` (major, must be mended) x
+- `shop/cart.py:3` (major, must be fixed) x
 """)

@@ -1,4 +1,4 @@
-"""From what a member says to a payload: the right kind, about the right ticket, said once."""
+"""Parsing a member's reply into a payload: the right kind, the right ticket, exactly one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WRONG = {
     "```json\n{'a': 1}\n```": "there is no JSON object in it",
     '{"status": "ready"}': "status: Input should be 'proposal', 'completed', 'blocked' or 'error'",
     '{"status": "completed", "mood": "good"}': "mood: Extra inputs are not permitted",
-    '{"status": "blocked"}': "report: Value error, status is blocked, so issues must say what",
+    '{"status": "blocked"}': "report: Value error, status is blocked, so issues must not be empty",
     '{"ticket_id": "T2", "status": "completed"}': 'ticket_id is "T2"; this is about T1',
     '{"payload_type": "report", "ticket_id": "T2", "payload": {"status": "completed"}}': (
         'ticket_id is "T2"; this is about T1'

@@ -1,4 +1,4 @@
-"""What of a session's folder goes to other machines."""
+"""Which files of a session's folder are sent to other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tickets that wait too long: one announcement for each thing that stands still."""
+"""Tickets that wait too long: one announcement per stall."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coterie.workflows.tickets.ticket_run import SessionServices
 
 @dataclass
 class Kept:
-    """As much of a context as a board needs."""
+    """The part of a context that a board needs."""
 
     now: str = "2026-01-01T12:00:00.000Z"
     root: Path = Path("/shop")
@@ -77,7 +77,7 @@ async def session_of(kept: Kept, **dependencies: tuple[str, ...]) -> SessionServ
 async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kept) -> None:
     session = await session_of(kept, a=(), b=("a",), c=("a",), d=("b",))
     board, stalls = session.tracker, StallWatch(session)
-    assert await stalls.announce(900) == 900  # nothing was begun
+    assert await stalls.announce(900) == 900  # nothing has started
     await board.move("T1", "in_progress", "go", owner="wren")
     kept.now = "2026-01-01T12:10:00.000Z"
     assert await stalls.announce(900) == 300
@@ -86,7 +86,7 @@ async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kep
         await stalls.announce(900)
     since = "has not moved since 2026-01-01T12:00:00.000Z."
     why = f"waits for T1, which is in_progress (wren) and {since}"
-    assert kept.alarms == [f"T2 {why}", f"T3 {why}"]  # T4 waits for T2, which waits itself
+    assert kept.alarms == [f"T2 {why}", f"T3 {why}"]  # T4 waits for T2, which is itself waiting
     reports = [one for one in kept.said if isinstance(one.payload, Report)]
     assert [(one.source, one.target, one.ticket_id) for one in reports] == [
         ("coterie", "mira", "T2"),
@@ -103,10 +103,10 @@ async def test_another_stop_is_another_incident_but_not_another_run(kept: Kept) 
     await stalls.announce(900)
     again = StallWatch(session)
     kept.now = "2026-01-01T13:14:59.000Z"
-    assert round(await again.announce(900)) == 1  # what stood still before this run does not count
+    assert round(await again.announce(900)) == 1  # the time before this run does not count
     kept.now = "2026-01-01T14:00:00.000Z"
     await again.announce(900)
-    assert len(kept.alarms) == 1  # the same stop, told already
+    assert len(kept.alarms) == 1  # the same stall, already announced
     await board.move("T1", "blocked", "no key")
     kept.now = "2026-01-01T15:00:00.000Z"
     await again.announce(900)

@@ -1,4 +1,4 @@
-"""Turns of tasks that change files, with snapshots around them."""
+"""Task turns that change files, with snapshots taken around them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASK = "k3f9"
 
 @dataclass
 class Turns:
-    """A project whose files are changed by turns, and by others."""
+    """A project whose files are changed by turns and by others."""
 
     root: Path
     told: list[str] = field(default_factory=list[str])
@@ -25,7 +25,7 @@ class Turns:
         self.snapshots = FolderSnapshots(self.root, self.told.append)
 
     def files(self, contents: Mapping[str, str | bytes], folder: Path | None = None) -> None:
-        """Write files, with the folders they need."""
+        """Write files, creating their parent folders."""
         for name, content in contents.items():
             path = (folder or self.root) / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class Turns:
 
     @contextmanager
     def turn(self, task: str = TASK, folder: Path | None = None) -> Iterator[None]:
-        """A turn, for the length of the block."""
+        """Run the block as a turn."""
         place = str(folder or self.root)
         self.snapshots.before(task, place)
         yield
@@ -41,18 +41,18 @@ class Turns:
 
     @property
     def patch(self) -> str:
-        """What the task changed."""
+        """The task's changes as a patch."""
         return "".join(patch.text for patch in self.snapshots.diff(TASK).patches)
 
     @property
     def figures(self) -> list[str]:
-        """The same in figures."""
+        """The task's changes as line counts per file."""
         patches = self.snapshots.diff(TASK).patches
         return [str(one) for patch in patches for one in patch.files]
 
     @property
     def everything(self) -> dict[str, tuple[str, bytes]]:
-        """Every file, but for ours and git's: its mode and content."""
+        """The mode and content of every file, except Coterie's and git's."""
         files, found = FolderFiles(self.root), dict[str, tuple[str, bytes]]()
         for path in self.paths:
             entry = files.read(path)
@@ -62,6 +62,6 @@ class Turns:
 
     @property
     def paths(self) -> set[str]:
-        """All that is there, but for ours and git's."""
+        """All existing paths, except Coterie's and git's."""
         every = (path.relative_to(self.root) for path in self.root.rglob("*"))
         return {str(path) for path in every if not {".coterie", ".git"} & {*path.parts}}

@@ -1,4 +1,4 @@
-"""Real repositories for tests, made by a bare git."""
+"""Real repositories for tests, made with plain git."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WHO = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
 
 
 def bare_git(folder: Path, *words: str, check: bool = True) -> str:
-    """What git prints, run without any care."""
+    """Run git without any precautions and return its output."""
     ran = subprocess.run(
         ["git", *_WHO, *words], cwd=folder, check=False, capture_output=True, text=True
     )
@@ -20,14 +20,14 @@ def bare_git(folder: Path, *words: str, check: bool = True) -> str:
 
 
 def commit(folder: Path, message: str) -> str:
-    """Commit all there is."""
+    """Commit everything and return the commit."""
     bare_git(folder, "add", "--all")
     bare_git(folder, "commit", "-q", "--no-verify", "-m", message)
     return bare_git(folder, "rev-parse", "HEAD")
 
 
 def new_repository(folder: Path) -> Git:
-    """A repository with one commit of one file."""
+    """Create a repository with one commit of one file."""
     folder.mkdir(exist_ok=True)
     bare_git(folder, "init", "-q", "-b", "main")
     (folder / "file.txt").write_text("first\n")

@@ -1,4 +1,4 @@
-"""Artifacts against their files."""
+"""Checking artifacts against their files."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def test_what_is_what_it_says(root: Path) -> None:
     ("given", "problem"),
     [
         (ref("2-test.log"), "cannot be read: No such file or directory"),
-        (ref("1-test.log", size_bytes=8), "has 9 bytes; 8 were said"),
+        (ref("1-test.log", size_bytes=8), "has 9 bytes instead of the stated 8"),
         (ref("1-test.log", digest=f"sha256:{'0' * 64}"), f"has the digest {DIGEST}"),
         (ref("../key"), "is not below the session's artifacts"),
         (ref("/etc/passwd"), "is not below the session's artifacts"),
         (ref("."), "is not below the session's artifacts"),
         (ref("https://example.com/log"), "is not below the session's artifacts"),
-        (ref("file://example.com/log"), "is no file of this machine"),
+        (ref("file://example.com/log"), "is not a file on this machine"),
         (ref("link"), "is not below the session's artifacts"),
-        (ref("pipe"), "is no regular file"),
+        (ref("pipe"), "is not a regular file"),
     ],
 )
 def test_what_is_not(root: Path, given: ArtifactRef, problem: str) -> None:

@@ -12,7 +12,7 @@ from coterie.engine.lease import Owner, facts, living, sweep
 from coterie.errors import EnvelopeForged, NotOurs
 from coterie.stores.sqlite.database import open_database
 from coterie.workspace import session_files
-from coterie.workspace.beneath import open_file, opened_folder, read_file, real_folder, write_file
+from coterie.workspace.beneath import open_file, open_folder, read_file, real_folder, write_file
 from coterie.workspace.folder import save_identity
 from coterie.workspace.snapshots.repository import SnapshotRepository
 from tests.unit.workspace.test_member_folder import ANN
@@ -65,7 +65,7 @@ def test_no_folder_is_reached_through_a_link(base: Path, outside: Path, depth: i
         lambda: write_file(base, (*names[:depth], "canary"), b"theirs"),
         lambda: real_folder(base, *names, make=True),
     ):
-        with pytest.raises(NotOurs, match="is a link: Coterie makes no such thing there"):
+        with pytest.raises(NotOurs, match="is a link: Coterie did not create it"):
             attempt()
     assert whole(outside)
 
@@ -76,17 +76,17 @@ def test_no_file_is_reached_through_a_link(base: Path, outside: Path) -> None:
     os.mkfifo(base / "pipe")
     with pytest.raises(NotOurs, match="is a link"):
         read_file(base, "x")
-    with pytest.raises(NotOurs, match="is no regular file"):
+    with pytest.raises(NotOurs, match="is not a regular file"):
         read_file(base, "pipe")
-    with opened_folder(base) as folder, pytest.raises(NotOurs, match="another name elsewhere"):
+    with open_folder(base) as folder, pytest.raises(NotOurs, match="more than one hard link"):
         open_file(folder, base / "hard", os.O_WRONLY | os.O_APPEND)
-    write_file(base, ("x",), b"ours")  # the link goes, what it led to stays
+    write_file(base, ("x",), b"ours")  # replaces the link, not its target
     assert (base / "x").read_bytes() == b"ours"
     assert whole(outside)
 
 
 def test_nothing_of_another_users_is_read(base: Path) -> None:
-    if os.geteuid() != 0:  # who cannot give a folder away has one below root's /proc
+    if os.geteuid() != 0:  # non-root cannot chown, but /proc has folders of root
         with pytest.raises(NotOurs, match="belongs to another user"):
             real_folder(Path("/proc"), str(os.getpid()))
         return
@@ -99,7 +99,7 @@ def test_nothing_of_another_users_is_read(base: Path) -> None:
         real_folder(base, "a")
 
 
-# -- those who use it --------------------------------------------------------------------------
+# -- callers -----------------------------------------------------------------------------------
 
 
 def _owners(base: Path) -> None:
@@ -124,7 +124,7 @@ def _artifact(base: Path) -> None:
     made = base.parent / "made"
     made.write_text("made")
     with pytest.raises(NotOurs):
-        session_files.keep_artifact(base.parent, "k3f9", "T1", made)
+        session_files.store_artifact(base.parent, "k3f9", "T1", made)
 
 
 def _head(base: Path) -> None:
@@ -134,7 +134,7 @@ def _head(base: Path) -> None:
 
 def _snapshots(base: Path) -> None:
     with pytest.raises(NotOurs):
-        SnapshotRepository(base.parent, base / "snapshots.git").alone().__enter__()
+        SnapshotRepository(base.parent, base / "snapshots.git").exclusive().__enter__()
 
 
 USERS: dict[str, tuple[str, Callable[[Path], None]]] = {

@@ -1,4 +1,4 @@
-"""`eval.conf`, and what is found where there is none."""
+"""`eval.conf`, and the commands guessed if there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from coterie.errors import ConfigError, NotOurs
 from coterie.model.eval_report import EvalCommand
-from coterie.workspace.eval_conf import eval_commands, found_commands, written_commands
+from coterie.workspace.eval_conf import configured_commands, eval_commands, guessed_commands
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def test_each_line_is_a_name_and_a_command(root: Path) -> None:
     ("text", "said"),
     [
         ("pytest -q\n", ':1 has no "=": pytest -q.'),
-        ("a = b\n\nunit =  \n", ":3 gives unit no command."),
-        ("= pytest\n", ':1 begins with ""; a name is small letters'),
+        ("a = b\n\nunit =  \n", ":3 has no command for unit."),
+        ("= pytest\n", ':1 begins with ""; a name is at most 40 lowercase letters'),
         ("../x = pytest\n", ':1 begins with "../x"; a name is'),
         ("Unit = pytest\n", ':1 begins with "Unit"; a name is'),
-        ("a = b\n# c\na = d\n", ":3 names a again; it stands in line 1."),
-        ("a = b\x1b[31m\n", ":1 has characters that cannot be seen: b<U+001B>[31m."),
+        ("a = b\n# c\na = d\n", ":3 repeats a, which is already in line 1."),
+        ("a = b\x1b[31m\n", ":1 contains invisible characters: b<U+001B>[31m."),
         ("# nothing\n", ":1 names no command."),
         (b"a = b\nc = \xff\n", ":2 is not UTF-8 text."),
         ("\n".join(f"n{n} = x" for n in range(51)), ":1 names 51 commands; at most 50 are run."),
@@ -57,7 +57,7 @@ def test_each_line_is_a_name_and_a_command(root: Path) -> None:
 def test_a_mistake_is_named_by_file_and_line(root: Path, text: str | bytes, said: str) -> None:
     path = conf(root, text)
     with pytest.raises(ConfigError) as refused:
-        written_commands(root)
+        configured_commands(root)
     assert "eval.conf" in str(refused.value)
     assert said in str(refused.value)
     assert (refused.value.where or "").startswith(str(path))
@@ -68,13 +68,13 @@ def test_a_link_in_its_place_is_not_followed(root: Path) -> None:
     (root / "theirs.conf").write_text("a = curl evil\n")
     (root / ".coterie" / "eval.conf").symlink_to(root / "theirs.conf")
     with pytest.raises(NotOurs):
-        written_commands(root)
+        configured_commands(root)
 
 
 def test_a_folder_in_its_place_is_an_error(root: Path) -> None:
     (root / ".coterie" / "eval.conf").mkdir()
     with pytest.raises((ConfigError, NotOurs)):
-        written_commands(root)
+        configured_commands(root)
 
 
 NPM = '{"scripts": {"test": "vitest"}}'
@@ -130,5 +130,5 @@ def test_no_text_of_the_repository_becomes_a_command(root: Path) -> None:
     (root / "Makefile").write_text("test: $(shell touch made)\n")
     os.mkfifo(root / "Cargo.toml")
     (root / "pom.xml").symlink_to("/etc/passwd")
-    assert [one.command for one in found_commands(root)] == ["npm test"]
+    assert [one.command for one in guessed_commands(root)] == ["npm test"]
     assert not (root / "made").exists()

@@ -1,4 +1,4 @@
-"""Running git: safely in a repository that nobody here wrote, and losing nothing."""
+"""Running git: safely in an untrusted repository, and without losing anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add(git: Git, name: str = "tree", branch: str = "coterie/pair/ann") -> Path:
     return path
 
 
-# -- what there is -----------------------------------------------------------------------------
+# -- reading a repository ----------------------------------------------------------------------
 
 
 def test_a_folder_is_in_a_repository_or_in_none(house: House, repository: Git) -> None:
@@ -61,7 +61,7 @@ def test_what_is_there_is_seen_and_nothing_in_its_place(house: House, repository
     (house.project / ".git" / "info").mkdir(exist_ok=True)
     (house.project / ".git" / "info" / "grafts").write_text(f"{true}\n")
     said = ("log", "-1", "--format=%s %P", true)
-    assert bare_git(house.project, *said) == "other"  # the control: replaced, and without a parent
+    assert bare_git(house.project, *said) == "other"  # the control: replaced, without a parent
     assert repository.run(*said).strip() == f"true {first}"
 
 
@@ -92,16 +92,16 @@ def test_one_that_never_ends_is_ended_with_what_it_started(
     house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = house.home / "git"
-    held = house.home / "held"
-    os.mkfifo(held)
-    program.write_text(f"#!/bin/sh\nsleep 60 > {held} &\nwait\n")
+    pass_fds = house.home / "held"
+    os.mkfifo(pass_fds)
+    program.write_text(f"#!/bin/sh\nsleep 60 > {pass_fds} &\nwait\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
-    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    reader = os.open(pass_fds, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(reader, "rb") as file:
-        with pytest.raises(GitFailed, match=r"status failed in .*: it took over 1 s$"):
-            repository.run("status", patience=1)
-        # Readable, and at its end, once the last that held it is dead.
+        with pytest.raises(GitFailed, match=r"status failed in .*: it took longer than 1 s$"):
+            repository.run("status", timeout=1)
+        # Readable, and at EOF, once the last process holding it is dead.
         assert select.select([file], [], [], 30)[0] == [file]
         assert file.read() == b""
 
@@ -115,11 +115,11 @@ def test_the_environment_of_a_hook_does_not_lead_elsewhere(
     assert add(repository).is_dir()
 
 
-# -- a repository that somebody else wrote ------------------------------------------------------
+# -- an untrusted repository --------------------------------------------------------------------
 
 
 def hostile(house: House) -> Path:
-    """A repository whose own configuration would run a program at every occasion."""
+    """Create a repository whose own configuration would run a program at every opportunity."""
     fired = house.home / "fired"
     fires = f"touch {fired}"
     git = house.project / ".git"
@@ -197,7 +197,7 @@ def test_a_filter_is_off_however_it_is_configured(
     assert not fired.exists()
     (house.project / "file.txt").unlink()
     bare_git(house.project, "reset", "--hard", "--quiet", check=False)
-    assert fired.exists()  # a bare git obeys it
+    assert fired.exists()  # plain git obeys it
 
 
 def test_one_call_is_one_process(
@@ -259,7 +259,7 @@ def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: G
     bare_git(house.home, "init", "-q", "forged")
     (tree / ".git").write_text(f"gitdir: {house.home}/forged/.git\n")
     assert not linked.alive
-    with pytest.raises(GitFailed, match="does not name this folder"):
+    with pytest.raises(GitFailed, match="does not point back to this folder"):
         Git(tree).head()
     known = Worktree(tree, linked.git_dir, repository.common_dir)
     assert Git(tree, known).head() == repository.head()
@@ -340,7 +340,7 @@ def test_what_a_crash_left_half_way_is_in_no_snapshot(house: House, repository: 
 def test_a_repository_inside_is_not_lost(repository: Git) -> None:
     tree = add(repository)
     new_repository(tree / "inner")
-    with pytest.raises(GitFailed, match="inner is a repository of its own"):
+    with pytest.raises(GitFailed, match="inner is a separate repository"):
         Git(tree).snapshot("Kept")
 
 
@@ -361,7 +361,7 @@ def test_the_folder_is_gone_already(repository: Git) -> None:
 def test_a_lock_is_held_by_git_too(repository: Git) -> None:
     read, write = os.pipe()
     try:
-        told = replace(repository, held=(write,)).run(
+        told = replace(repository, pass_fds=(write,)).run(
             "-c", f"alias.tell=!echo held > /dev/fd/{write}", "tell"
         )
         assert (told, os.read(read, 100)) == ("", b"held\n")

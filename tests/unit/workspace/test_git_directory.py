@@ -1,4 +1,4 @@
-"""The folder of a process that git is configured in: its own, whatever others clear away."""
+"""The per-process folder for git's configuration: survives cleanup by other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REAL = tempfile.mkdtemp
 
 
 def taken_at_once(made: list[str]) -> Callable[..., str]:
-    """The first is removed before anybody can have locked it."""
+    """Return a `mkdtemp` whose first folder is removed before it can be locked."""
 
     def make(*words: str, **more: str) -> str:
         made.append(REAL(*words, **more))

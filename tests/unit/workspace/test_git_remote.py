@@ -1,4 +1,4 @@
-"""Refs on a repository that the user named: made once, fetched, removed; and whose git decides."""
+"""Refs on the user's remote: created once, fetched, removed; and whose git settings apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION = "k3f9"
 
 @dataclass(frozen=True)
 class Travels:
-    """Two clones, and the bare repository that branches go by."""
+    """Two clones, and the bare repository through which they exchange branches."""
 
     here: Git
     there: Git
@@ -31,7 +31,7 @@ class Travels:
         return Path(self.remote.url)
 
     def work(self, text: str) -> str:
-        """A new commit here."""
+        """Make a new commit in `here`."""
         (self.here.folder / "file.txt").write_text(text)
         return commit(self.here.folder, text)
 
@@ -49,7 +49,7 @@ def test_a_ref_is_made_once_and_fetched_by_another_clone(travels: Travels) -> No
     made = travels.work("second")
     ref = sent_ref(SESSION, "T1", 3, made)
     assert ref == f"refs/coterie/k3f9/T1/3/{made}"
-    for _ in range(2):  # an answer that was lost
+    for _ in range(2):  # repeated as if the answer had been lost
         push_new(here, remote, ref, made)
     assert there.commit(made) is None
     before = bare_git(there.folder, "for-each-ref")
@@ -63,7 +63,7 @@ def test_a_late_push_to_a_ref_that_is_taken_is_refused(travels: Travels) -> None
     here, remote, first, second = travels.here, travels.remote, travels.work("1"), travels.work("2")
     ref = sent_ref(SESSION, "T1", 3, first)
     push_new(here, remote, ref, first)
-    with pytest.raises(UsageError, match="on the remote already, and is not moved"):
+    with pytest.raises(UsageError, match="already on the remote, and is not moved"):
         push_new(here, remote, ref, second)
     assert remote_refs(here, remote) == {ref: first}
 
@@ -73,10 +73,10 @@ def test_what_is_gone_or_another_commit_is_told_from_a_remote_that_is_away(
 ) -> None:
     here, there, remote, made = travels.here, travels.there, travels.remote, travels.work("second")
     ref = sent_ref(SESSION, "T1", 3, made)
-    with pytest.raises(UsageError, match="not on the remote any more"):
+    with pytest.raises(UsageError, match="no longer on the remote"):
         fetch(there, remote, {ref: made})
     bare_git(here.folder, "push", "-q", remote.url, f"HEAD~1:{ref}")
-    with pytest.raises(UsageError, match="does not hold"):
+    with pytest.raises(UsageError, match="sent under that name"):
         fetch(there, remote, {ref: made})
     travels.bare.rename(travels.bare.with_name("away"))
     with pytest.raises(GitFailed):
@@ -100,7 +100,7 @@ def test_refs_of_a_session_are_listed_and_removed_as_they_were_seen(travels: Tra
     assert remote_refs(here, remote) == others
 
 
-# -- whose git decides -----------------------------------------------------------------------------
+# -- whose git settings apply ----------------------------------------------------------------------
 
 
 def program(path: Path, text: str) -> Path:
@@ -116,7 +116,7 @@ HOOKS = (
 
 
 def plant(travels: Travels, marks: Path) -> None:
-    """Have every git that believes either repository leave a mark, or go elsewhere."""
+    """Make every git that trusts either repository leave a mark or talk to another remote."""
     marks.mkdir()
     url, here = travels.remote.url, travels.here.folder
     for folder in (here / ".git", travels.bare):
@@ -151,7 +151,7 @@ def test_settings_and_hooks_of_either_repository_do_nothing(
     push_new(here, remote, ref, made)
     assert list(marks.iterdir()) == []
     assert remote_refs(here, remote) == {ref: made}
-    # A bare git falls for all of it.
+    # Plain git falls for all of it.
     bare_git(here.folder, "push", "-q", "x", "HEAD:refs/x/y")
     bare_git(here.folder, "push", "-q", nobody.url, "HEAD:refs/x/y", check=False)
     assert {path.name for path in marks.iterdir()} >= {"pre-push", "ssh", "served"}
@@ -164,13 +164,13 @@ def test_settings_and_hooks_of_either_repository_do_nothing(
 
 @pytest.mark.parametrize("url", ["ext::touch {}", "git://localhost/x", "http://localhost/x", "x"])
 def test_no_other_protocol_is_spoken(travels: Travels, tmp_path: Path, url: str) -> None:
-    with pytest.raises(ValueError, match="is no "):
+    with pytest.raises(ValueError, match="is not "):
         remote_refs(travels.here, GitRemote(url.format(tmp_path / "mark")))
     assert not (tmp_path / "mark").exists()
 
 
 def ssh(tmp_path: Path, text: str) -> GitRemote:
-    """A remote that the user's own ssh leads to."""
+    """A remote reached through the user's own ssh."""
     command = str(program(tmp_path / "own ssh", text))
     return GitRemote("ada@db.example.org:shop.git", {"GIT_SSH_COMMAND": f"'{command}'"})
 
@@ -185,7 +185,7 @@ def test_the_user_s_own_way_to_a_host_is_taken(travels: Travels, tmp_path: Path)
 
 
 def runs(pid: int) -> bool:
-    """Whether it does; nobody may have reaped it yet."""
+    """Whether the process is running; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def runs(pid: int) -> bool:
 async def test_a_remote_that_hangs_is_waited_for_no_longer_than_somebody_wants(
     travels: Travels, tmp_path: Path
 ) -> None:
-    """Git and what it started are gone then, and nobody was asked on the terminal."""
+    """Afterwards git and its children are gone, and nothing was asked on the terminal."""
     begun = tmp_path / "begun"
     remote = ssh(tmp_path, f"(: < /dev/tty) 2> {tmp_path}/tty; echo $$ > {begun}; exec sleep 600")
 

@@ -1,4 +1,4 @@
-"""A repository's configuration, read as data: as git reads it, and little of it passed on."""
+"""A repository's configuration, parsed as data just as git does, and little of it passed on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from coterie.workspace.git_settings import (
-    OURS,
+    OVERRIDES,
     plain_settings,
     repository_settings,
     settings_for,
@@ -24,7 +24,7 @@ def as_git_reads(path: Path) -> dict[str, str] | None:
     if ran.returncode != 0:
         return None
     entries = ran.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
-    # Without a value it is true.
+    # A key without a value is true.
     pairs = (entry.partition("\n") if "\n" in entry else (entry, "", "true") for entry in entries)
     return {key: value for key, _, value in pairs}
 
@@ -76,7 +76,7 @@ def test_only_plain_data_is_passed_on(tmp_path: Path) -> None:
         "[extensions]\n objectFormat = sha256\n partialClone = evil\n worktreeConfig = true\n"
     )
     (tmp_path / "config.worktree").write_text("[core]\n sparseCheckout\n editor = evil\n")
-    assert settings_for(tmp_path, tmp_path).removesuffix(OURS) == snapshot("""\
+    assert settings_for(tmp_path, tmp_path).removesuffix(OVERRIDES) == snapshot("""\
 [core]
 	repositoryformatversion = "0"
 [core]
@@ -98,7 +98,7 @@ def test_only_plain_data_is_passed_on(tmp_path: Path) -> None:
 
 def test_a_format_that_is_not_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[extensions]\n next = true\n")
-    with pytest.raises(ValueError, match="extension next that Coterie does not know"):
+    with pytest.raises(ValueError, match="extension next, which Coterie does not support"):
         settings_for(tmp_path, tmp_path)
     (tmp_path / "config").write_text("[core]\n a = b\n[broken\n")
     with pytest.raises(ValueError, match="config cannot be read from line 3 on"):

@@ -1,4 +1,4 @@
-"""Writing into homes without harm, and what Claude finds in its own."""
+"""Writing into homes safely, and what Claude's home contains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = (
     "ANTHROPIC_CUSTOM_HEADERS",
     "CLAUDE_CODE_OAUTH_TOKEN",
 )
-"""What of the user's environment says who pays, and to whom it is sent."""
+"""Variables of the user's environment that decide who pays and where requests go."""
 ANN = Member(id="ann", name="ann", display_name="Ann", system_instruction="You are Ann.")
 
 
@@ -88,9 +88,9 @@ def test_nothing_is_written_through_a_folder_that_is_a_link(tmp_path: Path) -> N
     (tmp_path / "link").symlink_to(real)
     (tmp_path / "file").touch()
     for folder in (tmp_path / "link", tmp_path / "file"):
-        with pytest.raises(UsageError, match="is no folder"):
+        with pytest.raises(UsageError, match="is not a folder"):
             write_private(folder / "file", "x")
-        with pytest.raises(UsageError, match="is no folder"):
+        with pytest.raises(UsageError, match="is not a folder"):
             private_folder(folder)
     assert names(real) == []
 
@@ -99,7 +99,7 @@ def test_what_the_disk_refuses(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageError, match="cannot be written: Is a directory"):
         write_private(tmp_path / "folder", "x")
-    assert names(tmp_path) == ["folder"]  # and nothing half made
+    assert names(tmp_path) == ["folder"]  # and no partial file
     with pytest.raises(StorageError, match="cannot be written: No such file"):
         write_private(tmp_path / "none" / "file", "x")
 

@@ -1,4 +1,4 @@
-"""The homes of Gemini and of other ACP agents: what is written, and who signs in with what."""
+"""The homes of Gemini and other ACP agents: what is written, and how each one signs in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_home(house: House) -> None:
     own = place.home / ".gemini"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert stat.S_IMODE((own / "settings.json").stat().st_mode) == 0o600
-    # As it was written, also the word that begins with @; what @ means is switched off.
+    # Verbatim, including the word that begins with @: its special meaning is disabled.
     assert (own / "GEMINI.md").read_text() == "Ask @rex first.\n\nBe kind.\n"
     assert settings(place)["context"]["importFormat"] == "flat"
     assert home.env["GEMINI_CLI_TRUST_WORKSPACE"] == "false"
@@ -88,16 +88,16 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
     (place.home / ".gemini" / "policies" / "coterie.toml").unlink()
     (place.home / ".gemini" / "policies").rmdir()
     (place.home / ".gemini" / "policies").symlink_to(house.home)
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         gemini.prepare(ANN, place)
 
 
 def rules(place: Workspace) -> list[tuple[str, object, bool | None]]:
-    """What is decided about which tools, and whether only where somebody can be asked."""
+    """Return decision, tools and "interactive only" of each rule, by descending priority."""
     written = (place.home / ".gemini" / "policies" / "coterie.toml").read_text()
     found = tomllib.loads(written).get("rule", [])
     found.sort(key=lambda each: -each["priority"])
-    assert [each for each in found if each["priority"] == 950] == []  # which Gemini passes over
+    assert [each for each in found if each["priority"] == 950] == []  # Gemini ignores this priority
     return [(each["decision"], each["toolName"], each.get("interactive")) for each in found]
 
 
@@ -139,7 +139,7 @@ def test_a_rehearsal_has_nobodys_key(house: House) -> None:
     assert keys == {"GEMINI_API_KEY": "rehearsal"}
     assert home.env["GOOGLE_GEMINI_BASE_URL"] == URL
     assert "GOOGLE_GENAI_USE_VERTEXAI" not in home.env
-    # What an earlier, real run linked is gone.
+    # The link from an earlier, real run is gone.
     assert not (place.home / ".gemini" / "oauth_creds.json").is_symlink()
 
 
@@ -154,7 +154,7 @@ def test_who_signs_in_with_what(house: House) -> None:
     assert sign_in(house) == "gemini-api-key"
     assert sign_in(house, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, **user) == "vertex-ai"
     chose({"security": {"auth": {"selectedType": "oauth-personal"}}})
-    # Without a login Gemini would ask for one where only the protocol is spoken.
+    # Without a login Gemini would prompt for one on the protocol's stream.
     assert sign_in(house, **user) == "gemini-api-key"
     (own / "oauth_creds.json").write_text("{}")
     assert sign_in(house, {"GEMINI_API_KEY": "k"}, **user) == "oauth-personal"
@@ -185,7 +185,7 @@ def test_logins_are_linked(house: House) -> None:
     assert not (place.home / ".gemini" / "oauth_creds.json").is_symlink()
 
 
-# -- the material's own instructions -----------------------------------------------------------
+# -- the project's own instructions ------------------------------------------------------------
 
 
 def test_the_materials_instructions_where_it_is_trusted(house: House, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_materials_instructions_where_it_is_trusted(house: House, tmp_path: 
     assert memory.read_text() == (
         "Ask @rex first.\n\nThe project's own instructions:\n\nUse tabs.\n\nUse spaces.\n"
     )
-    # A link leads to another file of the material, or nowhere.
+    # A link may only lead to another file in the repository.
     (below / "GEMINI.md").unlink()
     (tmp_path / "secret").write_text("secret")
     (below / "GEMINI.md").symlink_to(tmp_path / "secret")
@@ -233,7 +233,7 @@ def test_whose_home_it_is(name: str, command: str, adapter: type[AcpAdapter]) ->
 
     adapters = Adapters({name: agent}, "auto", 1.0, recall)
     made = adapters.of(member, cast("ChildLog", None))
-    assert type(getattr(made, "inner", made)) is adapter  # a login is looked after around it
+    assert type(getattr(made, "inner", made)) is adapter  # a wrapper may maintain the login
 
 
 def test_an_agent_that_nobody_knows(house: House) -> None:
@@ -267,7 +267,7 @@ def test_qwen(house: House) -> None:
     home = acp.prepare(ANN, replace(place, rehearsal=URL), qwen.set_up)
     assert (home.args, home.reads_only) == (("--auth-type", "openai"), False)
     assert home.env["OPENAI_MODEL"] == "rehearsal"
-    assert (told["permissions"], home.takes_commands) == ({"ask": []}, True)
+    assert (told["permissions"], home.tools_as_commands) == ({"ask": []}, True)
     acp.prepare(ANN, replace(place, tools=ToolCommands("list it", "/call it")), qwen.set_up)
     told = json.loads((own / "settings.json").read_text())
     assert set(told["permissions"]["ask"]) >= {"Bash", "Edit", "Monitor", "Read", "Write"}
@@ -288,7 +288,7 @@ def test_opencode(house: House) -> None:
     assert not (place.home / ".local/share/opencode/auth.json").is_symlink()
     told = json.loads((place.home / ".config" / "opencode" / "opencode.json").read_text())
     assert told["provider"]["rehearsal"]["options"]["baseURL"] == f"{URL}/v1"
-    assert not home.takes_commands
+    assert not home.tools_as_commands
     by_hand = json.loads(home.env["OPENCODE_PERMISSION"])
     served = replace(place, tools=ToolCommands("list it", "/call it"))
     home = acp.prepare(ann("read"), served, opencode.set_up)
@@ -307,7 +307,7 @@ def test_opencode_is_not_started_where_it_would_run_plug_ins(house: House, name:
     problem = acp.prepare(member, made, opencode.set_up).problem
     assert problem is not None
     assert str(house.project / name) in problem
-    # A repository ends at its root, and the user's own installation is none of its business.
+    # Only folders inside the repository count, and the user's own installation does not.
     (below / ".git").mkdir()
     assert acp.prepare(member, made, opencode.set_up).problem is None
     (below / ".git").rmdir()

@@ -144,7 +144,7 @@ def test_nothing_is_made_through_a_link(
         path.touch()
     with pytest.raises(UsageError) as caught:
         make_folder(house.project, "pair", ANN)
-    assert str(caught.value) == f"{path} is no folder."
+    assert str(caught.value) == f"{path} is not a folder."
     assert list(target.iterdir()) == []
 
 
@@ -159,7 +159,7 @@ def test_a_home_that_others_could_read_is_closed(house: House) -> None:
     ("team", "name"), [("..", "ann"), ("pair", "../ann"), ("a/b", "ann"), ("pair", "")]
 )
 def test_names_that_are_no_folders(house: House, team: str, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the name of a folder"):
+    with pytest.raises(UsageError, match="is not a valid folder name"):
         member_folder(house.project, team, member(id=name))
 
 
@@ -222,7 +222,7 @@ def test_an_instruction_file_is_rewritten_until_a_person_takes_it(house: House) 
     assert (place / "_shared_assets").is_dir()
     team, ann = told(house)
     write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", False))
-    assert "stands in ../team_instruction.md: read it first" in file.read_text()
+    assert "are in ../team_instruction.md: read them first" in file.read_text()
     assert whole.read_text() == f"{UNWRITTEN}\n"
     for path in (file, whole):
         path.write_text("My own words.\n")

@@ -1,4 +1,4 @@
-"""The `openspec` tool of the machine: which one is used, and what it said."""
+"""The machine's `openspec` tool: which one is used, and how its output is parsed."""
 
 from __future__ import annotations
 

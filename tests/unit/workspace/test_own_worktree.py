@@ -1,4 +1,4 @@
-"""A member's own worktree: made once, found again whatever happened, never checked out over."""
+"""A member's own worktree: made once, always found again, never overwritten by a checkout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def work_of(project: Path) -> Path:
 
 
 def begun(project: Path) -> Path:
-    """A worktree with a commit of its own, something staged and something else."""
+    """Create a worktree with its own commit, a staged file and an unstaged change."""
     work = made(project)
     (work / "done.txt").write_text("done\n")
     commit(work, "done")
@@ -51,7 +51,7 @@ UNSTAGED = "M file.txt\n?? staged.txt"
 
 
 def check(project: Path, status: str) -> None:
-    """All that was begun is there and in no other repository's hands."""
+    """Check that the work is intact and the worktree belongs to this repository."""
     work = work_of(project)
     assert bare_git(work, "status", "--porcelain") == status
     assert bare_git(work, "log", "--format=%s %D") == f"done HEAD -> {BRANCH}\nfirst main"
@@ -178,7 +178,7 @@ def test_the_project_was_copied(house: House, repository: Git) -> None:
     begun(house.project)
     copy = house.project.with_name("copy")
     shutil.copytree(house.project, copy, symlinks=True)
-    (work_of(copy) / "file.txt").write_text("changed\n")  # the copy's own
+    (work_of(copy) / "file.txt").write_text("changed\n")  # only in the copy
     assert made(copy) == work_of(copy)
     check(copy, STAGED)
     check(house.project, STAGED)
@@ -264,7 +264,7 @@ def test_killed_while_it_was_made(
 
 
 def test_git_was_killed_while_it_made_it(house: House, repository: Git) -> None:
-    """What git itself leaves: a place that is locked, without a HEAD, and half a folder."""
+    """What git itself leaves behind: a locked entry without a HEAD, and half a folder."""
     work = work_of(house.project)
     half = work.with_name("coterie.pair.ann")
     half.mkdir(parents=True)
@@ -278,7 +278,7 @@ def test_git_was_killed_while_it_made_it(house: House, repository: Git) -> None:
     check(house.project, STAGED)
 
 
-# -- what cannot be ----------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 def told(project: Path, member: Member = ANN) -> tuple[str, str | None, str | None]:
@@ -289,7 +289,7 @@ def told(project: Path, member: Member = ANN) -> tuple[str, str | None, str | No
 
 def test_a_folder_without_git(house: House) -> None:
     assert told(house.project) == (
-        f"{house.project} is in no git repository, so there can be no worktree of it.",
+        f"{house.project} is not in a git repository, so it cannot have worktrees.",
         'git init, or leave out "work": "worktree"',
         str(house.project),
     )
@@ -298,7 +298,7 @@ def test_a_folder_without_git(house: House) -> None:
 def test_a_repository_without_a_commit(house: House) -> None:
     bare_git(house.project, "init", "-q")
     assert told(house.project) == (
-        f"{house.project} has no commit yet, so there is nothing a worktree could begin with.",
+        f"{house.project} has no commit yet, so a worktree has nothing to start from.",
         'git commit, or leave out "work": "worktree"',
         str(house.project),
     )
@@ -341,8 +341,8 @@ def test_what_is_in_the_way_is_left_alone(house: House, repository: Git, kind: s
             shutil.copy(house.home / "theirs" / ".git", work / ".git")
     before = sorted(work.parent.rglob("*"))
     assert told(house.project) == (
-        f"{work} is in the way: it is no worktree of {house.project}.",
-        "Move it away, and a worktree is made in its place.",
+        f"{work} is in the way: it is not a worktree of {house.project}.",
+        "Move it away: a worktree is then created in its place.",
         str(work),
     )
     after = [path for path in sorted(work.parent.rglob("*")) if path.name not in ("home", "tmp")]

@@ -1,4 +1,4 @@
-"""Files that a worker registers as artifacts: its own, and what it says they are."""
+"""Files that a worker registers as artifacts must be its own and match its description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A worker's folder in a project."""
+    """A worker's folder inside a project."""
     ours(tmp_path)
     folder = tmp_path / "work"
     (folder / "out").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Keeping the files of a folder around what changes them, and showing what was changed."""
+"""Taking snapshots of a folder around turns, and showing what changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def turns(house: House) -> Turns:
 
 
 def kept(turns: Turns) -> dict[str, tuple[str, bytes]]:
-    """What the task's only turn left, or found: mode and content by path."""
+    """Return the files after (or else before) the task's only turn: mode and content by path."""
     shadow = turns.root / ".coterie" / "snapshots.git"
     (span,) = SnapshotRepository(turns.root, shadow).spans(TASK)
     newest = (span.after or span.before).snapshot.tree
@@ -49,7 +49,7 @@ def kept(turns: Turns) -> dict[str, tuple[str, bytes]]:
     return found
 
 
-# -- what is shown -----------------------------------------------------------------------------
+# -- diffs -------------------------------------------------------------------------------------
 
 
 def test_a_patch(turns: Turns) -> None:
@@ -169,7 +169,7 @@ def test_parts_that_were_handed_out_belong_to_the_task(turns: Turns) -> None:
     assert turns.figures == ["f +1 -1", "g +1 -1"]
 
 
-# -- what is kept ------------------------------------------------------------------------------
+# -- snapshot contents -------------------------------------------------------------------------
 
 
 def test_links_modes_and_any_name(turns: Turns) -> None:
@@ -248,7 +248,7 @@ def test_a_project_that_is_a_part_of_a_repository(house: House, tmp_path: Path) 
     turns.files({"../.gitignore": "*.log\nnone\n", "../b.txt": ""})
     turns.snapshots.before(TASK, str(turns.root))
     assert kept(turns).keys() == {"a.txt"}
-    # The whole project is ignored by the repository around it: then that has no say.
+    # If the enclosing repository ignores the whole project, its rules do not apply.
     ignored = Turns(tmp_path / "whole" / "none")
     ignored.files({"a.log": "", "a.txt": ""})
     ignored.snapshots.before(TASK, str(ignored.root))
@@ -300,7 +300,7 @@ def test_a_file_that_only_stopped_being_ignored_is_not_new(turns: Turns) -> None
         turns.files({".gitignore": "", "b.txt": "new\n"})
     found = turns.snapshots.diff(TASK)
     assert turns.figures == [".gitignore +0 -2", "b.txt +1 -0"]
-    why = "it was ignored before, so what it was is not known"
+    why = "it was ignored before, so its previous content is unknown"
     assert found.missed == (SkippedFile("a.env", why), SkippedFile("in/build/x", why))
 
 
@@ -363,11 +363,11 @@ def test_folders_inside_and_outside_of_the_project(turns: Turns, tmp_path: Path)
         with turns.turn(folder=folder):
             turns.files({"f": "2\n"}, folder)
     found = turns.snapshots.diff(TASK)
-    shown = [(one.folder, one.prefix, one.text.splitlines()[0]) for one in found.patches]
+    shown = [(one.folder, one.text.splitlines()[0]) for one in found.patches]
     assert shown == [
-        (outside, "", "diff --git a/f b/f"),
-        (inside, "sub folder/", "diff --git a/sub folder/f b/sub folder/f"),
-        (own, "", "diff --git a/f b/f"),
+        (outside, "diff --git a/f b/f"),
+        (inside, "diff --git a/sub folder/f b/sub folder/f"),
+        (own, "diff --git a/f b/f"),
     ]
 
 
@@ -389,15 +389,15 @@ def test_a_project_may_be_moved(turns: Turns, tmp_path: Path) -> None:
     assert (moved.root / "f").read_text() == "1\n"
 
 
-# -- when something is cut, or goes wrong ------------------------------------------------------
+# -- interruptions and failures ----------------------------------------------------------------
 
 
 def test_a_cut_turn_ends_where_the_next_begins(turns: Turns) -> None:
     turns.files({"f": "1\n", "g": "1\n"})
     turns.snapshots.before(TASK, str(turns.root))
     turns.files({"f": "2\n"})
-    assert turns.figures == ["f +1 -1"]  # until now
-    again = Turns(turns.root)  # the process was killed; another one goes on
+    assert turns.figures == ["f +1 -1"]  # so far
+    again = Turns(turns.root)  # the process was killed; another one continues
     with again.turn():
         again.files({"f": "3\n"})
     again.files({"g": "somebody else\n"})
@@ -429,7 +429,7 @@ def test_without_git_a_task_goes_on_and_says_so_once(
         turns.files({"f": "2\n"})
     assert turns.told == ["git is not installed"]
     assert turns.snapshots.diff(TASK) == TaskDiff(problem="git is not installed")
-    with pytest.raises(UsageError, match="nothing was kept, git is not installed"):
+    with pytest.raises(UsageError, match="no snapshots were stored, because git is not installed"):
         turns.snapshots.revert(TASK)
 
 
@@ -527,15 +527,15 @@ def test_two_processes_at_once(turns: Turns) -> None:
     bare_git(turns.root / ".coterie" / "snapshots.git", "fsck", "--strict")
 
 
-# -- without git, where nothing changed --------------------------------------------------------
+# -- no git if nothing changed -----------------------------------------------------------------
 
 
 def settled(turns: Turns) -> None:
-    """Long ago, all of it was stored."""
+    """Pretend that everything was stored long ago."""
     for path in [turns.root, *turns.root.rglob("*")]:
         if ".coterie" not in path.parts:
             os.utime(path, (1, 1))
-    time.sleep(0.03)  # more than a tick after the files themselves were changed
+    time.sleep(0.03)  # more than a clock tick after the files were changed
     with turns.turn("old"):
         pass
 
@@ -588,7 +588,7 @@ def test_turns_of_one_task_side_by_side(turns: Turns) -> None:
 
 
 def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_snapshots, "_MANY", 3)
+    monkeypatch.setattr(turn_snapshots, "_CHECK_IGNORE_ABOVE", 3)
     turns.files({".gitignore": "built/\n*.log\n", "logs/a.log": "", "f": "1\n"})
     turns.files({f"built/{name}/x": "" for name in "abc"})
     settled(turns)

@@ -1,4 +1,4 @@
-"""Taking back what a task changed, and nothing that anybody else did."""
+"""Reverting what a task changed, and nothing that anybody else did."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stays(path: str, why: str) -> RevertResult:
     return RevertResult(kept=(SkippedFile(path, why),))
 
 
-# -- what comes back ---------------------------------------------------------------------------
+# -- what is restored --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("in_git", [True, False])
@@ -141,11 +141,11 @@ def test_what_cannot_be_merged_is_left_and_named(turns: Turns) -> None:
     before = turns.everything
     assert turns.snapshots.revert(TASK) == RevertResult(
         kept=(
-            SkippedFile("bin", "it is no text, and somebody has changed it since"),
+            SkippedFile("bin", "it is not text, and somebody has changed it since"),
             SkippedFile("gone", "somebody has removed it since"),
             SkippedFile("link", "it is or was a link, and somebody has changed it since"),
             SkippedFile("new", "it was new, and somebody has changed it since"),
-            SkippedFile("removed", "it was removed, and somebody has made it anew"),
+            SkippedFile("removed", "it was removed, and somebody has recreated it since"),
         )
     )
     assert turns.everything == before
@@ -159,9 +159,13 @@ def test_another_task_that_worked_there_at_the_same_time(turns: Turns) -> None:
         turns.files({"theirs": "2\n"})
     expected = RevertResult(
         restored=("mine",),
-        kept=(SkippedFile("theirs", "other worked here at the same time and changed it too"),),
+        kept=(
+            SkippedFile(
+                "theirs", "other was running in this folder at the same time and changed it too"
+            ),
+        ),
     )
-    assert turns.snapshots.revert(TASK, dry_run=True) == expected  # it is still at it
+    assert turns.snapshots.revert(TASK, dry_run=True) == expected  # the other task is still running
     turns.snapshots.after("other", str(turns.root))
     assert turns.snapshots.revert(TASK) == expected
 
@@ -177,7 +181,7 @@ def test_another_task_that_came_later(turns: Turns) -> None:
     assert (turns.root / "f").read_text() == MANY
 
 
-# -- again, and back ---------------------------------------------------------------------------
+# -- repeating and undoing ---------------------------------------------------------------------
 
 
 def test_a_second_revert_says_so_and_the_first_can_be_undone(turns: Turns) -> None:
@@ -248,7 +252,7 @@ def test_a_revert_that_was_killed_is_taken_up_again(
     assert again.snapshots.undo(TASK) == RevertResult(restored=("g",))
 
 
-# -- where it must not reach -------------------------------------------------------------------
+# -- what it must not touch --------------------------------------------------------------------
 
 
 def test_never_through_a_link(turns: Turns, tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_never_through_a_link(turns: Turns, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../x", ".git/hooks/x", "a/.coterie/x", "/x", "", "a//b"])
 def test_names_that_are_never_changed(turns: Turns, path: str) -> None:
-    with pytest.raises(OSError, match="not a name that is ever changed"):
+    with pytest.raises(OSError, match="are never changed"):
         FolderFiles(turns.root).write(path, FileContent(PLAIN, b""))
 
 
@@ -291,13 +295,13 @@ def test_somebody_writes_just_now(turns: Turns, monkeypatch: pytest.MonkeyPatch)
     turns.files({"f": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n"})
-    carry_out = revert.carry_out
+    apply_plan = revert.apply_plan
 
     def late(made: revert.RevertPlan, known: frozenset[str]) -> revert.RevertPlan:
         turns.files({"f": "mine\n"})
-        return carry_out(made, known)
+        return apply_plan(made, known)
 
-    monkeypatch.setattr("coterie.workspace.snapshots.revert.carry_out", late)
+    monkeypatch.setattr("coterie.workspace.snapshots.revert.apply_plan", late)
     assert turns.snapshots.revert(TASK) == stays("f", "somebody is changing it right now")
     assert (turns.root / "f").read_text() == "mine\n"
 
@@ -312,7 +316,7 @@ def test_something_else_is_in_the_way(turns: Turns) -> None:
     os.mkfifo(turns.root / "g")
     reverted = turns.snapshots.revert(TASK)
     assert reverted.kept == (
-        SkippedFile("g", "it is no regular file"),
+        SkippedFile("g", "it is not a regular file"),
         SkippedFile("f", "Is a directory"),
     )
     assert (turns.root / "f" / "of the user").read_text() == "mine\n"

@@ -1,4 +1,4 @@
-"""What members' processes write to stderr, as it is kept."""
+"""Storing what members' processes write to stderr."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_key_that_comes_line_by_line_is_known(tmp_path: Path) -> None:
 def test_it_never_grows_beyond_a_bound(tmp_path: Path) -> None:
     text = kept(tmp_path, *(b"x" * 3_000 + b"\n" for _ in range(500)), b"the last\n")
     assert stderr_path(tmp_path, "k3f9").stat().st_size <= 1 << 20
-    assert "what was written before is dropped" in text
+    assert "earlier output was dropped" in text
     assert lines(text)[-1] == "the last"
     assert len(lines(kept(tmp_path, b"y" * 100_000))[-1]) <= 4_000
 

@@ -1,4 +1,4 @@
-"""Worktrees of tickets, and the branch of what is approved; with real git."""
+"""Ticket worktrees and the branch of approved work, with real git."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_two_tickets_are_merged_one_after_the_other(project: Path) -> None:
         checked = worktrees.check_out(merge.commit)
         assert git(checked, "status", "--porcelain") == ""
         worktrees.land(merge.commit)
-        worktrees.land(merge.commit)  # once more, as after a crash
+        worktrees.land(merge.commit)  # repeated, as after a crash
         assert worktrees.landed(ticket) == merge.commit
     folder = worktrees.check_out(worktrees.head())
     assert (folder / "cart.py").read_text().startswith("a = 10")
@@ -75,10 +75,10 @@ def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) ->
         worktrees.commit(ticket, "work")
     worktrees.land(worktrees.merge("T1", "one").commit)
     assert worktrees.merge("T2", "two").conflicts == ("cart.py",)
-    assert worktrees.bring_up_to_date("T2") == ("cart.py",)
+    assert worktrees.merge_approved("T2") == ("cart.py",)
     mine = worktrees.open("T2") / "cart.py"
     assert "<<<<<<<" in mine.read_text()
-    assert worktrees.bring_up_to_date("T2") == ()
+    assert worktrees.merge_approved("T2") == ()
     mine.write_text("a = 30\nb = 2\nc = 3\n")
     worktrees.commit("T2", "settled")
     merge = worktrees.merge("T2", "two")
@@ -90,11 +90,11 @@ def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) ->
 
 
 class Cut(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let so many commands of git be the last that is run."""
+    """Raise `Cut` once this many git commands have run."""
     left = [number]
     run = Git.run
 
@@ -110,7 +110,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 def test_cut_while_a_ticket_is_brought_up_to_date(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was done of it: nobody's work is taken back."""
+    """However far it got, nobody's work is undone."""
     worktrees = worktrees_of(project)
     for ticket in ("T1", "T2"):
         (worktrees.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
@@ -122,12 +122,12 @@ def test_cut_while_a_ticket_is_brought_up_to_date(
         with monkeypatch.context() as patch:
             cut_at(patch, commands)
             try:
-                worktrees.bring_up_to_date("T2")
+                worktrees.merge_approved("T2")
                 was_cut = False
             except Cut:
                 commands += 1
         worktrees.commit("T2", "what is there")
-        worktrees.bring_up_to_date("T2")
+        worktrees.merge_approved("T2")
         listed = git(project, "ls-tree", "--name-only", "coterie/k3f9/T2").split()
         assert listed == ["T1.py", "T2.py", "cart.py"], commands
         assert git(worktrees.open("T2"), "status", "--porcelain") == ""
@@ -192,7 +192,7 @@ def test_a_merge_driver_of_the_repository_is_unknown_to_us(project: Path) -> Non
     assert worktrees.merge("T2", "two").conflicts == ("cart.py",)
     assert not ran.exists()
     git(project, "merge-tree", "--write-tree", "coterie/k3f9/T1", "coterie/k3f9/T2")
-    assert ran.exists()  # a bare git obeys it
+    assert ran.exists()  # plain git obeys it
 
 
 def test_a_project_inside_a_repository(project: Path) -> None:

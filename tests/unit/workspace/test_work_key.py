@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coterie.config.registry import Registry
-from coterie.config.team_file import Reading, load_team
+from coterie.config.team_file import ReadContext, load_team
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
@@ -35,7 +35,7 @@ def own(house: House) -> Path:
 
 
 def read(path: Path, *, own: bool = True) -> tuple[Member, ...]:
-    return load_team(path, Reading(AGENTS, folder_is_name=own)).team.members
+    return load_team(path, ReadContext(AGENTS, folder_is_name=own)).team.members
 
 
 def test_a_worktree_is_asked_for(house: House) -> None:
@@ -71,9 +71,11 @@ def test_a_project_without_git(house: House) -> None:
     path = written(own(house), {"work": "worktree"})
     with pytest.raises(ConfigError) as caught:
         read(path)
-    assert f'work is "worktree", but {house.project} is in no git repository' in str(caught.value)
+    assert f'work is "worktree", but {house.project} is not in a git repository' in str(
+        caught.value
+    )
     assert (caught.value.hint, caught.value.where) == ("git init", f"{path}:6 members[0].work")
-    # A file from elsewhere does not say which project it will be used in.
+    # A team file outside the project may be used in any project.
     assert read(written(house.home / "teams", {"work": "worktree"}), own=False)[0].work
 
 
@@ -87,7 +89,7 @@ def test_team_add(house: House) -> None:
     before = path.read_text()
     cli = Cli(house)
     refused = cli("team", "add", "bob", "--agent", "echo", "--worktree")
-    assert (refused.code, "is in no git repository" in refused.err) == (2, True)
+    assert (refused.code, "is not in a git repository" in refused.err) == (2, True)
     bare_git(house.project, "init", "-q")
     refused = cli("team", "add", "bob", "--agent", "echo", "--worktree")
     assert (refused.code, "has no commit yet" in refused.err) == (2, True)

@@ -23,7 +23,7 @@ def _source() -> str:
 
 
 def serious(page: Page) -> list[str]:
-    """What it finds serious or worse, in either theme."""
+    """Violations that axe rates serious or worse, in either theme."""
     # Evaluated by the debugger, so that the page's own policy need not permit it.
     page.evaluate(_source())
     found: list[str] = []
@@ -34,7 +34,7 @@ def serious(page: Page) -> list[str]:
 
 
 def wider_than_a_phone(page: Page) -> bool:
-    """Whether one has to scroll sideways at 390 pixels."""
+    """Whether the page scrolls sideways at 390 pixels."""
     before = page.viewport_size
     page.set_viewport_size({"width": 390, "height": 844})
     wide: bool = page.evaluate("document.documentElement.scrollWidth > innerWidth")

@@ -1,4 +1,4 @@
-"""One browser, one wheel and one server for all tests of the page that a worker runs."""
+"""One browser, one wheel and one server per test worker, for all tests of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _browser_thread = BrowserThread()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Tests of this folder are run in the browser's thread."""
+    """Run the tests of this folder in the browser's thread."""
     names = pyfuncitem._fixtureinfo.argnames
     _browser_thread(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
     return True
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The `bin` of an environment with Coterie as its users install it."""
+    """The `bin` of an environment with Coterie as users install it."""
     base = tmp_path_factory.getbasetemp()
     return installed(base if worker_id == "master" else base.parent)
 
@@ -52,14 +52,14 @@ def machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 @pytest.fixture(scope="session")
 def server(machine: Machine) -> Iterator[Server]:
-    """`coterie serve` in a project in which nothing has been done yet."""
+    """`coterie serve` in an empty project."""
     with Server(machine, machine.project("shop")) as made:
         yield made
 
 
 @pytest.fixture
 def watch(browser: Browser, server: Server) -> Iterator[Watch]:
-    """A browser of its own, as far as a page can tell; nothing may have happened that must not."""
+    """An isolated browser context; fails if anything forbidden happened."""
     made = _browser_thread(browser.new_context)
     watch = _browser_thread(Watch, made, server.origin)
     yield watch
@@ -69,13 +69,13 @@ def watch(browser: Browser, server: Server) -> Iterator[Watch]:
 
 @pytest.fixture
 def context(watch: Watch) -> BrowserContext:
-    """Where the pages of a test are opened."""
+    """The context in which a test opens its pages."""
     return watch.context
 
 
 @pytest.fixture
 def page(context: BrowserContext, server: Server) -> Page:
-    """The page, signed in by the printed address."""
+    """The page, signed in through the printed address."""
 
     def opened() -> Page:
         page = context.new_page()

@@ -1,6 +1,6 @@
-"""A project in which every text that members say is a payload, made by the command line.
+"""A project in which every text of a member is a payload, created through the command line.
 
-The built-in agent says what a script tells it: a talk of a hundred messages.
+The built-in agent follows a script: a chat of a hundred messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HostileProject:
 
 
 def hostile_project(machine: Machine) -> HostileProject:
-    """Made once, by one command."""
+    """Create the project by a single command."""
     root = machine.project("hostile")
     _team(machine, root)
     many = ("--max-turns", str(len(PAYLOADS)), "--max-rounds", "99")

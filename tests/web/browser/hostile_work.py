@@ -1,7 +1,7 @@
-"""A session and a build in which every text that others write is a payload, made by the commands.
+"""A session and a build in which every text by others is a payload, created by the commands.
 
-The built-in agent does what a script tells it: a plan of a hundred tickets, of which one is worked
-on, checked, reported and reviewed; the next one's worker asks for a command, and there it stops.
+The built-in agent follows a script: a plan of a hundred tickets, one of which is worked on,
+checked, reported and reviewed; the worker of the next one asks for a command, and there it stops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.page.machine import Machine
 from tests.web.browser.payloads import PAYLOADS, Payload
 
 SHORT = tuple(Payload(one.number, " ".join(one.text.split())[:300]) for one in PAYLOADS)
-"""As much of them as a field of one line holds."""
+"""The payloads, as far as they fit in a one-line field."""
 
 
 def _field(one: Payload) -> str:
@@ -26,12 +26,12 @@ FIELD = "\n".join(_field(one) for one in SHORT)
 FILE = "\n".join(one.message for one in PAYLOADS)
 FOLDER = "work \u202e<img src=x onerror=pwned()>"
 MISNAMED = "misnamed"
-"""A team whose file gives it and a hundred members names that none can have."""
+"""A team whose file gives it and a hundred members invalid names."""
 
 
 @dataclass(frozen=True)
 class HostileWork:
-    """Two projects, so that the inbox names both, and the question of the session."""
+    """Two projects, so that the inbox names both, and the session's question."""
 
     root: Path
     session: str
@@ -41,7 +41,7 @@ class HostileWork:
 
 
 def hostile_work(machine: Machine) -> HostileWork:
-    """Made once."""
+    """Create both projects."""
     root, build_root = machine.project(FOLDER), machine.project(f"build {FOLDER}")
     (root / "all.txt").write_text(FILE)
     machine.git(root, "add", ".")

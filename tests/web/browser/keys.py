@@ -1,4 +1,4 @@
-"""A person with a keyboard and nothing else."""
+"""A person who uses only the keyboard."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page
 
 MOST = 400
-"""Stops of a screen; whoever needs more presses is lost."""
+"""The most Tab stops a screen may have; a target further away counts as unreachable."""
 _SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 
 
 def missed(page: Page) -> list[str]:
-    """What can be acted on and Tab does not come by, or that has the focus and does not show it."""
+    """Controls that Tab does not reach, or that do not show their focus."""
     page.evaluate(_SCRIPT)
     page.evaluate("document.activeElement?.blur(); scrollTo(0, 0)")
     for _ in range(page.evaluate("keys.count()") + 5):
@@ -23,7 +23,7 @@ def missed(page: Page) -> list[str]:
 
 
 def go_to(page: Page, target: Locator) -> None:
-    """Press Tab until the focus is there."""
+    """Press Tab until the target has the focus."""
     target.wait_for()
     for _ in range(MOST):
         if target.evaluate("(one) => one === document.activeElement"):
@@ -33,13 +33,13 @@ def go_to(page: Page, target: Locator) -> None:
 
 
 def press(page: Page, target: Locator, key: str = "Enter") -> None:
-    """Go there and press a key."""
+    """Focus the target and press a key."""
     go_to(page, target)
     page.keyboard.press(key)
 
 
 def type_into(page: Page, target: Locator, text: str) -> None:
-    """Go there and type, in place of what is there."""
+    """Focus the target and replace its text."""
     go_to(page, target)
     page.keyboard.press("Control+a")
     page.keyboard.type(text)

@@ -1,7 +1,7 @@
 """A hundred texts that try to be more than text, wherever a page shows what others wrote.
 
-Whatever runs calls `pwned()`, which is not there unless a test puts it there; whatever is loaded
-comes from `evil.example`, which no request may name.
+They call `pwned()`, which exists only if a test defines it, and load resources only from
+`evil.example`, to which no request may go.
 """
 
 from __future__ import annotations
@@ -129,40 +129,40 @@ _LONG = (
 
 @dataclass(frozen=True)
 class Payload:
-    """One text, with a mark before and after it by which it is found again."""
+    """One text, between two marks by which it can be found."""
 
     number: int
     text: str
 
     @property
     def mark(self) -> str:
-        """What stands before it."""
+        """The mark before it."""
         return f"p{self.number:03}"
 
     @property
     def end(self) -> str:
-        """What stands behind it, and must not be swallowed."""
+        """The mark after it, which must not be swallowed."""
         return f"e{self.number:03}"
 
     @property
     def message(self) -> str:
-        """As a text of several lines."""
+        """The payload as a text of several lines."""
         return f"{self.mark}\n\n{self.text}\n\n{self.end}"
 
     @property
     def line(self) -> str:
-        """As a title."""
+        """The payload as a title."""
         return f"{self.mark} {' '.join(self.text.split())[:300]}"
 
     @property
     def name(self) -> str:
-        """As the name of a file."""
+        """The payload as a file name."""
         safe = self.line.replace("/", "\u2215").encode()[:120]
         return safe.decode(errors="ignore").rstrip(". ") + ".txt"
 
     @property
     def words(self) -> frozenset[str]:
-        """What a reader must be able to find, however it is set; marks of Markdown are no words."""
+        """The words a reader must be able to find, however formatted; without Markdown syntax."""
         return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
 
 

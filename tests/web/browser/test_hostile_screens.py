@@ -50,7 +50,7 @@ def work(machine: Machine, server: Server) -> HostileWork:
 def test_what_others_wrote_is_text_on_every_screen_and_no_stray_key_answers(
     page: Page, server: Server, work: HostileWork
 ) -> None:
-    """One test, since to make the project costs more than to look at it."""
+    """A single test, because creating the project costs more than viewing it."""
     all_can_be_read(page, server, work)
     artifacts_are_text_and_files(page, server, work)
     tab_comes_by_everything(page, server, work)
@@ -70,7 +70,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
         return read(page)
 
     main = page.get_by_role("main")
-    # Titles are cut: what is left of each is there.
+    # Titles are truncated: check the start of each.
     titles = [f"p{one.number:03}" for one in PAYLOADS]
     for address in (f"{task}/tickets", f"{task}/tickets?view=graph"):
         text = shown(address, main.get_by_text("p100"), "figure details:not([open]) > summary")
@@ -86,7 +86,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
     opened(page, _OPEN)
     assert not axe.wider_than_a_phone(page)
     once(read(page), PAYLOADS[30:])  # the patches of as many tool calls as a screen has room for
-    page.reload()  # folded again: rows that are tall are many screens
+    page.reload()  # collapse again: expanded rows take up many screens
     given = page.locator("main .line", has_text="answered approve")
     for _ in range(1000):
         if given.count():
@@ -99,7 +99,7 @@ def all_can_be_read(page: Page, server: Server, work: HostileWork) -> None:
     team, member = server.place(work.root, "team"), page.get_by_role("button", name="Add a member")
     once(shown(team, member), SHORT)
     names = shown(f"{team}?team={MISNAMED}", main.get_by_text("expected letters"))
-    # Each member's name, also where it is taken out; its role; its agent, also among all of them.
+    # Each member's name, also at its removal; its role; its agent, also in the list of agents.
     times(names, SHORT, 5)
 
 
@@ -122,10 +122,10 @@ def artifacts_are_text_and_files(page: Page, server: Server, work: HostileWork) 
 
 
 def test_a_page_that_takes_payloads_for_more_than_text_is_found_out(browser: Browser) -> None:
-    """The control: each of what is watched for is seen where nothing protects the reader."""
+    """The control: everything that is watched for is detected where nothing protects the reader."""
     origin, policy = "http://page.example", {"content-security-policy": "img-src 'none'"}
     watch = Watch(browser.new_context(), origin)
-    # But for the one that leads away, after which there is nothing left to look at.
+    # Except for the payload that navigates away, after which there is nothing left to check.
     body = "<main>" + "\n".join(one for one in FIELD.splitlines() if "<meta" not in one)
     watch.context.route(
         f"{origin}/*",
@@ -149,7 +149,7 @@ def test_a_page_that_takes_payloads_for_more_than_text_is_found_out(browser: Bro
 
 
 def tab_comes_by_everything(page: Page, server: Server, work: HostileWork) -> None:
-    """The other screens: test_screens.py, test_shell.py, test_keyboard.py."""
+    """For the other screens see test_screens.py, test_shell.py and test_keyboard.py."""
     page.get_by_role("heading", level=1).wait_for()
     shown = {
         f"{server.origin}/inbox": page.locator("article"),
@@ -162,8 +162,8 @@ def tab_comes_by_everything(page: Page, server: Server, work: HostileWork) -> No
 
 
 def tab_comes_by_every_row_of_a_long_talk(page: Page, server: Server, work: HostileWork) -> None:
-    """There are more of them than are in the document at once; Tab goes to the next one all the
-    same, and back."""
+    """The list is virtual: not all rows are in the document at once; Tab still reaches each of
+    them, and back."""
     page.goto(server.place(work.root, "t", work.session))
     page.locator(ROWS).first.wait_for()
     to_the_beginning(page)
@@ -174,7 +174,7 @@ def tab_comes_by_every_row_of_a_long_talk(page: Page, server: Server, work: Host
 
 
 def walked(page: Page, key: str) -> list[str]:
-    """The rows by which the focus comes until it has left them."""
+    """The rows that get the focus until it has left them."""
     page.evaluate(_WALK)
     while not page.evaluate("window.left"):
         press_all(page, [key] * 10)
@@ -183,12 +183,12 @@ def walked(page: Page, key: str) -> list[str]:
 
 PRINTED = (*ascii_lowercase, *digits, *"-=[];',./`")
 NAMED = ("Enter", "Space", "Escape", "Delete", "Backspace", "ArrowDown", "ArrowRight", "F2", "F8")
-"""All but those that move the focus: what has it is said below."""
+"""All keys except those that move the focus."""
 
 
 def no_stray_key_answers(page: Page, server: Server, work: HostileWork) -> None:
-    """On every screen, from the body and from what has the focus and does nothing; in a card also
-    from an answer that is picked, and from a field that is written in."""
+    """Press keys on every screen, on the body and on focused elements without an action; in a card
+    also on a selected answer and in a text field."""
     sent: list[str] = []
     page.get_by_role("heading", level=1).wait_for()
     page.on("request", lambda one: sent.append(one.url) if one.method != "GET" else None)
@@ -214,7 +214,7 @@ def no_stray_key_answers(page: Page, server: Server, work: HostileWork) -> None:
             press_all(page, [held + one for one in (*NAMED, "y", "Y", "a", "o", "n", "1", "9")])
     assert sent == []
     page.goto(inbox)
-    answer(page, work.question, "reject")  # the control: an answer is seen
+    answer(page, work.question, "reject")  # the control: an answer is detected
     expect(card).to_contain_text("answered")
     assert [one.rpartition("/")[2] for one in sent] == ["answers"]
 
@@ -225,7 +225,7 @@ def press_all(page: Page, names: Iterable[str]) -> None:
 
 
 def opened(page: Page, selector: str) -> None:
-    """Open all that is folded, and what comes to light by that."""
+    """Open everything that is folded, including what that reveals."""
     loading = page.locator("main .loading")
     expect(loading).to_have_count(0)
     for _ in range(400):
@@ -238,18 +238,18 @@ def opened(page: Page, selector: str) -> None:
 
 
 def whole(shown: str, payload: Payload) -> int:
-    """How often a payload stands there with all its words."""
+    """How often a payload occurs with all its words."""
     ends = shown.split(payload.end)[:-1]
     texts = [before.rpartition(payload.mark)[2] for before in ends if payload.mark in before]
     return sum(all(word in text for word in payload.words) for text in texts)
 
 
 def times(shown: str, payloads: Iterable[Payload], least: int) -> None:
-    """Each of them stands there so often."""
+    """Assert that each payload occurs at least this often."""
     found = {one.mark: count for one in payloads if (count := whole(shown, one)) < least}
     assert found == {}
 
 
 def once(shown: str, payloads: Iterable[Payload]) -> None:
-    """Each of them stands there."""
+    """Assert that each payload occurs."""
     times(shown, payloads, 1)

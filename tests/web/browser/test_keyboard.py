@@ -1,4 +1,4 @@
-"""A whole story by the keyboard alone: a goal, its plan, a question, the diff, the commit."""
+"""A whole story by keyboard alone: a goal, its plan, a question, the diff, the commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAND_IN = "A stand-in for a model wrote this"
 def test_a_goal_becomes_a_commit_without_a_pointer(
     watch: Watch, wheel: Path, tmp_path: Path
 ) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
     root = machine.project("shop")
     machine.coterie(root, "team", "new", "crew", "--agents", "builtin,builtin")
     team = root / ".coterie" / "teams" / "crew" / "team.json"
@@ -35,7 +35,7 @@ def test_a_goal_becomes_a_commit_without_a_pointer(
 
 
 def given(page: Page) -> None:
-    keys.type_into(page, page.get_by_label("What should be reached?"), "Add coupons to cart.py")
+    keys.type_into(page, page.get_by_label("What should be achieved?"), "Add coupons to cart.py")
     keys.press(page, page.get_by_role("radio", name="Talk"), "ArrowRight")
     expect(page.get_by_role("radio", name="Tickets")).to_be_checked()
     keys.press(page, page.get_by_role("checkbox", name="Rehearsal"), "Space")
@@ -44,7 +44,7 @@ def given(page: Page) -> None:
 
 
 def answered(page: Page, title: str) -> None:
-    """Go to the inbox by its key, pick the first answer, and press the button."""
+    """Go to the inbox by its shortcut, select the first answer, and press the button."""
     page.keyboard.press("2")
     asked = page.locator("article[data-question]").first
     expect(asked).to_contain_text(title)
@@ -56,7 +56,7 @@ def answered(page: Page, title: str) -> None:
 
 
 def accepted(page: Page) -> None:
-    """The diff is read in the tickets' graph and among the changes; dialogs give the focus back."""
+    """View the diff in the ticket graph and among the changes; dialogs return the focus."""
     page.keyboard.press("4")
     keys.press(page, page.get_by_role("link", name="Graph"))
     expect(page.locator("a.node")).to_have_count(3)
@@ -67,11 +67,11 @@ def accepted(page: Page) -> None:
     accept = page.get_by_role("button", name="Accept…")
     keys.press(page, accept)
     expect(page.get_by_role("dialog")).to_be_visible()
-    for key in ("Escape", "Enter"):  # it is given the focus back at once: who is quick is heard
+    for key in ("Escape", "Enter"):  # the focus returns at once: no quick key is lost
         page.keyboard.press(key)
     keys.press(page, page.get_by_role("dialog").get_by_role("button", name="Accept", exact=True))
     expect(page.get_by_text("Accepted into")).to_be_visible()
     page.keyboard.press("3")
     expect(page.get_by_role("log").get_by_text("The final report").first).to_be_visible()
-    # The way to the end is gone when Tab has come to the end.
+    # The "To the end" button disappears once Tab has reached the end.
     assert [one for one in keys.missed(page) if "To the end" not in one] == []

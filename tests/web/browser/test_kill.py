@@ -1,4 +1,4 @@
-"""kill -9 of the server while it works, with pages left open; many more times: make chaos."""
+"""kill -9 of the working server with pages left open; `make chaos` does it many more times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.page.machine import Machine
 def test_pages_left_open_show_what_the_store_holds_after_kills(
     browser: Browser, wheel: Path, tmp_path: Path
 ) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
     tally = PageChaos(machine, browser).run(2)
     assert (tally.wrong, tally.kills) == ([], 2)
     assert tally.answered >= 5  # the plan, three permissions, the report; some of them twice

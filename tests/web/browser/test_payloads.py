@@ -1,4 +1,4 @@
-"""Whatever agents, files and people wrote is shown, and nothing of it is more than text.
+"""Everything written by agents, files and people is shown, and none of it is more than text.
 
 What the context watches holds on every screen: nothing ran, no request left, no policy was broken.
 """
@@ -19,7 +19,7 @@ _READING = Path(__file__).with_name("reading.js").read_text(encoding="utf-8")
 _RAW = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-"""What changes how other text looks."""
+"""Characters that change how other text looks."""
 FRAME = "new Promise((done) => requestAnimationFrame(() => done()))"
 _LEADS = "[...document.querySelectorAll('main a')].map((one) => [one.href, one.rel, one.target])"
 
@@ -53,14 +53,14 @@ def to_the_beginning(page: Page) -> None:
 
 
 def from_the_beginning(page: Page) -> None:
-    """Scroll to the first row, and open what is folded."""
+    """Scroll to the first row, expanding everything that is folded."""
     to_the_beginning(page)
     while (folded := page.get_by_role("button", name="Show all")).count():
         folded.first.click()
 
 
 def read(page: Page) -> str:
-    """What is on the screen, once nothing on it can act on others."""
+    """The text on the screen, once no part of it can affect the others."""
     shown: str = page.evaluate(_READING)
     assert _RAW.findall(shown) == []
     for href, rel, target in page.evaluate(_LEADS):

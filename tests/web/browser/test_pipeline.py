@@ -1,4 +1,4 @@
-"""A pipeline on the page: from a goal to an accepted commit, by what the page asks alone."""
+"""A pipeline on the page: from a goal to an accepted commit, only by what the page asks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHASES = ["planning", "plan review", "codegen", "code review", "test codegen", "
 def test_a_goal_goes_through_every_gate_to_one_commit(
     watch: Watch, wheel: Path, tmp_path: Path
 ) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
     root = machine.project("shop")
     machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
     (root / ".coterie" / "eval.conf").write_text("unit = python3 -m py_compile cart.py\n")
@@ -40,7 +40,7 @@ def test_a_goal_goes_through_every_gate_to_one_commit(
 
 
 def goal_given(page: Page) -> None:
-    page.get_by_label("What should be reached?").fill(GOAL)
+    page.get_by_label("What should be achieved?").fill(GOAL)
     page.get_by_text("Pipeline", exact=True).last.click()
     page.get_by_label("Rehearsal").check()
     expect(page.get_by_label("Ask me after each phase")).to_be_checked()
@@ -53,7 +53,7 @@ def node(page: Page, phase: str) -> Locator:
 
 
 def asked(page: Page, title: str) -> str:
-    """Open a question where the graph is shown; whatever a member wants first, it may do once."""
+    """Open a question next to the graph; approve once whatever a member asks for before it."""
     while True:
         waiting = page.locator("main .ask > button").first
         waiting.click(timeout=3 * PATIENCE)  # seven roles plan
@@ -73,14 +73,14 @@ def answered(page: Page, question: str, choice: str) -> None:
 
 
 def looked_through(page: Page) -> None:
-    """Before the commit: what each gate decided, what was found, and what was made."""
+    """Before the commit: what each gate decided, what was found, and what was produced."""
     for phase in PHASES:
         expect(node(page, phase)).to_contain_text("done")
     node(page, "test run").click()
     expect(page.get_by_role("heading", name="Gate: tests")).to_be_visible()
     expect(page.get_by_role("region", name="test run")).to_contain_text("passed")
     findings = page.get_by_role("region", name="Findings")
-    expect(findings).to_contain_text("The plan says nothing under risks.")
+    expect(findings).to_contain_text("The plan has no risks.")
     expect(findings).to_contain_text("exit 0")
     artifacts = page.get_by_role("region", name="Artifacts")
     artifacts.get_by_text("review.minutes", exact=True).click()
@@ -92,7 +92,7 @@ def committed(page: Page) -> None:
     accept = page.get_by_role("button", name="Accept…")
     accept.click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Message of the commit").fill("Add coupons")
+    dialog.get_by_label("Commit message").fill("Add coupons")
     dialog.get_by_role("button", name="Accept", exact=True).click()
     expect(page.get_by_text("Accepted into")).to_be_visible()
     expect(accept).to_be_disabled()

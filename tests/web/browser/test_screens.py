@@ -1,4 +1,4 @@
-"""Tickets, changes, the record and the team on the page, over a session that is done."""
+"""Tickets, changes, the record and the team on the page, for a finished session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.web.browser.looking import looked_at
 
 @dataclass(frozen=True)
 class Session:
-    """The demo's, with four tickets that are done, and nobody has accepted them."""
+    """The demo session: four completed tickets that nobody has accepted yet."""
 
     root: Path
     task: str
@@ -23,7 +23,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session(machine: Machine, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """It is made once: what a test does to it, the next one finds."""
+    """Created once: changes by one test are visible to the next."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(machine.env, "TMPDIR", str(tmp_path_factory.mktemp("demo")))
         said = machine.lines(machine.folder, "demo")
@@ -35,7 +35,7 @@ def session(machine: Machine, server: Server, tmp_path_factory: pytest.TempPathF
 def test_a_graph_is_a_list_too_and_leads_to_a_ticket_with_its_checks_and_its_diff(
     page: Page, session: Session
 ) -> None:
-    cut = page.context.new_page()  # the server went away while a piece of the page was loaded
+    cut = page.context.new_page()  # the server went away while a chunk of the page was loading
     cut.route("**/assets/layout-*.js", lambda route: route.abort(), times=1)
     cut.goto(f"{session.place}/t/{session.task}/tickets?view=graph")
     expect(cut.locator("a.node")).to_have_count(4)
@@ -44,7 +44,7 @@ def test_a_graph_is_a_list_too_and_leads_to_a_ticket_with_its_checks_and_its_dif
     expect(page.locator("a.node")).to_have_count(4)
     page.get_by_text("As a list").click()
     expect(page.locator("figure ol li").last).to_have_text(
-        "T4 Print the receipt of prices and a coupon by a command: pyth…: done, after T3, T2"
+        "T4 Add a command that prints the receipt: python3 -m shop: done, after T3, T2"
     )
     page.locator("a.node").last.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("T4")
@@ -76,7 +76,7 @@ def test_a_change_is_accepted_and_taken_back_by_a_button_of_its_dialog_and_by_no
     expect(dialog).to_contain_text("6 files removed")
     looked_at(page)
     dialog.get_by_role("button", name="Revert", exact=True).click()
-    expect(page.get_by_text("It was taken back.")).to_be_visible()
+    expect(page.get_by_text("The change was reverted.")).to_be_visible()
     assert not (session.root / "shop" / "coupons.py").exists()
 
 
@@ -86,7 +86,7 @@ def test_the_record_is_filtered_by_its_address_and_verified(page: Page, session:
     expect(calls.first).to_contain_text("runCommand")
     expect(calls.filter(has_not_text="finn")).to_have_count(0)
     page.get_by_role("button", name="Verify the record").click()
-    expect(page.get_by_text("The record is whole.")).to_be_visible()
+    expect(page.get_by_text("The record is intact.")).to_be_visible()
 
 
 def test_a_mistake_is_told_at_its_field_and_an_edited_member_asks_who_it_is(
@@ -96,14 +96,14 @@ def test_a_mistake_is_told_at_its_field_and_an_edited_member_asks_who_it_is(
     member = page.locator("main details").first
     member.locator("summary").click()
     member.get_by_role("textbox", name="Model").fill("-x y")
-    expect(member.get_by_text("expected a model's name")).to_be_visible()
+    expect(member.get_by_text("expected a model name")).to_be_visible()
     expect(page.get_by_role("button", name="Save", exact=True)).to_be_disabled()
     member.get_by_role("textbox", name="Model").fill("")
     member.get_by_role("textbox", name="Prompt").fill("You plan.")
     page.get_by_role("button", name="Save", exact=True).click()
     question = page.get_by_label("A question about mira")
     expect(question).to_contain_text("You plan and review.")
-    question.get_by_role("button", name="Keep the old").click()
+    question.get_by_role("button", name="Keep the old version").click()
     expect(question).to_have_count(0)
 
 

@@ -1,4 +1,4 @@
-"""The page around its screens: from the wheel, signed in by its address, by keyboard too."""
+"""The page around its screens: from the wheel, signed in by its address, also by keyboard."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_nothing_serious_is_found_by_axe_and_keys_lead_everywhere(
 ) -> None:
     page.get_by_role("heading", level=1).wait_for()
     looked_at(page)
-    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("button", name="Keyboard shortcuts").click()
     looked_at(page)
     page.goto(f"{server.origin}/nowhere")
     expect(page.get_by_text("There is nothing at this address.")).to_be_visible()
@@ -90,7 +90,7 @@ def test_a_page_left_open_goes_on_with_a_server_that_was_killed_and_started_agai
         server.kill()
         expect(connection(page)).not_to_have_text("Live")
         page.get_by_role("link", name="Inbox").first.click()
-        expect(page.get_by_role("alert")).to_contain_text("tried again when the server answers")
+        expect(page.get_by_role("alert")).to_contain_text("Retrying when the server answers")
         server.start()
         expect(connection(page)).to_have_text("Live")
         expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")

@@ -1,4 +1,4 @@
-"""From an empty project to an accepted commit, on the page alone, beside a terminal."""
+"""From an empty project to an accepted commit, on the page alone, alongside a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_ITS_OWN = {
     "codex": ".codex/sessions/**/rollout-*.jsonl",
     "claude": ".claude/projects/*/*.jsonl",
 }
-"""What a real program writes of its talk in a member's home, and nothing in its place does."""
+"""What the real program writes about a conversation in a member's home; a stand-in does not."""
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 
@@ -27,7 +27,7 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 def test_a_goal_becomes_a_commit(
     watch: Watch, wheel: Path, tmp_path: Path, agents: list[str]
 ) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # of its own: nothing else waits in its inbox
+    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
     if "builtin" not in agents:
         installed(machine, agents)
     root = machine.project("shop")
@@ -52,7 +52,7 @@ def test_a_goal_becomes_a_commit(
 
 
 def installed(machine: Machine, agents: list[str]) -> None:
-    """The real CLIs, as the user's registry names them."""
+    """Register the real CLIs, as in the user's registry."""
     missing = [name for name in agents if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{missing} are not installed: scripts/real-clis")
@@ -63,14 +63,14 @@ def installed(machine: Machine, agents: list[str]) -> None:
 
 
 def worked_on(page: Page, tickets: str) -> None:
-    """The plan is approved where it is talked about, and all else in the inbox; a second tab looks
-    at the board, and is in step."""
+    """Approve the plan in the conversation and everything else in the inbox; a second tab shows the
+    board and stays in sync."""
     plan = first_question(page, "Plan with 3 tickets")
     expect(card(page, plan)).to_contain_text("Check what was done")
     answer(page, plan, "approve")
     second = page.context.new_page()
     second.goto(tickets)
-    page.bring_to_front()  # a tab behind another draws seldom, and a click waits until it does
+    page.bring_to_front()  # a background tab rarely renders, and a click waits for a frame
     page.keyboard.press("2")
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
     for _ in range(3):
@@ -90,8 +90,8 @@ def worked_on(page: Page, tickets: str) -> None:
 
 
 def team_made(page: Page, agents: list[str]) -> None:
-    page.get_by_role("link", name="Make a team").click()
-    page.get_by_role("button", name="Make a team…").click()
+    page.get_by_role("link", name="Create a team").click()
+    page.get_by_role("button", name="Create a team…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("radio", name="tickets").check()
     expect(dialog.get_by_role("checkbox", name="builtin")).to_be_visible()
@@ -100,9 +100,9 @@ def team_made(page: Page, agents: list[str]) -> None:
     for agent in agents:
         dialog.get_by_role("checkbox", name=agent).check()
     dialog.get_by_label("Name").fill("crew")
-    dialog.get_by_role("button", name="Make it").click()
+    dialog.get_by_role("button", name="Create", exact=True).click()
     expect(page.get_by_role("heading", name="crew")).to_be_visible()
-    # Workers of this kind change files unasked; here they are to ask.
+    # Workers of this kind change files without asking; here they should ask.
     worker = page.locator("main details").filter(has_text="accept-edits").first
     while worker.count():
         worker.locator("summary").click()
@@ -113,7 +113,7 @@ def team_made(page: Page, agents: list[str]) -> None:
 
 def goal_given(page: Page) -> str:
     page.keyboard.press("1")
-    page.get_by_label("What should be reached?").fill(GOAL)
+    page.get_by_label("What should be achieved?").fill(GOAL)
     page.get_by_text("Tickets", exact=True).last.click()
     page.get_by_label("Rehearsal").check()
     page.get_by_role("button", name="Start").click()

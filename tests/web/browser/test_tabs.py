@@ -1,4 +1,4 @@
-"""Many tabs of one browser, which opens six connections to a server: all tabs share one stream."""
+"""Many tabs of one browser, which opens six connections per server: all tabs share one stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What waits for a person on the page, settled there: a team of the repository, a ticket that
-failed; and what turns have cost."""
+"""What waits for a person on the page, settled there: a team of the repository and a failed
+ticket; and what turns have cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def waits(machine: Machine, server: Server) -> Trouble:
 
 
 def test_what_waits_is_settled_on_the_page(page: Page, server: Server, waits: Trouble) -> None:
-    """One test, since to make the project costs more than to look at it."""
+    """A single test, because creating the project costs more than viewing it."""
     costs_are_drawn(page, server, waits)
     a_team_of_the_repository_is_trusted_as_it_was_shown(page, server, waits)
     what_waits_is_seen_and_a_canceled_task_is_asked_about(page, server, waits)
@@ -50,19 +50,19 @@ def a_team_of_the_repository_is_trusted_as_it_was_shown(
     chosen = page.locator("form label").get_by_role("combobox")
     chosen.first.select_option(server.project(waits.root))
     chosen.filter(has_text=THEIRS).select_option(THEIRS)
-    expect(page.get_by_text("asks for powers that you have not looked at")).to_be_visible()
+    expect(page.get_by_text("asks for powers that you have not reviewed")).to_be_visible()
     looked_at(page)
     page.get_by_role("link", name=f"Look at {THEIRS}").click()
     expect(page.get_by_role("heading", name=THEIRS)).to_be_visible()
-    page.get_by_role("button", name="Look at what it asks for…").click()
+    page.get_by_role("button", name="Review what it asks for…").click()
     dialog = page.get_by_role("dialog")
     for power in ("full never asks", "env sets SHOP"):
         expect(dialog).to_contain_text(power)
     looked_at(page)
     team = waits.root / ".coterie" / "teams" / THEIRS / "team.json"
-    team.write_text(team.read_text().replace("SHOP", "CART"))  # behind the back of whoever reads
+    team.write_text(team.read_text().replace("SHOP", "CART"))  # behind the reader's back
     dialog.get_by_role("button", name="Trust it").click()
-    expect(dialog).to_contain_text("edited in between")
+    expect(dialog).to_contain_text("edited in the meantime")
     expect(dialog).to_contain_text("env sets CART")
     dialog.get_by_role("button", name="Trust it").click()
     expect(dialog).to_have_count(0)
@@ -88,10 +88,10 @@ def what_waits_is_seen_and_a_canceled_task_is_asked_about(
 
 def a_failed_ticket_is_begun_anew(page: Page, server: Server, waits: Trouble) -> None:
     page.goto(server.place(waits.root, "t", waits.session, "tickets", "T1"))
-    page.get_by_role("button", name="Begin it anew…").click()
+    page.get_by_role("button", name="Start over…").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text(f"{waits.session} is resumed for that")
+    expect(dialog).to_contain_text(f"{waits.session} is resumed to do so")
     looked_at(page)
-    dialog.get_by_role("button", name="Begin it anew", exact=True).click()
+    dialog.get_by_role("button", name="Start over", exact=True).click()
     expect(page.get_by_role("heading", level=1).locator("..")).to_contain_text("done")
-    expect(page.get_by_role("button", name="Begin it anew…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Start over…")).to_have_count(0)

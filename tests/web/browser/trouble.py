@@ -1,5 +1,5 @@
 """A project in which something waits on every screen: a team of the repository that nobody has
-looked at, a ticket that failed, and turns that cost something."""
+reviewed, a failed ticket, and turns that cost something."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.recorded import TEAM
 
 THEIRS = "theirs"
 SPENT = (("ada", "2026-01-30", 8_000, 200, 0.03), ("rex", "2026-01-31", 1_200, 900, None))
-"""Who, on which day, used how many tokens in and out, for how much."""
+"""Member, day, input tokens, output tokens, price."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Trouble:
 
 
 def trouble(machine: Machine) -> Trouble:
-    """Made once."""
+    """Create the project."""
     root = machine.project("trouble")
     members = [{"id": name, "agent": "builtin"} for name in ("mira", "wren")]
     _team(root, "crew", {"members": members})

@@ -1,4 +1,4 @@
-"""Any program that speaks the Agent Client Protocol, version 1: one long-lived process a member."""
+"""Any program that speaks Agent Client Protocol version 1: one long-lived process per member."""
 
 from coterie.model.agent import AdapterFacts
 

@@ -1,8 +1,8 @@
 """The adapter for agents of the Agent Client Protocol: a registry entry is all it needs.
 
-Of a program nobody here knows, nothing can be written into its home: it gets an empty one, an
-environment without keys, and who it is in front of its first message.  A vendor whose program would
-run what a repository brings along says in a package of its own how to keep it from that.
+Nothing can be written into the home of an unknown program: it gets an empty one, an environment
+without keys, and its role in front of its first message.  A vendor whose program would run what a
+repository contains has a package of its own that prevents that.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from coterie.agents.acp.channel import AcpChannel, AcpSession, TeamTools, served
 from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words_of
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.process import AgentProcess, JsonRpc, Object, RpcError
-from coterie.agents.program import CannotOpen, OneShotChannel, ProgramAdapter, opened_on
+from coterie.agents.program import CannotOpen, OneShotChannel, ProgramAdapter, open_or_end
 from coterie.model.agent import AgentDefinition
-from coterie.model.team import Member, Mode
+from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.workspace import homes
 
 REHEARSAL_MODEL = "rehearsal"
 _REAL = "OPENAI|ANTHROPIC|GEMINI|GOOGLE|OPENROUTER|DASHSCOPE"
-"""Whose variables might lead a rehearsal to a real model."""
+"""The vendors whose variables might lead a rehearsal to a real model."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +37,39 @@ class AcpHome:
     """What an agent is started with for one member, and how a session with it is opened."""
 
     cwd: Path
-    """Where it works, without links."""
+    """Its working directory, with links resolved."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     args: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
-    """Instructions of the material that it was kept from reading by itself."""
+    """Names of the project's instruction files that it is kept from reading by itself."""
     introduction: str = ""
-    """What stands in front of the first message of a thread."""
+    """Text put in front of the first message of a thread."""
     reads_only: bool = False
-    """Whether it has no tool that writes, so that it needs no mode for that."""
-    takes_commands: bool = False
-    """Whether its home says how to call our tools, as it would start no server for them."""
+    """Whether it has no tools that write, so that it needs no read-only mode."""
+    tools_as_commands: bool = False
+    """Whether its home says how to call our tools, because it would start no server for them."""
     sign_in: str = ""
-    """What a person does to sign in; empty: what the agent itself says."""
+    """What a person does to sign in; if empty, what the agent itself says."""
     problem: str | None = None
     """Why it must not be started here."""
     memory: Path | None = None
-    """The file of its home that it reads by itself: there is nothing but for a person, because
-    whom Coterie speaks to is told its role by the protocol, and never twice."""
+    """The instruction file in its home that it reads by itself: written only for a person, because
+    an agent driven by Coterie gets its role through the protocol, and must not get it twice."""
     model_flag: str | None = None
-    """The flag that takes the model, for a person; Coterie chooses it by the protocol."""
+    """The flag that takes the model, for a person; Coterie sets it through the protocol."""
 
 
 SetUp = Callable[[Member, Workspace, Path], AcpHome]
-"""Writes what a program is to find in a member's home; the path is where the member works."""
+"""Writes a member's home for a program; the path is the member's working directory."""
 
 
-def nothing_known(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
-    """The setup of a program that nobody here knows."""
+def no_setup(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
+    """Set up an unknown program."""
     return AcpHome(cwd)
 
 
-def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known) -> AcpHome:
-    """Write what the agent is to find, each time anew, so that edits of the team reach it."""
+def prepare(member: Member, workspace: Workspace, set_up: SetUp = no_setup) -> AcpHome:
+    """Rewrite the member's home on every start, so that edits to the team take effect."""
     home = set_up(member, workspace, workspace.execution_dir.resolve())
     told = homes.briefing(member, workspace, home.documents)
     introduction = f"[SYSTEM]\n{told}\n\n" if told else ""
@@ -96,27 +96,25 @@ def _environment(workspace: Workspace) -> dict[str, str]:
 
 
 VERSION = 1
-"""The one version of the protocol that is offered: of version 2 there is only a draft."""
+"""The only version of the protocol that is offered: version 2 is just a draft."""
 _HEAD = 8
 
 
 @dataclass(frozen=True)
 class AcpOpening:
-    """How a session is to be opened."""
+    """How to open a session."""
 
-    name: str
+    adapter: AcpAdapter
+    member: Member
     home: AcpHome
-    mode: Mode
-    model: str | None = None
-    """To be chosen by protocol; None where a flag said it, or nobody did."""
 
-    async def on(self, process: AgentProcess, tools: TeamTools) -> AcpChannel:
-        """A channel on this process, which is ended if there will be none."""
-        tools.listening.divert(process.put)
-        return await opened_on(process, self._channel(JsonRpc(process), tools), _brief)
+    async def open(self, process: AgentProcess, tools: TeamTools) -> AcpChannel:
+        """Open a channel on this process, which is ended if that fails."""
+        tools.socket.divert(process.put)
+        return await open_or_end(process, self._channel(JsonRpc(process), tools), _brief)
 
     async def _channel(self, rpc: JsonRpc, tools: TeamTools) -> AcpChannel:
-        servers = [] if self.home.takes_commands else tools.listening.servers
+        servers = [] if self.home.tools_as_commands else tools.socket.servers
         try:
             return AcpChannel(rpc, await self._opened(rpc, servers), tools)
         except RpcError as error:
@@ -124,7 +122,7 @@ class AcpOpening:
 
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
         greeted = await self._greeted(rpc)
-        failures = Failures(self.name, self.home.sign_in or ways_to_sign_in(greeted))
+        failures = Failures(self.adapter.agent.name, self.home.sign_in or ways_to_sign_in(greeted))
         cwd = str(self.home.cwd)
         session = AcpSession("", cwd, self.home.introduction, failures)
         try:
@@ -140,70 +138,72 @@ class AcpOpening:
 
     async def _greeted(self, rpc: JsonRpc) -> Object:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
-        # Neither files nor terminals are offered: the agent's own are audited all the same.
+        # Neither files nor terminals are offered: the agent's own are audited anyway.
         hello = {"protocolVersion": VERSION, "clientCapabilities": {}, "clientInfo": client}
         greeted = await rpc.request("initialize", hello)
         spoken = greeted.get("protocolVersion")
         if spoken != VERSION:
-            problem = f"it speaks version {spoken} of the Agent Client Protocol, Coterie {VERSION}"
+            protocol = "the Agent Client Protocol"
+            problem = f"it speaks version {spoken} of {protocol}; Coterie needs {VERSION}"
             raise CannotOpen(problem)
         return greeted
 
     def _choices(self, new: Object) -> list[Choice]:
-        """What is to be set before the first turn."""
+        """Return what to set before the first turn."""
         chosen: list[Choice] = []
-        if self.mode == "read" and not self.home.reads_only:
+        if self.member.permissions.mode == "read" and not self.home.reads_only:
             chosen += mode_for_reading(new)
-        if self.model is not None:
-            chosen.append(model_named(self.model, new))
+        model = self.adapter.model_by_protocol(self.member)
+        if model is not None:
+            chosen.append(model_named(model, new))
         return chosen
 
 
 def _brief(tail: str) -> str:
-    """The beginning and the end of what an agent said: some print all their help in between."""
+    """Keep the start and end of what an agent wrote: some print their whole help in between."""
     lines = tail.splitlines()
     return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
 
 
 _PROTOCOL = re.compile(r"(?:--)?(?:experimental-)?acp")
-"""The words by which programs are told to speak the protocol, and not to a person."""
+"""The arguments that make programs speak the protocol instead of serving a person."""
 _READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)
-"""How agents call the mode in which they change nothing; some give it as an address."""
+"""What agents call the mode in which they change nothing; some give a URI."""
 _SHOWN = 12
-"""So many models are named where the one that was asked for is not among them."""
+"""How many models an error lists when the requested one is not offered."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing to choose for a session, and the request that does it."""
+    """One setting for a session, and the request that makes it."""
 
     value: str
     name: str
-    """What people call it."""
+    """Its display name."""
     method: str
     params: Object
 
 
 def model_named(model: str, new: Object) -> Choice:
-    """The model that a member was given, among those of a new session."""
+    """Return the choice of the member's model among those that a new session offers."""
     offers = list(_offers(new, "model", "models", "availableModels", "modelId"))
     for offer in offers:
         if model in (offer.value, offer.name) or offer.value.endswith(f"/{model}"):
             return offer
     if not offers:
-        raise CannotOpen(f'it has no way to be told of the model "{model}"')
+        raise CannotOpen(f'it offers no choice of models, so "{model}" cannot be set')
     names = ", ".join(offer.value for offer in offers[:_SHOWN])
     raise CannotOpen(f'it has no model "{model}"; it has {names}')
 
 
 def mode_for_reading(new: Object) -> list[Choice]:
-    """The mode of a new session in which nothing is changed; none where there is none."""
+    """Return the choice of a new session's read-only mode; empty if it offers none."""
     offers = _offers(new, "mode", "modes", "availableModes", "id")
     return [offer for offer in offers if _READING.fullmatch(offer.value)][:1]
 
 
 def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[Choice]:
-    """What there is to choose: by the options of a session, else by the older list."""
+    """Yield the choices of a category: from the session's options, else from the older list."""
     option = next(
         (each for each in mappings(new.get("configOptions")) if each.get("category") == category),
         None,
@@ -221,7 +221,7 @@ def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iter
 
 
 def _flat(options: list[Object]) -> Iterator[Object]:
-    """Options, out of the groups they may stand in."""
+    """Flatten options, which may be grouped."""
     for option in options:
         yield from mappings(option.get("options")) or [option]
 
@@ -230,8 +230,8 @@ def _flat(options: list[Object]) -> Iterator[Object]:
 class AcpAdapter(ProgramAdapter):
     """Opens members' channels to an agent that speaks the protocol."""
 
-    set_up: ClassVar[SetUp] = staticmethod(nothing_known)
-    """Of a program that is known, its vendor's package says."""
+    set_up: ClassVar[SetUp] = staticmethod(no_setup)
+    """Set by the vendor's package for a known program."""
 
     @classmethod
     def prepare(cls, member: Member, workspace: Workspace) -> AcpHome:
@@ -252,27 +252,26 @@ class AcpAdapter(ProgramAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> AcpChannel | OneShotChannel:
-        """A channel on a new thread: an agent's own store of threads is not relied on."""
+        """Open a channel on a new thread: agents' own stores of threads are not relied on."""
         async with served(self, member, workspace) as tools:
-            furnished = replace(workspace, tools=tools.listening.commands)
+            furnished = replace(workspace, tools=tools.socket.commands)
             home = await anyio.to_thread.run_sync(self.prepare, member, furnished)
             if home.problem is not None:
                 raise self.missing(member, workspace, home.problem)
-            model, mode = self.model_by_protocol(member), member.permissions.mode
             process = await self.launch(member, workspace, home)
-            channel = await AcpOpening(self.agent.name, home, mode, model).on(process, tools)
-            # Of a program nobody knows, nobody knows whether it asks before it writes.
-            channel.asks_first = type(self).set_up is not nothing_known
+            channel = await AcpOpening(self, member, home).open(process, tools)
+            # We cannot assume that an unknown program asks before it writes.
+            channel.asks_first = type(self).set_up is not no_setup
             return channel
 
     def model_by_protocol(self, member: Member) -> str | None:
-        """The model that a session is told of; None where a flag says it, or nobody does."""
+        """Return the model to set in a session; None if a flag sets it, or there is none."""
         return None if self.agent.capabilities.model_flag else member.model
 
     async def launch(
         self, member: Member, workspace: Workspace, home: AcpHome, *call: str
     ) -> AgentProcess:
-        """Start the agent; `call` are words that choose another way of calling."""
+        """Start the agent; `call` holds arguments that select another way of calling it."""
         flag = self.agent.capabilities.model_flag
         model = (flag, member.model) if flag and member.model else ()
         words = (*self.agent.base_args, *home.args, *model, *member.additional_args)

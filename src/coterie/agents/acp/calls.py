@@ -1,7 +1,7 @@
 """The tool calls of a turn, and the permissions that an agent asks for.
 
-A call is put together from the pieces in which an agent tells of it: first may come its update, the
-request for permission, or its end.  Gemini says nothing before it asks, and nothing after a no.
+A call is assembled from the messages about it, of which the first may be its update, the request
+for permission, or its end.  Gemini sends nothing before it asks, and nothing after a no.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from coterie.agents.fields import (
     bounded,
     brief,
     exact_text,
-    exactly,
     mapping,
     mappings,
     searched,
     strings,
     text,
     unified,
+    verbatim,
 )
 from coterie.agents.process import Object
-from coterie.agents.program import CallLedger, ToldCall
+from coterie.agents.program import CallLedger, CallUpdate
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallStarted
 
 _FIELDS = ("title", "kind", "locations", "content", "_meta")
 _NAME_IN_ID = re.compile(r"([a-z]\w*?)__")
-"""Gemini tells the name of a tool in the id of the call alone."""
+"""Gemini gives the name of a tool only in the id of the call."""
 _PATHS = ("path", "file_path", "filePath", "filepath", "absolute_path", "dir_path")
 _EFFECTS: Mapping[str, Effect] = {
     "execute": "run",
@@ -49,24 +49,24 @@ class AcpCall:
     """One tool call, as far as it is known."""
 
     id: str
-    told: Object = field(default_factory=dict[str, object])
-    raw: Object = field(default_factory=dict[str, object])
-    """What the tool was given, as far as the agent says."""
+    fields: Object = field(default_factory=dict[str, object])
+    raw_input: Object = field(default_factory=dict[str, object])
+    """The tool's input, as far as the agent reports it."""
     asked: int = 0
-    """How often leave was asked for it: OpenCode asks for the folder, then for the command."""
+    """How often permission was requested: OpenCode asks for the folder, then for the command."""
 
     def learn(self, piece: Object) -> None:
-        """Take in what a message says of the call; what it leaves out stays."""
+        """Merge in what a message says about the call; what it leaves out stays as it was."""
         for name in _FIELDS:
             if piece.get(name):
-                self.told[name] = piece[name]
-        # OpenCode tells of the folder of a command at first, and not when it asks.
-        self.raw: Object = {**self.raw, **mapping(piece.get("rawInput"))}
+                self.fields[name] = piece[name]
+        # OpenCode reports the folder of a command at first, but not when it asks.
+        self.raw_input: Object = {**self.raw_input, **mapping(piece.get("rawInput"))}
 
     @property
     def name(self) -> str:
-        """What the agent calls the tool, as far as it says; else what kind of tool it is."""
-        meta = mapping(self.told.get("_meta"))
+        """The agent's name for the tool, if it gives one; otherwise the kind of tool."""
+        meta = mapping(self.fields.get("_meta"))
         names = (mapping(part).get("toolName") for part in (meta, *meta.values()))
         said = next((text(name) for name in names if name), "")
         in_id = _NAME_IN_ID.match(self.id)
@@ -77,11 +77,11 @@ class AcpCall:
     @property
     def kind(self) -> str:
         """read, edit, delete, move, search, execute, think, fetch, switch_mode or other."""
-        return text(self.told.get("kind")) or "other"
+        return text(self.fields.get("kind")) or "other"
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is of a tool that we gave the agent ourselves."""
+        """Whether it calls one of our own tools."""
         return self.kind == "other" and is_ours(self.name)
 
     @property
@@ -90,16 +90,16 @@ class AcpCall:
 
     @property
     def command(self) -> str:
-        """The command that it runs; an agent that does not tell its input has it as title."""
-        if not self.raw:
+        """The command that it runs; the title, if the agent does not report the input."""
+        if not self.raw_input:
             return self._title_of("execute")
-        words = strings(self.raw.get("command"))
-        return shlex.join(words) if words else exact_text(self.raw.get("command"))
+        words = strings(self.raw_input.get("command"))
+        return shlex.join(words) if words else exact_text(self.raw_input.get("command"))
 
     @property
     def title(self) -> str:
-        """The call in the agent's words; of Gemini's commands, the command itself."""
-        return exact_text(self.told.get("title"))
+        """The call in the agent's words; for Gemini's commands, the command itself."""
+        return exact_text(self.fields.get("title"))
 
     @property
     def why(self) -> str:
@@ -115,21 +115,21 @@ class AcpCall:
     @property
     def paths(self) -> list[str]:
         """The files it is about."""
-        placed = (*self.diffs, *mappings(self.told.get("locations")))
+        placed = (*self.diffs, *mappings(self.fields.get("locations")))
         return list(dict.fromkeys(text(place.get("path")) for place in placed if place.get("path")))
 
     @property
     def places(self) -> list[str]:
-        """The files or folders it is about, by all that the agent tells."""
-        given = (text(self.raw.get(name)) for name in _PATHS)
+        """The files or folders it is about, from everything that the agent reports."""
+        given = (text(self.raw_input.get(name)) for name in _PATHS)
         return list(dict.fromkeys([*self.paths, *(path for path in given if path)]))
 
     @property
     def input(self) -> Object:
-        """What the tool was given, with the exact command or path whatever the agent tells."""
-        raw = self.raw
+        """The tool's input, with the exact command or path however the agent reports it."""
+        raw = self.raw_input
         named = "command" if self.kind == "execute" else "title"
-        # Whole files may have to be compared, so only where somebody is to look at it.
+        # Whole files may have to be compared, so only if somebody will look at the diff.
         diff = self.diff if self.asked else ""
         told = {named: self.title, "description": self.why, "diff": diff}
         given = dict(raw) or {name: said for name, said in told.items() if said}
@@ -139,7 +139,7 @@ class AcpCall:
 
     @property
     def diff(self) -> str:
-        """Its changes as one text; to compare whole files may take a while."""
+        """Its changes as one text; comparing whole files may take a while."""
         return "\n".join(
             unified(*(exact_text(change.get(name)) for name in ("path", "oldText", "newText")))
             for change in self.diffs
@@ -147,14 +147,14 @@ class AcpCall:
 
     @property
     def _content(self) -> list[Object]:
-        return mappings(self.told.get("content"))
+        return mappings(self.fields.get("content"))
 
     def _title_of(self, kind: str) -> str:
         return self.title if self.kind == kind else ""
 
 
 class AcpCalls(CallLedger):
-    """Which calls of a turn have begun and which have ended, each told once."""
+    """Which calls of a turn have begun and which have ended, each reported once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,36 +162,36 @@ class AcpCalls(CallLedger):
 
     @property
     def any(self) -> bool:
-        """Whether there was one at all."""
+        """Whether there was any call."""
         return bool(self._known)
 
-    def hear(self, piece: Object, *, broken_off: bool) -> Iterator[ToldCall]:
-        """A `tool_call` or `tool_call_update`; whether the turn was broken off before it came."""
+    def hear(self, piece: Object, *, interrupted: bool) -> Iterator[CallUpdate]:
+        """Handle a `tool_call` or `tool_call_update`; `interrupted`: after an interrupt."""
         call = self.learned(piece)
         status = piece.get("status")
-        # One that is only announced will be told of better before it runs.
+        # A call that is only announced will be described better before it runs.
         if piece.get("sessionUpdate") == "tool_call_update" or status != "pending":
             yield from self.begin(call)
         if status in ("completed", "failed"):
-            # A command that was broken off is "completed" to Gemini.
-            yield from self.finish(call.id, broken_off or status == "failed", _outcome(piece))
+            # Gemini reports an interrupted command as "completed".
+            yield from self.finish(call.id, interrupted or status == "failed", _outcome(piece))
 
     def learned(self, piece: Object) -> AcpCall:
-        """The call that a message is about, with what the message says of it."""
+        """Return the call that a message is about, updated with what the message says."""
         call_id = text(piece.get("toolCallId"))
         call = self._known.setdefault(call_id, AcpCall(call_id))
         call.learn(piece)
         return call
 
-    def begin(self, call: AcpCall) -> Iterator[ToldCall]:
-        """Tell that it runs, or that permission is asked for it."""
-        if call.id not in self.started:  # to work out what it was given may take a while
-            given = cast("Object", exactly(call.input))
+    def begin(self, call: AcpCall) -> Iterator[CallUpdate]:
+        """Report that a call runs, or that permission is requested for it."""
+        if call.id not in self.started:  # working out its input may take a while
+            given = cast("Object", verbatim(call.input))
             yield from self.start(ToolCallStarted(call.id, call.name, given, call.effect))
 
 
 def _outcome(piece: Object) -> Object:
-    """What the tool gave back."""
+    """Return what the tool gave back."""
     call = AcpCall("", {"content": piece.get("content")})
     changed = [change.get("path") for change in call.diffs]
     told = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
@@ -199,15 +199,15 @@ def _outcome(piece: Object) -> Object:
 
 
 _FOLDERS = ("workdir", "directory", "dir_path", "cwd")
-"""What agents call the folder that a command is to run in."""
+"""What agents call the folder that a command runs in."""
 _TARGETS = ("newPath", "new_path", "destination", "to")
-"""What they call the place that a file is moved to."""
+"""What agents call the path that a file is moved to."""
 _IN = re.compile(r"\[in ([^\[\]]+)\].*", re.DOTALL)
-"""Gemini tells of another folder only in what it says about a command."""
+"""Gemini mentions another folder only in its text about a command."""
 
 
 def action_of(call: AcpCall, cwd: str) -> Action:
-    """What a call would do."""
+    """Return what a call would do."""
     name, kind = call.name, call.kind
     if kind == "execute" or (kind == "other" and call.command):
         return Action("run", name, _folder(call, cwd), command=call.command)
@@ -220,13 +220,13 @@ def action_of(call: AcpCall, cwd: str) -> Action:
     if kind == "read" and call.places:
         return Action("read", name, cwd, paths=tuple(call.places))
     if kind == "fetch":
-        return Action("fetch", name, cwd, target=text(call.raw.get("url")))
-    # Also one that reads nobody knows what.
+        return Action("fetch", name, cwd, target=text(call.raw_input.get("url")))
+    # This includes a read of an unknown place.
     return Action("other", name, cwd)
 
 
 def _folder(call: AcpCall, cwd: str) -> str:
-    named = next((text(call.raw[name]) for name in _FOLDERS if call.raw.get(name)), "")
+    named = next((text(call.raw_input[name]) for name in _FOLDERS if call.raw_input.get(name)), "")
     told = _IN.fullmatch(call.why)
     if told and not named:
         named = told[1]
@@ -234,25 +234,25 @@ def _folder(call: AcpCall, cwd: str) -> str:
 
 
 def _written(call: AcpCall) -> tuple[str, ...]:
-    moved = [text(call.raw[name]) for name in _TARGETS if text(call.raw.get(name))]
+    moved = [text(call.raw_input[name]) for name in _TARGETS if text(call.raw_input.get(name))]
     return tuple(dict.fromkeys([*call.places, *moved]))
 
 
 def _searched(call: AcpCall) -> str:
-    pattern = text(call.raw.get("pattern"))
-    # What is looked for in files leads nowhere; but not every agent says which of both it is.
+    pattern = text(call.raw_input.get("pattern"))
+    # A pattern for file contents names no place, but not every agent says which kind it is.
     leads = "glob" in call.name.lower() or pattern.startswith(("/", "../", "~"))
     return searched(call.places[0] if call.places else "", pattern if leads else "")
 
 
 CANCELLED: Object = {"outcome": {"outcome": "cancelled"}}
 _GEMINIS = re.compile(r"\[(?:in|current working directory) [^\]]*\]\s*(?:\((?P<why>.*)\))?.*", re.S)
-"""How Gemini puts the reason for a command, after its folder."""
+"""How Gemini states the reason for a command, after its folder."""
 
 
 @dataclass(frozen=True)
 class Permission:
-    """A request for leave."""
+    """A request for permission."""
 
     id: object
     call: AcpCall
@@ -260,11 +260,11 @@ class Permission:
 
     @property
     def key(self) -> str:
-        """Its name among the agent's questions."""
+        """Its key among the agent's questions."""
         return str(self.id)
 
     def reply(self, approved: bool) -> Object:
-        """The answer by what an option means; a standing yes or no is never given."""
+        """Return the option that allows or rejects once; a standing answer is never given."""
         wanted = "allow_once" if approved else "reject_once"
         for option in self.options:
             if option.get("kind") == wanted:
@@ -274,14 +274,14 @@ class Permission:
 
 
 def asked(permission: Permission, cwd: str, said: str) -> Asked:
-    """The question of an agent that works here and last said this.  To compare may take a while."""
+    """Return an agent's question; `said` is its last text.  Comparing files may take a while."""
     call = permission.call
     action = action_of(call, cwd)
     pending = PendingCall(
-        # A further question about the same call is another question.
+        # A further request about the same call is a new question.
         call_id=f"{call.id}#{call.asked}" if call.asked > 1 else call.id,
         name=call.name,
-        input=exactly(call.input),
+        input=verbatim(call.input),
         cwd=action.cwd,
         action=action,
         why=brief(_why(call)),
@@ -295,4 +295,4 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
 def _why(call: AcpCall) -> str:
     geminis = _GEMINIS.fullmatch(call.why)
     told = (geminis["why"] or "") if geminis else call.why
-    return text(call.raw.get("description")) or told
+    return text(call.raw_input.get("description")) or told

@@ -1,8 +1,7 @@
-"""A member's channel to an agent of the protocol: one process, one turn at a time."""
+"""A member's channel to an agent that speaks the protocol: one process, one turn at a time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
 from coterie.agents.fields import mapping, mappings
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
 from coterie.agents.program import ProcessChannel, ProgramAdapter
-from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
+from coterie.agents.team_tools.listening import ToolRequest, ToolSocket, call_in
 from coterie.agents.team_tools.serving import Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, NOBODY, Response
@@ -24,21 +23,21 @@ from coterie.model.update import Activity, Asked, TurnFailed, TurnInterrupted, U
 from coterie.model.workspace import Workspace
 
 AFTER_INTERRUPT = 10.0
-"""How long an agent may take to break off before it is ended; in practice a tenth of a second."""
+"""Seconds an interrupted agent gets to stop before it is ended; in practice it takes a tenth."""
 _PERMISSION = "session/request_permission"
 
 
 @dataclass(frozen=True)
 class AcpSession:
-    """An open session: what became known of it, and how it is to be led."""
+    """An open session, and what its channel needs to know about it."""
 
     id: str
     cwd: str
     introduction: str
-    """Who the member is, in front of its first message; empty where its home says it."""
+    """The member's role, put in front of its first message; empty if its home states it."""
     failures: Failures
     refusal: TurnFailed | None = None
-    """Why there is no session: the agent runs, and wants somebody to sign in first."""
+    """Why there is no session: the agent runs, but wants somebody to sign in first."""
 
 
 class AcpChannel(ProcessChannel):
@@ -49,17 +48,17 @@ class AcpChannel(ProcessChannel):
         self._rpc = rpc
         self._session = session
         self._tools = tools
-        self._untold = session.introduction
-        """What stands in front of the next message: who it is, why a rule said no."""
+        self._prompt_prefix = session.introduction
+        """Text to put in front of the next message: the member's role, why a rule said no."""
         self._spent = AcpUsage(session.failures.name)
         self._turn: AcpTurn | None = None
         self._open: dict[str, Permission] = {}
-        """By its key: the leave that was asked for and not yet given or refused."""
+        """The requests for permission that are not answered yet, by key."""
         self._waiting = anyio.CancelScope()
 
     @property
     def thread(self) -> str | None:
-        """The agent's id of the session.  It dies with the process: it is never loaded again."""
+        """The agent's id for the session, which dies with the process and is never loaded again."""
         return self._session.id or None
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -72,7 +71,7 @@ class AcpChannel(ProcessChannel):
                 message = await self._next(turn)
                 for update in await self._read(turn, message):
                     yield update
-                for update in turn.rest():
+                for update in turn.take_pending_updates():
                     yield update
         except AgentProcessEnded as end:
             failures = self._session.failures
@@ -83,7 +82,7 @@ class AcpChannel(ProcessChannel):
         yield self._tools.serving.finished(turn.end)
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give the agent the answer; one to a question it withdrew is for nobody."""
+        """Pass the answer to the agent; an answer to a withdrawn question is dropped."""
         if self._tools.serving.answer(key, response):
             return
         permission = self._open.pop(key, None)
@@ -95,13 +94,15 @@ class AcpChannel(ProcessChannel):
             return
         self._turn.reject(permission.call, response.comment or "")
         if response.comment and response.author_actor_id == NOBODY:
-            # The protocol has no place for it beside the answer; what a person says is said to
-            # the agent by others.
+            # The protocol's answer has no field for a comment; a person's comment reaches the
+            # agent another way.
             about = permission.call.title or permission.call.name
-            self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
+            self._prompt_prefix += (
+                f"[NOTE]\nPermission for {about} was denied: {response.comment}\n\n"
+            )
 
     async def interrupt(self) -> None:
-        """Have the agent break off; what it asked for gets no answer, as the protocol wants."""
+        """Interrupt the agent; its open requests count as canceled, as the protocol demands."""
         turn = self._turn
         if turn is None or turn.interrupted:
             return
@@ -111,15 +112,15 @@ class AcpChannel(ProcessChannel):
             self._rpc.reply(permission.id, CANCELLED)
         self._open.clear()
         self._tools.serving.give_up()
-        latest = anyio.current_time() + AFTER_INTERRUPT
-        self._waiting.deadline = min(self._waiting.deadline, latest)
+        turn.deadline = anyio.current_time() + AFTER_INTERRUPT
+        self._waiting.deadline = turn.deadline
 
     async def close(self) -> None:
         try:
             await self._process.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._tools.listening.close()
+                await self._tools.socket.close()
 
     def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
@@ -127,17 +128,16 @@ class AcpChannel(ProcessChannel):
         for late in self._process.drop_pending():
             self._turn_away(late)
         self._spent.begin()
-        text = f"{self._untold}{prompt.text}"
-        self._untold = ""
+        text = f"{self._prompt_prefix}{prompt.text}"
+        self._prompt_prefix = ""
         blocks = [{"type": "text", "text": text}]
         given = {"sessionId": self._session.id, "prompt": blocks}
         number = self._rpc.post("session/prompt", given)
         return AcpTurn(number, self._session.failures, self._spent)
 
     async def _next(self, turn: AcpTurn) -> Object:
-        """The next message; an agent that will not break off is ended, as if it had exited."""
-        limit = AFTER_INTERRUPT if turn.interrupted else math.inf
-        with anyio.CancelScope(deadline=anyio.current_time() + limit) as self._waiting:
+        """Return the next message; an agent that ignores an interrupt is ended as if it exited."""
+        with anyio.CancelScope(deadline=turn.deadline) as self._waiting:
             return await self._process.receive()
         await self._process.close()
         raise AgentProcessEnded(0, "")
@@ -161,7 +161,7 @@ class AcpChannel(ProcessChannel):
         return [Activity()]
 
     def _turn_away(self, message: Object) -> None:
-        """Say no to a request that nobody can answer: without an answer the agent might wait."""
+        """Refuse a request that nobody can answer: otherwise the agent might wait for it."""
         call = call_in(message)
         if call is not None:
             self._serve(call, in_turn=False)
@@ -170,7 +170,7 @@ class AcpChannel(ProcessChannel):
         if message["method"] == _PERMISSION:
             self._rpc.reply(message["id"], CANCELLED)
         else:
-            self._rpc.refuse(message["id"], "Coterie does not offer this.")
+            self._rpc.refuse(message["id"], "Coterie does not support this method.")
 
     def _serve(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
         serving = self._tools.serving
@@ -179,10 +179,10 @@ class AcpChannel(ProcessChannel):
     async def _asked(self, turn: AcpTurn, request_id: object, params: Object) -> Iterable[Update]:
         call = turn.calls.learned(mapping(params.get("toolCall")))
         permission = Permission(request_id, call, mappings(params.get("options")))
-        # In a thread: long texts may have to be compared.
+        # In a worker thread: long texts may have to be compared.
         begun = await anyio.to_thread.run_sync(turn.asked, call)
         if turn.interrupted or call.is_ours:
-            # What we gave the agent ourselves needs nobody's leave.
+            # Our own tools need no permission.
             answer = CANCELLED if turn.interrupted else permission.reply(approved=True)
             self._rpc.reply(request_id, answer)
             return [*begun, Activity()]
@@ -193,27 +193,27 @@ class AcpChannel(ProcessChannel):
 
 @dataclass(frozen=True)
 class TeamTools:
-    """Our tools in an agent that reaches them by programs it starts."""
+    """Our tools for an agent that reaches them through programs it starts."""
 
     serving: Serving
-    listening: Listening
-    """Where those programs call; whoever opened it closes it."""
+    socket: ToolSocket
+    """Where those programs call; closed by the code that opened it."""
 
 
 @asynccontextmanager
 async def served(
     adapter: ProgramAdapter, member: Member, workspace: Workspace
 ) -> AsyncGenerator[TeamTools]:
-    """The tools for a channel that is being opened, which has them then; closed if it fails."""
+    """Provide the tools for a channel being opened, which then owns them; closed on failure."""
     serving = Serving(workspace.others)
     try:
-        tools = TeamTools(serving, await Listening.open(workspace.tmp, serving.tools))
+        tools = TeamTools(serving, await ToolSocket.open(workspace.tmp, serving.tools))
     except OSError as error:
-        problem = f"its tools cannot be served: {error.strerror or error}"
+        problem = f"its team tools cannot be served: {error.strerror or error}"
         raise adapter.missing(member, workspace, problem) from error
     try:
         yield tools
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await tools.listening.close()
+            await tools.socket.close()
         raise

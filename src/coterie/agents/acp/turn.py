@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,39 +12,37 @@ from coterie.agents.acp.calls import AcpCall, AcpCalls
 from coterie.agents.failures import LONGEST_WORDS, FailureCase
 from coterie.agents.fields import limit_ends_after, mapping, mappings, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError, result_of
-from coterie.agents.program import ToldCall
+from coterie.agents.program import CallUpdate
 from coterie.model import update
 from coterie.process.streams import parse_object
 
 SIGNED_OUT = -32000
-"""The protocol's code for an agent that wants somebody to sign in first."""
+"""The protocol's error code of an agent that wants somebody to sign in first."""
 _STATUS = re.compile(r"(?:^|error:?|status:?)\s*([45]\d\d)\b", re.IGNORECASE)
-"""Qwen begins its words with the status, a bridge to Claude has it in the middle; Gemini gives it
-as the code."""
+"""Qwen starts its message with the status, a bridge to Claude has it in the middle; Gemini gives
+it as the error code."""
 
 _AFTER = re.compile(
     r"\b(?:(?:re)?try (?:again )?(?:after|in)|reset after)\s+"
     r"(?=\d)(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?![\w.]*\w)",
     re.IGNORECASE,
 )
-"""How it is said when a limit ends: `retry after 7200s` by Gemini, `reset after 13h5m7s` by its
-service, `try again in 7m12s` by the one of OpenAI."""
+"""How messages say when a limit ends: `retry after 7200s` from Gemini, `reset after 13h5m7s` from
+its service, `try again in 7m12s` from OpenAI's."""
 _SHORT = 30.0
-"""What ends so soon is a limit of the minute: it is tried again like any other failure."""
+"""A limit that ends within this many seconds is per minute: retried like any other failure."""
 
 
 _QUOTA = FailureCase(
     "rate_limit",
-    "nothing is left of the model's quota",
-    "Wait until it is renewed, or give the member another model.",
+    "the model's quota is used up",
+    "Wait until it resets, or give the member another model.",
 )
-_CUT = failures.CUT.hinting("Try again.")
-_OTHER = FailureCase("protocol", "{name} could not carry the turn out", retry=True)
-_EMPTY = FailureCase(
-    "model", "{name} got no reply from its model: an empty one, or one that was blocked", retry=True
-)
+_CUT = failures.CUT.with_hint("Try again.")
+_OTHER = FailureCase("protocol", "{name} could not complete the turn", retry=True)
+_EMPTY = FailureCase("model", "{name} got an empty or blocked reply from its model", retry=True)
 
-# Looked at before the status: a 404 of the model comes as a 500 from Gemini, a bad key as a 400.
+# Checked before the status: Gemini reports a model's 404 as a 500, and a bad key as a 400.
 _BY_WORDS = (
     (
         re.compile(r"api.?key.{0,20}(not valid|invalid)|(invalid|incorrect).{0,20}api.?key"),
@@ -62,28 +61,28 @@ _STOPPED = {
     "refusal": failures.REFUSED,
     "max_tokens": FailureCase(
         "model",
-        "the model's limit of tokens was reached before the reply was whole",
+        "the model's token limit was reached before the reply was complete",
         failures.TOO_LONG.hint,
     ),
     "max_turn_requests": FailureCase(
         "refused",
         "{name} stopped by itself: it asked its model too often, or went in circles",
-        "Say more exactly what is wanted.",
+        "Say more precisely what you want.",
     ),
-    "cancelled": failures.BROKEN_OFF,
+    "cancelled": failures.ABORTED,
 }
 
 
 @dataclass(frozen=True)
 class Failures:
-    """How the failures of one agent are told."""
+    """Reports the failures of one agent."""
 
     name: str
     sign_in: str
     """What a person does to sign in."""
 
     def failed(self, error: RpcError) -> update.TurnFailed:
-        """The turn was answered with an error."""
+        """Return the failure of a turn that was answered with an error."""
         words = words_of(error)
         if error.code == SIGNED_OUT:
             return self.signed_out(words)
@@ -92,38 +91,38 @@ class Failures:
         if case is None:
             failing = failures.FAILING if status >= 500 else _OTHER
             case = failures.BY_STATUS.get(status, failing)
-        return self._told(case, words)
+        return self._failure(case, words)
 
     def signed_out(self, words: str) -> update.TurnFailed:
-        """The agent will not speak before somebody signs in."""
-        return self._told(failures.SIGNED_OUT, words)
+        """Return the failure of an agent that refuses to work until somebody signs in."""
+        return self._failure(failures.SIGNED_OUT, words)
 
     def stopped(self, reason: str) -> update.TurnFailed | None:
-        """The turn ended for this reason; None where that is no failure."""
+        """Return the failure of a turn that ended for this reason; None if it is no failure."""
         case = _STOPPED.get(reason)
-        return self._told(case, "") if case else None
+        return self._failure(case, "") if case else None
 
     def empty(self) -> update.TurnFailed:
-        """The turn ended well, and nothing was said or done in it."""
-        return self._told(_EMPTY, "")
+        """Return the failure of a turn that ended well but in which nothing was said or done."""
+        return self._failure(_EMPTY, "")
 
     def gone(self, end: AgentProcessEnded) -> update.TurnFailed:
         return failures.exited(self.name, end)
 
-    def _told(self, case: FailureCase, words: str) -> update.TurnFailed:
-        case = case.hinting(self.sign_in) if case.kind == "signed_out" else case
+    def _failure(self, case: FailureCase, words: str) -> update.TurnFailed:
+        case = case.with_hint(self.sign_in) if case.kind == "signed_out" else case
         until = _end_of_limit(words) if case.kind == "rate_limit" else None
         return case.failure(self.name, words, until=until)
 
 
 def words_of(error: RpcError) -> str:
-    """What the agent says about an error, out of the JSON it may be wrapped in."""
+    """Return what the agent says about an error, unwrapped from JSON if necessary."""
     said = text(mapping(error.data).get("details")) or error.message
     return (text(_wrapped(said).get("message")) or said).strip()
 
 
 def _status_of(error: RpcError, words: str) -> int:
-    """The status of the model service: the code, or wherever else an agent puts it."""
+    """Return the model service's status: the error code, or wherever an agent puts it."""
     found = _STATUS.search(words)
     told = (error.code, _wrapped(error.message).get("code"), int(found[1]) if found else 0)
     return next((code for code in told if isinstance(code, int) and 400 <= code < 600), 0)
@@ -143,41 +142,41 @@ def _wrapped(said: str) -> Object:
 
 
 def ways_to_sign_in(told: Object) -> str:
-    """What an agent that was greeted offers for signing in."""
+    """Return the ways to sign in that an agent offers in its answer to `initialize`."""
     offered = mappings(told.get("authMethods"))
     ways = (text(way.get("description")) or text(way.get("name")) for way in offered)
     return "; ".join(way for way in ways if way)[:LONGEST_WORDS]
 
 
 class AcpUsage:
-    """What an agent has told of the cost of its turns.
+    """What an agent has reported about the cost of its turns.
 
-    The answer to a prompt has it (`usage`; Gemini: `_meta.quota`), or every answer of the model
-    does (Qwen: `_meta.usage`).  The price, where there is one, runs on for the whole thread.
+    It comes with the answer to a prompt (`usage`; Gemini: `_meta.quota`), or with every answer of
+    the model (Qwen: `_meta.usage`).  The price, if any, is cumulative over the whole thread.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._told: list[Object] = []
+        self._reported: list[Object] = []
         self._price: float | None = None
         self._paid = 0.0
 
     def begin(self) -> None:
-        self._told.clear()
+        self._reported.clear()
         self._paid = self._price or 0.0
 
     def hear(self, meta: Object) -> None:
-        """The cost of one answer of the model."""
+        """Record the cost of one answer of the model."""
         if told := mapping(meta.get("usage")):
-            self._told.append(told)
+            self._reported.append(told)
 
     def priced(self, cost: Object) -> None:
-        """What the thread has cost up to now."""
+        """Record what the thread has cost up to now."""
         if cost.get("currency") == "USD":
             self._price = float(number(cost.get("amount")))
 
     def usage(self, result: Object) -> update.Usage | None:
-        """The cost of the turn that this answer ends; None where nothing was told."""
+        """Return the cost of the turn that this answer ends; None if nothing was reported."""
         told = mapping(result.get("usage"))
         quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
         if told:
@@ -185,7 +184,7 @@ class AcpUsage:
         if quota:
             named = {"inputTokens": quota.get("input_tokens")}
             return self._sum([named | {"outputTokens": quota.get("output_tokens")}])
-        return self._sum(self._told) if self._told else None
+        return self._sum(self._reported) if self._reported else None
 
     def _sum(self, told: Sequence[Object]) -> update.Usage:
         return update.Usage(
@@ -197,7 +196,7 @@ class AcpUsage:
 
 
 def _input(told: Object) -> int:
-    """Tokens that went in, cached ones too, which some count apart and others do not."""
+    """Return the input tokens, including cached ones, which some agents count separately."""
     given, made, thought, total = (
         int(number(told.get(f"{name}Tokens"))) for name in ("input", "output", "thought", "total")
     )
@@ -208,24 +207,26 @@ GAP = "\n\n"
 
 
 class AcpTurn:
-    """What is known of the turn that runs now."""
+    """The state of the current turn."""
 
     def __init__(self, prompt: int, failures: Failures, spent: AcpUsage) -> None:
         self.prompt = prompt
-        """The number of the request whose answer ends the turn."""
+        """The id of the request whose answer ends the turn."""
         self.interrupted = False
-        """Whether the user broke it off."""
+        """Whether the user interrupted it."""
+        self.deadline: float = math.inf
+        """When the agent is ended if it ignores the interrupt, on the event loop's clock."""
         self.end: update.End | None = None
         self.calls: AcpCalls = AcpCalls()
-        self.told: list[ToldCall] = []
-        """What is to be told besides what the agent says: the end of a call that got a no."""
+        self.pending_updates: list[CallUpdate] = []
+        """Updates that do not come from the agent: the ends of rejected calls."""
         self._failures = failures
         self._spent = spent
         self._texts: list[list[str]] = []
-        """What it said, text by text, each in the pieces in which it came."""
+        """What it said, text by text, each as the pieces in which it arrived."""
         self._message_id = ""
         self._apart = True
-        """Whether what is said next is a text of its own."""
+        """Whether the next piece starts a new text."""
         self._hearing: Mapping[str, Callable[[Object], Iterable[update.Update]]] = {
             "agent_message_chunk": self._said,
             "tool_call": self._called,
@@ -240,16 +241,16 @@ class AcpTurn:
 
     @property
     def last(self) -> str:
-        """The last thing that was said."""
+        """The last text that it said."""
         return "".join(self._texts[-1]).strip() if self._texts else ""
 
     def hear(self, message: Object) -> Iterable[update.Update]:
-        """The updates in one of the agent's; whatever it is, it is a sign of life."""
+        """Return the updates in one of the agent's; whatever it is, it is a sign of life."""
         heard = self._hearing.get(text(message.get("sessionUpdate")))
         return (list(heard(message)) if heard else []) or [update.Activity()]
 
     def answered(self, message: Object) -> Iterable[update.Update]:
-        """The answer to the prompt, which ends the turn."""
+        """Handle the answer to the prompt, which ends the turn."""
         try:
             result = result_of("session/prompt", message)
         except RpcError as error:
@@ -257,23 +258,23 @@ class AcpTurn:
             self.end = update.TurnInterrupted(self.text) if self.interrupted else failure
         else:
             self.end = self._ended(result)
-        return self.calls.leave(broken_off=self.interrupted)
+        return self.calls.finish_open_calls(interrupted=self.interrupted)
 
-    def asked(self, call: AcpCall) -> list[ToldCall]:
-        """Leave is asked for a call, which not every agent has told of before."""
+    def asked(self, call: AcpCall) -> list[CallUpdate]:
+        """Record a request for permission; not every agent has reported the call before."""
         self._apart = True
         call.asked += 1
         return list(self.calls.begin(call))
 
     def reject(self, call: AcpCall, why: str) -> None:
-        """A call got a no: not every agent tells that it is over."""
+        """Finish a rejected call: not every agent reports its end."""
         told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
-        self.told += self.calls.finish(call.id, True, told)
+        self.pending_updates += self.calls.finish(call.id, True, told)
 
-    def rest(self) -> Iterable[update.Update]:
-        """What is to be told now besides, once."""
-        told, self.told = self.told, []
-        return told
+    def take_pending_updates(self) -> Iterable[update.Update]:
+        """Return the pending updates that do not come from the agent, and forget them."""
+        taken, self.pending_updates = self.pending_updates, []
+        return taken
 
     def _said(self, message: Object) -> Iterable[update.Update]:
         self._spent.hear(mapping(message.get("_meta")))
@@ -292,7 +293,7 @@ class AcpTurn:
 
     def _called(self, message: Object) -> Iterable[update.Update]:
         self._apart = True
-        yield from self.calls.hear(message, broken_off=self.interrupted)
+        yield from self.calls.hear(message, interrupted=self.interrupted)
 
     def _used(self, message: Object) -> Iterable[update.Update]:
         self._spent.priced(mapping(message.get("cost")))

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from coterie.agents.builtin.calls import AskUser, AssignSubtask
 from coterie.agents.builtin.choice import ModelChoice, address, choose
-from coterie.agents.builtin.conversation import Entry, Returned, read
+from coterie.agents.builtin.conversation import Entry, ResultEntry, read
 from coterie.agents.builtin.services import CONTEXT_TOKENS, PAUSES, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread
 from coterie.agents.builtin.turn import BuiltinChannel
@@ -29,17 +29,17 @@ from coterie.tools.workspace_files import FileVersions
 from coterie.workspace import homes
 
 GUIDE = "AGENTS.md"
-"""The project's own word to agents, which counts where the user has trusted the project."""
+"""The project's own instructions for agents, used if the user trusts the project."""
 _LONGEST_GUIDE = 40_000
 
 
 def instructions(member: Member, workspace: Workspace, written: Sequence[ToolSpec] = ()) -> str:
-    """The system prompt.  Blocks.  `written` are tools that are called in the text of a reply."""
+    """Return the system prompt.  Blocks.  `written` are tools that are called in a reply's text."""
     return "\n\n".join(_parts(member, workspace, written))
 
 
 def text_of(name: str) -> str:
-    """One of the texts that lie beside this module.  Blocks."""
+    """Read one of the text files next to this module.  Blocks."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8").strip()
 
 
@@ -61,7 +61,7 @@ def _where(member: Member, workspace: Workspace) -> Iterator[str]:
     yield "# Where you are"
     yield ""
     yield f"Your id in the team: {member.id}"
-    # Where the link leads: by its own name it would lie in what is not for tools.
+    # The link's target: by its own name it would lie in a folder that is closed to tools.
     yield f"Working directory: {workspace.execution_dir.resolve()}"
     if workspace.others:
         yield "Other members, by id:"
@@ -70,7 +70,7 @@ def _where(member: Member, workspace: Workspace) -> Iterator[str]:
 
 
 def _guide(folder: Path) -> str:
-    """The project's own word; a link that leads elsewhere is not followed."""
+    """Return the project's own instructions; a link out of the folder is not followed."""
     path = folder / GUIDE
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
@@ -80,7 +80,7 @@ def _guide(folder: Path) -> str:
         return ""
     if len(text) <= _LONGEST_GUIDE:
         return text
-    return f"{text[:_LONGEST_GUIDE]}\n… the rest is left out; read {GUIDE} for it …"
+    return f"{text[:_LONGEST_GUIDE]}\n… truncated; read {GUIDE} for the rest …"
 
 
 def _described(tool: ToolSpec) -> str:
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'pip install "coterie[builtin]"'
 INDEX = "code.db"
-"""What searchCode knows of the workspace, in the member's folder: commands can write its home."""
+"""searchCode's index of the workspace, in the member's folder: commands can write to its home."""
 
 
 async def _nothing(thread: str) -> list[str]:
@@ -111,9 +111,9 @@ class BuiltinAdapter(ProgramAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> BuiltinChannel | RefusedChannel:
-        """A channel on this thread, or on a new one where nothing is known of it."""
+        """Open a channel on this thread, or on a new one if the thread is unknown."""
         told = self.agent.capabilities
-        if member.home_dir is None:  # one that the user named is theirs
+        if member.home_dir is None:  # a home that the user named is theirs
             workspace = await anyio.to_thread.run_sync(homes.home_of_commands, workspace)
         choice = choose(member.model or told.model, workspace.env, workspace.rehearsal)
         if not isinstance(choice, ModelChoice):
@@ -128,7 +128,7 @@ class BuiltinAdapter(ProgramAdapter):
     async def toolbox(
         self, member: Member, workspace: Workspace, versions: FileVersions
     ) -> Toolbox:
-        """What the member can do; `versions` is what it has read in earlier turns."""
+        """Open the member's tools; `versions` are the files it has read in earlier turns."""
         root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
         search = SearchCode(CodeIndex(workspace.folder / INDEX, root), _embedder(workspace))
         more = (search, AskUser(), AssignSubtask())
@@ -145,7 +145,7 @@ class BuiltinAdapter(ProgramAdapter):
         try:
             return await anyio.to_thread.run_sync(connected)
         except ImportError as missing:
-            problem = f"what it speaks to models with is not installed ({missing})"
+            problem = f"its model library is not installed ({missing})"
             raise self.missing(member, workspace, problem, INSTALL) from missing
 
     def _services(
@@ -166,7 +166,7 @@ class BuiltinAdapter(ProgramAdapter):
 
 
 def _embedder(workspace: Workspace) -> HttpEmbedder | None:
-    """The user's own model for embeddings, where there is one."""
+    """Return the user's own model for embeddings, if one is configured."""
     env = workspace.env
     model = env.get("OPENAI_EMBEDDING_MODEL")
     if not model or workspace.rehearsal is not None:
@@ -175,10 +175,10 @@ def _embedder(workspace: Workspace) -> HttpEmbedder | None:
 
 
 def _seen(entries: Iterable[Entry]) -> FileVersions:
-    """The files that the member has read, so that it goes on knowing whether they have changed."""
+    """Return the versions of files that the member has read, so that changes are noticed."""
     versions = FileVersions()
     for entry in entries:
-        if isinstance(entry, Returned) and not entry.is_error:
+        if isinstance(entry, ResultEntry) and not entry.is_error:
             path, digest = entry.output.get("path"), entry.output.get("digest")
             if isinstance(path, str) and isinstance(digest, str):
                 versions.record(path, digest)

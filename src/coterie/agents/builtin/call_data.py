@@ -12,35 +12,35 @@ from typing import cast
 from coterie.agents.fields import mapping
 
 Arguments = Mapping[str, Sequence[str]]
-"""By tool: the names of its arguments."""
-NAMES = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
-"""Under these the name of a tool stands."""
-INPUTS = ("arguments", "input", "parameters", "args", "params", "tool_input", "action_input")
-"""Under these what it is given stands."""
-_LISTS = ("tool_calls", "calls", "tool_uses")
-_INNER = ("function", "function_call", "tool_call", "tool_use")
-_BESIDE = frozenset({"id", "type", "call_id", "index"})
+"""The names of each tool's arguments, by tool."""
+NAME_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
+"""The keys that hold a tool's name."""
+INPUT_KEYS = ("arguments", "input", "parameters", "args", "params", "tool_input", "action_input")
+"""The keys that hold a tool's arguments."""
+_LIST_KEYS = ("tool_calls", "calls", "tool_uses")
+_WRAPPER_KEYS = ("function", "function_call", "tool_call", "tool_use")
+_EXTRA_KEYS = frozenset({"id", "type", "call_id", "index"})
 
 
 @dataclass(frozen=True)
 class CallData:
-    """A call as it was read."""
+    """A call as it was parsed."""
 
     name: str
     arguments: Mapping[str, object] | None
-    """None where they are no object."""
+    """None if they are not an object."""
     raw: str = ""
     is_explicit: bool = False
-    """Whether its form can mean nothing but a call, whatever the name in it."""
+    """Whether its form can only mean a call, whatever name it contains."""
 
 
-def plain(name: str) -> str:
-    """A name without regard to how its words are put together."""
+def normalized(name: str) -> str:
+    """Normalize a name, ignoring case and how its words are joined."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def calls_in_data(data: object, tools: Arguments, *, is_call: bool = False) -> list[CallData]:
-    """The calls in JSON data; `is_call`: it is said of it that it is one, so a name will do."""
+    """Return the calls in JSON data; `is_call`: it is marked as a call, so a name will do."""
     return list(_in_data(data, tools, is_call=is_call))
 
 
@@ -50,8 +50,8 @@ def _in_data(data: object, tools: Arguments, *, is_call: bool) -> Iterator[CallD
             yield from _in_data(one, tools, is_call=is_call)
         return
     given = mapping(data)
-    inside = [given[key] for key in _LISTS if isinstance(given.get(key), list)]
-    inside = inside or [given[key] for key in _INNER if isinstance(given.get(key), dict)]
+    inside = [given[key] for key in _LIST_KEYS if isinstance(given.get(key), list)]
+    inside = inside or [given[key] for key in _WRAPPER_KEYS if isinstance(given.get(key), dict)]
     for one in inside[:1]:
         yield from _in_data(one, tools, is_call=True)
     if not inside:
@@ -59,17 +59,17 @@ def _in_data(data: object, tools: Arguments, *, is_call: bool) -> Iterator[CallD
 
 
 def _single(given: Mapping[str, object], tools: Arguments, *, is_call: bool) -> Iterator[CallData]:
-    key = next((key for key in NAMES if isinstance(given.get(key), str)), None)
+    key = next((key for key in NAME_KEYS if isinstance(given.get(key), str)), None)
     if key is None:
         if len(given) == 1 and (name := next(iter(given))) in tools:
             yield _with_input(name, given[name], is_call)
         return
     name = str(given[key])
-    held = next((one for one in INPUTS if one in given), None)
+    held = next((one for one in INPUT_KEYS if one in given), None)
     if held is not None:
         yield _with_input(name, given[held], is_call)
         return
-    rest = {one: value for one, value in given.items() if one != key and one not in _BESIDE}
+    rest = {one: value for one, value in given.items() if one != key and one not in _EXTRA_KEYS}
     if is_call or (rest.keys() <= set(tools.get(name, ())) and (rest or key != "name")):
         known = name in tools or is_call
         yield from [CallData(name, rest, is_explicit=is_call)] if known else []
@@ -88,7 +88,7 @@ def _with_input(name: str, found: object, is_call: bool) -> CallData:
 
 
 def calls_in_python(text: str, tools: Arguments) -> list[CallData]:
-    """The calls in Python that does nothing but call: `print(readFile(path="a.py"))`."""
+    """Return the calls in Python code that contains only calls: `print(readFile(path="a.py"))`."""
     try:
         body = ast.parse(text.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

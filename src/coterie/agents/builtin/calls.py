@@ -1,4 +1,4 @@
-"""The tool calls of a turn: asked about where needed, made, and told of."""
+"""The tool calls of a turn: asked about where needed, made, and reported."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import Field
 
 from coterie.agents.builtin.conversation import (
     UNKNOWN,
-    Begun,
+    CallBegunEntry,
     ModelTrouble,
-    Returned,
+    ResultEntry,
     ToolCallRequest,
 )
-from coterie.agents.builtin.services import Answers, Breaker, TurnServices
+from coterie.agents.builtin.services import Answers, Interrupter, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
 from coterie.agents.fields import LONGEST_SAID, strings
 from coterie.agents.questions import choices_of, information, permission
@@ -37,24 +37,25 @@ from coterie.tools.toolbox import PreparedCall, Tool, ToolInput, ToolOutcome, Ut
 
 
 class AskUserInput(ToolInput):
-    """Ask the person something that you must know and cannot find out. Waits for the answer."""
+    """Ask the person for something you need to know and cannot find out yourself; waits for the
+    answer."""
 
     question: Utf8Text = Field(
-        min_length=1, description="The question, with all one needs to answer."
+        min_length=1, description="The question, with everything needed to answer it."
     )
     options: list[Utf8Text] = Field(
-        default=[], max_length=9, description="The answers to choose from, where there are few."
+        default=[], max_length=9, description="The possible answers, if there are only a few."
     )
 
 
 class AssignSubtaskInput(ToolInput):
-    """Hand a part of the work to another member of the team and wait for what it reports. The
-    person decides who does it. The other knows nothing but the goal that you write."""
+    """Delegate part of the work to another member of the team and wait for its report. The person
+    decides who does it. The other member knows nothing but the goal you write."""
 
     goal: Utf8Text = Field(
-        min_length=1, description="What is to be done, with all that the other must know."
+        min_length=1, description="What to do, with everything the other member needs to know."
     )
-    member: Utf8Text = Field("", description="The id of who should do it, where you know.")
+    member: Utf8Text = Field("", description="The id of the member who should do it, if you know.")
 
 
 _Input = TypeVar("_Input", bound=ToolInput)
@@ -68,7 +69,7 @@ class _TurnTool(Tool[_Input]):
         return Action("read", self.name, cwd)
 
     async def run(self, asked: _Input) -> ToolOutcome:
-        return ToolOutcome.refused(f"{self.name} works only in a turn.")
+        return ToolOutcome.refused(f"{self.name} can only be used during a turn.")
 
 
 @dataclass(frozen=True)
@@ -81,30 +82,30 @@ class AskUser(_TurnTool[AskUserInput]):
 
 @dataclass(frozen=True)
 class AssignSubtask(_TurnTool[AssignSubtaskInput]):
-    """Hands a part of the work to another member; what it says at the end is the result."""
+    """Hands part of the work to another member; its final reply is the result."""
 
     name = "assignSubtask"
     inputs = AssignSubtaskInput
 
 
 def refused(response: Response | None) -> ToolOutcome:
-    """What the model is told of a no."""
+    """Return what the model is told when the answer is no."""
     word = response.comment or response.input_value if response is not None else None
     if response is None or (response.selected_option_id is None and not word):
-        return ToolOutcome.not_run("Nobody answered, so the answer is no. It was not run.")
+        return ToolOutcome.not_run("Nobody answered, so permission was denied. It was not run.")
     why = f": {word}" if word else "."
-    return ToolOutcome.not_run(f"It was not run; the answer was no{why}")
+    return ToolOutcome.not_run(f"It was not run; permission was denied{why}")
 
 
 def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
-    """What the model wants to know from the person."""
-    # By the id of the call: after a crash it is the same question.
+    """Return the question that the model puts to the person."""
+    # Keyed by the id of the call: after a crash it is the same question.
     key, display = f"ask.{request.id}", Display(title=str(given["question"]))
     return information(key, display, choices_of(strings(given.get("options"))))
 
 
 def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
-    """What the person said, as the result of the call."""
+    """Return the person's answer as the result of the call."""
     labels = {option.id: option.label for option in asked.options}
     said, comment = None, None
     if response is not None:
@@ -116,19 +117,21 @@ def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
 
 
 REPEATED = 5
-"""The same call so often in a row is not made again."""
+"""The same call is not made again after this many times in a row."""
 _UNKNOWN: Mapping[str, object] = {
     "outcome": UNKNOWN,
-    "error": "Coterie was cut off while this ran: it may have run wholly, in part or not at all. "
-    "It was not run again. Look at the state of things before you do anything about it.",
+    "error": "Coterie was cut off while this ran: it may have run completely, partly or not at "
+    "all. It was not run again. Check the current state before you do anything about it.",
 }
-_BROKEN_OFF = "The user broke the turn off while this ran; what it had done by then is done."
-_BROKEN_OFF_BEFORE = "It was not run: the user broke the turn off."
-_LEFT = "It was not run: the turn ended before."
-_NOT_KEPT = "It was not run: it held a secret, which is not kept. Make the call again."
+_INTERRUPTED = "The user interrupted the turn while this ran; what it had done by then remains."
+_INTERRUPTED_BEFORE = "It was not run: the user interrupted the turn."
+_TURN_ENDED = "It was not run: the turn ended first."
+_NOT_KEPT = (
+    "It was not run: it contained a secret, and secrets are not stored. Make the call again."
+)
 _AGAIN = (
     "You have made this same call {count} times in a row, so it was not made again. "
-    "Its result will not change: do something else, or say what keeps you from going on."
+    "Its result will not change: do something else, or say what is blocking you."
 )
 
 
@@ -138,13 +141,13 @@ class BuiltinCalls:
 
     _services: TurnServices
     _thread: BuiltinThread
-    _breaker: Breaker
+    _interrupter: Interrupter
     _answers: Answers
     _checks: dict[str, PreparedCall | ToolOutcome] = field(default_factory=dict[str, Any])
-    """By id: calls that were looked at when they were put on record."""
+    """By id: calls that were checked when they were recorded."""
 
     def started(self, request: ToolCallRequest) -> ToolCallStarted:
-        """A call as the audit has it, before anything is done about it."""
+        """Return a call as the audit records it, before anything is done about it."""
         checked = self._checks[request.id] = self._checked(request)
         effect = checked.action.effect if isinstance(checked, PreparedCall) else "read"
         return ToolCallStarted(request.id, request.name, request.arguments, effect)
@@ -152,8 +155,8 @@ class BuiltinCalls:
     def serve(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
         """Give a call of the last reply its result.
 
-        `resumed`: the reply is from before a crash, so what has begun is unknown and what has not
-        is known not to have.
+        `resumed`: the reply is from before a crash, so the outcome of a call that had begun is
+        unknown, and any other call is known not to have begun.
         """
         request = pending.request
         if pending.begun:
@@ -172,13 +175,13 @@ class BuiltinCalls:
             case _:
                 return self._use(request, checked, resumed=resumed)
 
-    def broken_off(self) -> list[Remembered]:
-        """The results of calls that the user broke off."""
-        return self._without_end(ToolOutcome.refused(_BROKEN_OFF), _BROKEN_OFF_BEFORE)
+    def end_interrupted(self) -> list[Remembered]:
+        """Return the results of calls that the user interrupted."""
+        return self._without_end(ToolOutcome.refused(_INTERRUPTED), _INTERRUPTED_BEFORE)
 
     def left_over(self) -> list[Remembered]:
-        """The results of calls of an earlier turn that never came to its end."""
-        return self._without_end(ToolOutcome(_UNKNOWN, is_error=True), _LEFT)
+        """Return the results of calls of a turn that never reached its end."""
+        return self._without_end(ToolOutcome(_UNKNOWN, is_error=True), _TURN_ENDED)
 
     def _without_end(self, begun: ToolOutcome, otherwise: str) -> list[Remembered]:
         return [
@@ -188,7 +191,7 @@ class BuiltinCalls:
 
     def _ended(self, request: ToolCallRequest, outcome: ToolOutcome) -> Remembered:
         finished = ToolCallFinished(request.id, outcome.is_error, outcome.output, request.name)
-        entry = Returned(request.id, outcome.output, outcome.is_error)
+        entry = ResultEntry(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
 
     async def _told(self, request: ToolCallRequest, outcome: ToolOutcome) -> AsyncGenerator[Update]:
@@ -200,12 +203,12 @@ class BuiltinCalls:
         return self._services.toolbox.check(request.name, request.arguments)
 
     def _repeated(self, request: ToolCallRequest) -> ToolOutcome | None:
-        """A word to the model about a call that it makes over and over; the end, if that is all
-        it does after having been told."""
+        """Return what to tell the model about a call that it keeps repeating; raises ModelTrouble
+        if it does nothing else after being told."""
         streak = self._thread.streak(request)
         if streak.before >= REPEATED:
-            message = f"the model makes the same call over and over: {request.name}"
-            hint = "Say in other words what you want, or try another model."
+            message = f"the model keeps repeating the same call: {request.name}"
+            hint = "Rephrase the request, or try another model."
             raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
         if streak.length >= REPEATED:
             return ToolOutcome.not_run(_AGAIN.format(count=streak.length))
@@ -217,7 +220,7 @@ class BuiltinCalls:
         toolbox = self._services.toolbox
         diff = ""
         if prepared.tool.previews:
-            foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
+            foreseen = await self._interrupter.run(partial(toolbox.preview, prepared))
             if foreseen.is_error:
                 yield self._ended(request, foreseen)
                 return
@@ -238,15 +241,15 @@ class BuiltinCalls:
         asked = permission(request.id, call)
         yield asked
         response = self._answers.pop(asked.key, None)
-        self._breaker.check()
+        self._interrupter.check()
         if response is None or not response.approves:
             yield self._ended(request, refused(response))
             return
         if response.is_read_only:
-            prepared = replace(prepared, tool=prepared.tool.only_looking())
+            prepared = replace(prepared, tool=prepared.tool.read_only_variant())
         if not prepared.tool.read_only:
-            yield self._thread.remember(Begun(request.id), gates=True)
-        yield self._ended(request, await self._breaker.run(partial(toolbox.run, prepared)))
+            yield self._thread.remember(CallBegunEntry(request.id), gates=True)
+        yield self._ended(request, await self._interrupter.run(partial(toolbox.run, prepared)))
 
     async def _ask(
         self, request: ToolCallRequest, prepared: PreparedCall
@@ -254,7 +257,7 @@ class BuiltinCalls:
         asked = question(request, prepared.given)
         yield asked
         response = self._answers.pop(asked.key, None)
-        self._breaker.check()
+        self._interrupter.check()
         yield self._ended(request, answer_to(asked, response))
 
     async def _hand_out(
@@ -267,7 +270,7 @@ class BuiltinCalls:
         )
         yield asked
         response = self._answers.pop(asked.key, None)
-        self._breaker.check()
+        self._interrupter.check()
         if response is None or response.selected_option_id in (None, REJECT):
             yield self._ended(request, refused(response))
             return

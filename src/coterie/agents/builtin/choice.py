@@ -6,28 +6,29 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
+from urllib.parse import urlsplit
 
 from coterie.model.update import TurnFailed
+from coterie.workspace import homes
 
 Provider = Literal["anthropic", "openai", "google"]
 
-REHEARSAL_KEY = "rehearsal"
-"""Stands where a key would in a rehearsal, and in a service of one's own that wants none."""
+_NO_KEY = "none"
+"""A placeholder key, for the user's own service that needs none."""
 
 
 @dataclass(frozen=True)
 class _Service:
     model: str
-    """The one that is meant where none is named."""
+    """The model used if none is named."""
     names: str
-    """How the names of its models begin, as a regular expression."""
+    """A regular expression for how the names of its models begin."""
     keys: tuple[str, ...]
-    """Variables that may hold the key, the first that does counts."""
+    """Variables that may hold the key; the first one that does counts."""
     address: str
-    """The variable that moves it elsewhere."""
+    """The variable that overrides its URL."""
     url: str
-    rehearsed: str = ""
-    """What comes after the address of a rehearsal."""
+    """Its default URL; a rehearsal uses the same path."""
 
 
 _SERVICES: Mapping[Provider, _Service] = {
@@ -44,7 +45,6 @@ _SERVICES: Mapping[Provider, _Service] = {
         keys=("OPENAI_API_KEY",),
         address="OPENAI_BASE_URL",
         url="https://api.openai.com/v1",
-        rehearsed="/v1",
     ),
     "google": _Service(
         model="gemini-2.5-pro",
@@ -65,9 +65,9 @@ class ModelChoice:
     url: str
     key: str
     is_token: bool = False
-    """Whether the key is one that a sign-in gave, which Anthropic takes in another way."""
+    """Whether the key is a token from signing in, which Anthropic takes in another header."""
     is_moved: bool = False
-    """Whether it is at another address than the vendor's own."""
+    """Whether the URL is not the vendor's own."""
     rehearsed: bool = False
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class ModelChoice:
 def choose(
     wanted: str | None, env: Mapping[str, str], rehearsal: str | None
 ) -> ModelChoice | TurnFailed:
-    """The model that is meant, or why nobody can be asked."""
+    """Return the chosen model, or why no model can be asked."""
     if wanted is None:
         provider = "anthropic" if rehearsal else _usable(env)
         if provider is None:
@@ -88,14 +88,14 @@ def choose(
         if provider is None:
             return TurnFailed(
                 "model",
-                f'nobody can say whose model "{wanted}" is',
+                f'unknown provider for model "{wanted}"',
                 retry=False,
                 hint="Write it as anthropic:NAME, openai:NAME or google:NAME.",
             )
     service = _SERVICES[provider]
     if rehearsal is not None:
-        url = rehearsal + service.rehearsed
-        return ModelChoice(provider, name, url, REHEARSAL_KEY, is_moved=True, rehearsed=True)
+        url = rehearsal + urlsplit(service.url).path
+        return ModelChoice(provider, name, url, homes.REHEARSAL_KEY, is_moved=True, rehearsed=True)
     return _keyed(provider, name, env)
 
 
@@ -109,20 +109,20 @@ def _keyed(provider: Provider, name: str, env: Mapping[str, str]) -> ModelChoice
         provider,
         name,
         address(provider, env),
-        env[holder] if holder else REHEARSAL_KEY,
+        env[holder] if holder else _NO_KEY,
         is_token=holder == "ANTHROPIC_AUTH_TOKEN",
         is_moved=moved,
     )
 
 
 def address(provider: Provider, env: Mapping[str, str]) -> str:
-    """Where a service is, for a process with this environment."""
+    """Return the URL of a service, for a process with this environment."""
     service = _SERVICES[provider]
     return env.get(service.address) or service.url
 
 
 def _usable(env: Mapping[str, str]) -> Provider | None:
-    """The first service that there is a key for."""
+    """Return the first service that there is a key for."""
     for provider, service in _SERVICES.items():
         if any(env.get(key) for key in service.keys):
             return provider
@@ -138,7 +138,7 @@ def _named(
     for provider, service in _SERVICES.items():
         if re.match(service.names, wanted):
             return provider, wanted
-    # A server of one's own, such as Ollama or vLLM, has names that nobody can guess.
+    # The model names of the user's own server, such as Ollama or vLLM, cannot be guessed.
     if env.get(_SERVICES["openai"].address):
         return "openai", wanted
     return ("anthropic" if rehearsal else None), wanted
@@ -149,7 +149,7 @@ def _no_key(provider: Provider) -> TurnFailed:
     others = [one.keys[0] for name, one in _SERVICES.items() if name != provider]
     return TurnFailed(
         "signed_out",
-        "there is no key for a model" if provider == "anthropic" else f"{first} is not set",
+        "no API key for a model is set" if provider == "anthropic" else f"{first} is not set",
         retry=False,
-        hint=f"export {first}=... (or {', '.join(others)} for models of those), then try again.",
+        hint=f"export {first}=... (or {', '.join(others)} for other providers), then try again.",
     )

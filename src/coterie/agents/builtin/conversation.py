@@ -1,4 +1,4 @@
-"""What is said between the built-in agent and its model, and how a thread keeps it."""
+"""The messages between the built-in agent and its model, and how a thread stores them."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from coterie.tools.toolbox import ToolSpec
 
 @dataclass(frozen=True)
 class ToolCallRequest:
-    """A tool call that a model wants, whether it made it natively or wrote it into its text."""
+    """A tool call that a model wants, made natively or written into its text."""
 
     name: str
     arguments: Mapping[str, object]
     problem: str = ""
-    """Why it cannot be understood: then it is not run, and this is its result."""
+    """Why it cannot be understood; if set, it is not run, and this is its result."""
     id: str = ""
-    """Ours, given when it is recorded: what models give is not always there, nor unique."""
+    """Our own, assigned when it is recorded: models' ids may be missing or not unique."""
 
 
 @dataclass(frozen=True)
-class Heard:
-    """A text from outside: a prompt, or a word of Coterie's."""
+class InboundText:
+    """A text from outside: a prompt as the model sees it or, in a thread, a note from Coterie."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Replied:
-    """The model said something; without calls, it is the end of the turn."""
+class ReplyEntry:
+    """A reply of the model; without calls, it ends the turn."""
 
     text: str
     calls: tuple[ToolCallRequest, ...] = ()
     written: bool = False
-    """Whether the calls stand in the text, so that they must not be told a second time."""
+    """Whether the calls are part of the text, so that they must not be sent a second time."""
     cut: bool = False
-    """Whether the user broke the turn off here."""
+    """Whether the user interrupted the turn here."""
 
 
 @dataclass(frozen=True)
-class Got:
-    """The result of a call of the reply before."""
+class ShownResult:
+    """The result of a call in the preceding reply."""
 
     call: ToolCallRequest
     text: str
-    is_error: bool = False
-    written: bool = False
-    """Whether the call was written, so that its result is given as text too."""
+    is_error: bool
+    written: bool
+    """Whether the call was written as text, so that its result is sent as text too."""
 
 
-Shown = Heard | Replied | Got
+ShownItem = InboundText | ReplyEntry | ShownResult
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """All that one request to a model holds."""
+    """Everything in one request to a model."""
 
     system: str
-    said: Sequence[Shown]
+    said: Sequence[ShownItem]
     tools: Sequence[ToolSpec] = ()
-    """Those that are offered natively."""
+    """The tools that are offered natively."""
 
 
 Stop = Literal["end", "length", "refused"]
@@ -77,7 +77,7 @@ Stop = Literal["end", "length", "refused"]
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole reply."""
+    """A complete reply."""
 
     text: str
     calls: tuple[ToolCallRequest, ...] = ()
@@ -90,7 +90,7 @@ class ModelTrouble(Exception):
     """A model gave no reply."""
 
     failure: TurnFailed
-    """What the turn ends with, where nothing helps."""
+    """How the turn ends if nothing helps."""
     passing: bool = False
     """Whether the same request may well succeed a little later."""
     wait: float | None = None
@@ -103,41 +103,41 @@ class ChatModel(Protocol):
     """A model, asked for one reply at a time."""
 
     def reply(self, conversation: Conversation) -> AsyncGenerator[TextDelta | Activity | Reply]:
-        """The reply as it comes, and whole at the end.  Raises ModelTrouble."""
+        """Yield the reply piece by piece, then the complete one.  Raises ModelTrouble."""
         ...
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         ...
 
 
 _HIDDEN = frozenset({"digest", NOT_RUN})
-"""What a result holds for our own use."""
+"""Fields of a result that are for our own use."""
 _EXACT = 100_000_000
 """Arguments are kept whole: a call is made with exactly what the model gave."""
 
 
 @dataclass(frozen=True)
-class Prompted:
-    """A turn begins."""
+class PromptEntry:
+    """The beginning of a turn."""
 
     turn: str
     text: str
 
 
 @dataclass(frozen=True)
-class Begun:
+class CallBegunEntry:
     """A call that may change something is about to be run."""
 
     call: str
 
 
 UNKNOWN = "unknown"
-"""The outcome of a call of which nobody knows whether it ran."""
+"""The outcome of a call that may or may not have run."""
 
 
 @dataclass(frozen=True)
-class Returned:
+class ResultEntry:
     """A call's result."""
 
     call: str
@@ -146,12 +146,12 @@ class Returned:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether Coterie was cut off while the call was made."""
+        """Whether Coterie was cut off while the call ran."""
         return self.output.get("outcome") == UNKNOWN
 
     @cached_property
     def text(self) -> str:
-        """As a model reads it best: small facts by name, then the long text as it is."""
+        """The output as a model reads it best: short facts by name, then long texts verbatim."""
         facts: list[str] = []
         texts: list[str] = []
         for name, value in self.output.items():
@@ -165,22 +165,15 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class Noted:
-    """A word of Coterie's to the model."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Trimmed:
-    """Long results up to this place are shown in short from now on."""
+class TrimEntry:
+    """From now on, long results up to this place are shown shortened."""
 
     upto: int
 
 
 @dataclass(frozen=True)
-class Summed:
-    """What stands up to this place is shown as this text from now on."""
+class SummaryEntry:
+    """From now on, everything up to this place is shown as this text."""
 
     upto: int
     text: str
@@ -191,17 +184,26 @@ class UnreadableEntry:
     """An entry that this release does not understand."""
 
 
-Entry = Prompted | Replied | Begun | Returned | Noted | Trimmed | Summed | UnreadableEntry
+Entry = (
+    PromptEntry
+    | ReplyEntry
+    | CallBegunEntry
+    | ResultEntry
+    | InboundText
+    | TrimEntry
+    | SummaryEntry
+    | UnreadableEntry
+)
 
 
 _KINDS: Mapping[str, type[Entry]] = {
-    "prompt": Prompted,
-    "reply": Replied,
-    "begun": Begun,
-    "result": Returned,
-    "note": Noted,
-    "trim": Trimmed,
-    "summary": Summed,
+    "prompt": PromptEntry,
+    "reply": ReplyEntry,
+    "begun": CallBegunEntry,
+    "result": ResultEntry,
+    "note": InboundText,
+    "trim": TrimEntry,
+    "summary": SummaryEntry,
     "unreadable": UnreadableEntry,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -211,13 +213,13 @@ _CODECS: Mapping[str, TypeAdapter[Entry]] = {
 
 
 def written(entry: Entry) -> Object:
-    """The entry as JSON data."""
+    """Return the entry as JSON data."""
     kind = _NAMES[type(entry)]
     return {"kind": kind, **_CODECS[kind].dump_python(entry, exclude_defaults=True)}
 
 
 def read(entry: str) -> Entry:
-    """The entry in a JSON text."""
+    """Parse the entry in a JSON text."""
     try:
         found = mapping(json.loads(entry))
         return _CODECS[text(found.pop("kind", ""))].validate_python(found)
@@ -225,6 +227,6 @@ def read(entry: str) -> Entry:
         return UnreadableEntry()
 
 
-def exactly(arguments: object) -> Mapping[str, object]:
-    """The arguments of a call, in a form that any store can take."""
+def stored_arguments(arguments: object) -> Mapping[str, object]:
+    """Return the arguments of a call in a form that any store accepts."""
     return cast("Object", bounded(mapping(arguments), _EXACT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import httpx2
@@ -19,14 +19,14 @@ from coterie.agents import failures
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.conversation import (
     Conversation,
-    Got,
-    Heard,
+    InboundText,
     ModelTrouble,
-    Replied,
     Reply,
+    ReplyEntry,
+    ShownResult,
     Stop,
     ToolCallRequest,
-    exactly,
+    stored_arguments,
 )
 from coterie.agents.builtin.text_calls import CUT
 from coterie.agents.failures import WAIT, FailureCase
@@ -36,21 +36,21 @@ from coterie.model.update import Activity, TextDelta, TurnFailed, Usage
 from coterie.tools.toolbox import ToolSpec
 
 _SHORT_LIMIT = 30.0
-"""A limit that ends so soon is waited for; a longer one is told with its end."""
+"""A limit that ends within this many seconds is waited for; a longer one ends the turn."""
 _RESETS = ("anthropic-ratelimit-requests-reset", "anthropic-ratelimit-tokens-reset")
 _TOO_LARGE = 413
 
 
-_KEY = "Look at the key in your environment (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY)."
-# The first that fits counts: some are kinds of others.
+_KEY = "Check the key in your environment (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY)."
+# The first match counts: some are subclasses of others.
 _CASES: Mapping[type[exceptions.ModelAPIError], FailureCase] = {
     exceptions.ModelContextWindowExceededError: failures.TOO_LONG,
     exceptions.ModelAuthenticationError: FailureCase(
-        "signed_out", "the key for the model is refused", _KEY
+        "signed_out", "the API key was rejected", _KEY
     ),
     exceptions.ModelNotFoundError: FailureCase(
         "model",
-        "the model is not known, or not open to this key",
+        "the model is unknown, or not available with this key",
         "Give the member another model in the team file.",
     ),
     exceptions.ModelQuotaExceededError: failures.NO_CREDIT,
@@ -61,32 +61,31 @@ _CASES: Mapping[type[exceptions.ModelAPIError], FailureCase] = {
     exceptions.ModelUnavailableError: failures.FAILING,
     exceptions.ModelServerError: failures.FAILING,
     exceptions.ModelTimeoutError: FailureCase(
-        "timeout", "the model service does not answer", WAIT, True
+        "timeout", "the model service did not respond", WAIT, True
     ),
     exceptions.ModelConnectionError: FailureCase(
         "model",
-        "the connection to the model service broke, or cannot be opened",
+        "the connection to the model service failed",
         failures.UNREACHABLE.hint,
         True,
     ),
     exceptions.ModelRequestRejectedError: failures.BAD_REQUEST,
 }
-_FORBIDDEN = failures.FORBIDDEN.hinting("Give the member another model, or key.")
-_UNCLEAR = FailureCase("model", "the model service gave an error", WAIT, True)
-_GARBLED = FailureCase("protocol", "the model service sent what is no reply", WAIT, True)
-_HALF = FailureCase("model", "the reply of the model broke off half-way", WAIT, True)
+_FORBIDDEN = failures.FORBIDDEN.with_hint("Give the member another model or another key.")
+_UNCLEAR = FailureCase("model", "the model service returned an error", WAIT, True)
+_GARBLED = FailureCase("protocol", "the model service sent an invalid response", WAIT, True)
+_HALF = FailureCase("model", "the model's reply was cut off", WAIT, True)
 
 
 def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
-    """What an error of the model layer means."""
+    """Translate an error of the model library."""
     if not isinstance(error, exceptions.ModelAPIError):
-        return ModelTrouble(_told(_GARBLED, choice, str(error)), passing=True)
+        return ModelTrouble(_failure(_GARBLED, choice, str(error)), passing=True)
     case = _case(error)
     wait = _seconds(error)
-    failure = _told(case, choice, _words(error))
+    failure = _failure(case, choice, _words(error))
     if case is failures.LIMIT and wait is not None and wait > _SHORT_LIMIT:
-        at = datetime.fromisoformat(instant.now()) + timedelta(seconds=wait)
-        return ModelTrouble(replace(failure, until=instant.of(at)))
+        return ModelTrouble(replace(failure, until=_end_of_limit(wait)))
     passing = case.retry and case is not _UNCLEAR
     return ModelTrouble(failure, passing=passing, wait=wait, too_long=case is failures.TOO_LONG)
 
@@ -100,20 +99,27 @@ def _case(error: exceptions.ModelAPIError) -> FailureCase:
     return next((case for kind, case in _CASES.items() if isinstance(error, kind)), _UNCLEAR)
 
 
-def _told(case: FailureCase, choice: ModelChoice, words: str) -> TurnFailed:
+def _failure(case: FailureCase, choice: ModelChoice, words: str) -> TurnFailed:
     return case.failure("builtin", words, more=f" ({choice.provider}:{choice.name})")
 
 
 def _words(error: exceptions.ModelAPIError) -> str:
-    """What the service itself said."""
+    """Return what the service itself said."""
     body = mapping(error.body)
     inner = mapping(body.get("error")) or body
     said = text(inner.get("message"))
     return said or ("" if isinstance(error, exceptions.ModelHTTPError) else error.message)
 
 
+def _end_of_limit(wait: float) -> str | None:
+    try:
+        return instant.after(wait)
+    except OverflowError:  # further away than any date
+        return None
+
+
 def _seconds(error: exceptions.ModelAPIError) -> float | None:
-    """How long the service asks to wait."""
+    """Return how many seconds the service asks to wait."""
     if error.retry_after is not None or not isinstance(error, exceptions.ModelHTTPError):
         return error.retry_after
     headers = error.headers or {}
@@ -132,27 +138,27 @@ def _left(end: str) -> float | None:
 
 
 def _of_epoch(value: str) -> float | None:
-    """The seconds in a `x-ratelimit-reset`, which some give as a moment and some as a duration."""
+    """Return the seconds in an `x-ratelimit-reset`: some give a timestamp, some a duration."""
     try:
         number = float(value)
-    except ValueError:
+        if number < 1e9:
+            return max(0.0, number)
+        seconds = number / 1000 if number > 1e12 else number
+        return _left(datetime.fromtimestamp(seconds, UTC).isoformat())
+    except (ValueError, OverflowError):
         return None
-    if number < 1e9:
-        return max(0.0, number)
-    seconds = number / 1000 if number > 1e12 else number
-    return _left(datetime.fromtimestamp(seconds, UTC).isoformat())
 
 
-_NO_OBJECT = "The arguments of the call are no JSON object. Make it again."
+_NO_OBJECT = "The arguments are not a JSON object. Make the call again."
 
 
 def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
-    """What is sent; a request for each side in turn."""
+    """Return the messages to send; results in a row become one request."""
     native = bool(conversation.tools)
     found: list[messages.ModelMessage] = []
     results: list[messages.ModelRequestPart] = []
     for one in conversation.said:
-        if isinstance(one, Got):
+        if isinstance(one, ShownResult):
             results.append(_result(one, native=native))
             continue
         found += [messages.ModelRequest(parts=results)] if results else []
@@ -161,8 +167,8 @@ def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
     return [*found, messages.ModelRequest(parts=results)] if results else found
 
 
-def _message(one: Heard | Replied, *, native: bool) -> Iterator[messages.ModelMessage]:
-    if isinstance(one, Heard):
+def _message(one: InboundText | ReplyEntry, *, native: bool) -> Iterator[messages.ModelMessage]:
+    if isinstance(one, InboundText):
         yield messages.ModelRequest(parts=[messages.UserPromptPart(one.text)])
         return
     parts: list[messages.ModelResponsePart] = (
@@ -178,12 +184,12 @@ def _message(one: Heard | Replied, *, native: bool) -> Iterator[messages.ModelMe
         yield messages.ModelResponse(parts=parts)
 
 
-def _result(got: Got, *, native: bool) -> messages.ModelRequestPart:
+def _result(got: ShownResult, *, native: bool) -> messages.ModelRequestPart:
     call = got.call
     if native and not got.written:
         outcome = "failed" if got.is_error else "success"
         return messages.ToolReturnPart(call.name, got.text, call.id, outcome=outcome)
-    # What a result holds cannot end it.
+    # Nothing inside a result may end its element.
     inside = got.text.replace("</tool_result", "<\\/tool_result")
     failed = ' failed="true"' if got.is_error else ""
     head = f'<tool_result id="{call.id}" tool="{call.name}"{failed}>'
@@ -196,9 +202,9 @@ def _as_text(call: ToolCallRequest) -> str:
 
 
 def definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
-    """The tools that the model may call natively."""
+    """Return the definitions of the tools that the model may call natively."""
     return [
-        # Not strict: that would need every argument to be given, and we check them anyway.
+        # Not strict: that would require every argument, and we check them anyway.
         ToolDefinition(
             name=tool.name,
             parameters_json_schema=dict(tool.parameters),
@@ -210,7 +216,7 @@ def definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
 
 
 def calls_in(response: messages.ModelResponse) -> tuple[ToolCallRequest, ...]:
-    """The native calls of a reply; one whose arguments cannot be read says so."""
+    """Return the native calls of a reply; one with unreadable arguments says so."""
     is_cut = response.finish_reason == "length"
     found = [part for part in response.parts if isinstance(part, messages.ToolCallPart)]
     return tuple(_request(part, is_cut=is_cut and part is found[-1]) for part in found)
@@ -227,13 +233,13 @@ def _request(part: messages.ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
     if given is None and not part.args:
         given = {}
     if isinstance(given, dict):
-        return ToolCallRequest(name, exactly(cast("object", given)))
-    kept = exactly({"text": str(part.args)[:2000]})
+        return ToolCallRequest(name, stored_arguments(cast("object", given)))
+    kept = stored_arguments({"text": str(part.args)[:2000]})
     return ToolCallRequest(name, kept, CUT if is_cut else _NO_OBJECT)
 
 
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused"}
-# Further tries are ours to make, where they can be broken off and told of.
+# We retry ourselves, where retries can be interrupted and reported.
 _SETTINGS = ModelSettings(max_retries=0, cache=True)
 
 
@@ -267,7 +273,7 @@ class LibraryModel:
         ) as error:
             raise trouble(error, self.choice) from error
         if response.state != "complete":
-            raise ModelTrouble(_told(_HALF, self.choice, ""), passing=True)
+            raise ModelTrouble(_failure(_HALF, self.choice, ""), passing=True)
         texts = [part.content for part in response.parts if isinstance(part, messages.TextPart)]
         yield Reply(
             text("".join(texts)),
@@ -301,7 +307,7 @@ def _piece(event: messages.ModelResponseStreamEvent) -> TextDelta | Activity:
 
 
 def _price(response: messages.ModelResponse) -> float | None:
-    """What the vendor's list says that it costs; None for a model that is on no list."""
+    """Return its cost by the vendor's price list; None for a model without a listed price."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError):

@@ -1,8 +1,8 @@
-"""Making a model: its client gets the address and the key that it was given, and nothing else.
+"""Create a model whose client gets the chosen URL and key, and nothing else.
 
-The vendors' libraries read a good deal from the environment of the process by themselves: keys,
-addresses, organisations, headers, proxies.  That environment is Coterie's own and not the
-member's, so each of these is given on purpose, and what still gets into a request is taken out.
+The vendors' libraries read many settings from the environment of the process by themselves: keys,
+URLs, organisations, headers, proxies.  That environment is Coterie's own and not the member's, so
+each of these is passed explicitly, and what still gets into a request is removed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CREDENTIALS: Mapping[str, str] = {
     "x-api-key": "",
     "x-goog-api-key": "",
 }
-"""Where a key goes, and what stands before it."""
+"""The headers that carry a key, and the prefix before it."""
 
 
 def connect(choice: ModelChoice, env: Mapping[str, str]) -> LibraryModel:
-    """A model that can be asked.  Blocks: it reads certificates, and imports a great deal."""
+    """Create a model's client.  Blocks: it reads certificates, and imports a lot."""
     http = httpx2.AsyncClient(
         timeout=_PATIENCE,
         trust_env=False,
@@ -50,7 +50,7 @@ def connect(choice: ModelChoice, env: Mapping[str, str]) -> LibraryModel:
 
 @dataclass(frozen=True)
 class _Outgoing:
-    """Lets no header out that is not needed, and no credential but the one that was given."""
+    """Removes headers that are not needed, and replaces credentials with the given one."""
 
     key: str
 
@@ -64,7 +64,7 @@ class _Outgoing:
 
 
 def _proxy(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy that the member's environment names for this address."""
+    """Return the proxy that the member's environment names for this URL."""
     parts = urlsplit(url)
     named = {name.lower(): value for name, value in env.items() if value}
     host = f".{parts.hostname}"

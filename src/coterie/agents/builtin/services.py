@@ -20,13 +20,13 @@ _T = TypeVar("_T")
 
 
 class Interrupted(Exception):
-    """The user broke the turn off."""
+    """The user interrupted the turn."""
 
 
-class Breaker:
-    """Stands around everything in a turn that takes time.
+class Interrupter:
+    """Makes everything in a turn that takes time interruptible.
 
-    There is no keeper around a turn of ours, so its deadline is looked at here.
+    No keeper watches a built-in turn, so its deadline is checked here.
     """
 
     def __init__(self, deadline: Deadline | None = None) -> None:
@@ -34,27 +34,27 @@ class Breaker:
         self._asked = False
         self._scope: anyio.CancelScope | None = None
         self._make_scope = type(anyio.CancelScope())
-        """What anyio looks up anew whenever it makes one, which costs more than the scope."""
+        """The backend's scope class: looking it up for each scope costs more than the scope."""
 
     def reset(self) -> None:
-        """A new turn begins: what was said to an earlier one is over."""
+        """Begin a new turn: an interrupt of an earlier one no longer counts."""
         self._asked = False
 
     def interrupt(self) -> None:
-        """Break off what runs now, and let nothing new begin."""
+        """Cancel what is running, and let nothing new begin."""
         self._asked = True
         if self._scope is not None:
             self._scope.cancel()
 
     def check(self) -> None:
-        """Raise Interrupted where that was asked for, LeaseExpired where nothing may be begun."""
+        """Raise Interrupted if that was requested, LeaseExpired once the deadline has passed."""
         if self._asked:
             raise Interrupted
         if self._deadline is not None:
             require_lease(self._deadline)
 
     async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """The outcome of the work, or Interrupted as soon as that is asked for."""
+        """Return the result of the work; raises Interrupted as soon as that is requested."""
         self.check()
         with self._make_scope() as scope:
             self._scope = scope
@@ -67,31 +67,31 @@ class Breaker:
 
 CONTEXT_TOKENS = 120_000
 PAUSES = (0.5, 2.0, 5.0)
-"""Seconds before each further try at a request that failed for a moment."""
+"""Seconds before each retry of a request that failed temporarily."""
 
 
 Answers = dict[str, Response]
-"""By the key of a question; there is one before the turn goes on."""
+"""By the key of a question; the answer is there before the turn continues."""
 
 
 @dataclass(frozen=True)
 class TurnServices:
-    """A model, its tools, and what it is told."""
+    """A model, its tools and its instructions."""
 
     model: ChatModel
     toolbox: Toolbox
     system: str
     summing_up: str
-    """What a model is told that sums up the older part of a thread."""
+    """The instructions for a model that summarizes the older part of a thread."""
     tool_calls: ToolCalls = "auto"
     context_tokens: int = CONTEXT_TOKENS
     pauses: Sequence[float] = PAUSES
     deadline: Deadline | None = None
-    """Past it neither the model nor a tool is asked for anything."""
+    """Past it, neither the model nor a tool is called."""
 
     @cached_property
     def tools(self) -> list[ToolSpec]:
-        """The tools as they are described to the model; that takes a while to work out."""
+        """The tools as described to the model, cached because that takes a while to work out."""
         return self.toolbox.specs()
 
     @property
@@ -101,6 +101,6 @@ class TurnServices:
 
     @cached_property
     def characters(self) -> int:
-        """How long a conversation may be, beside what always goes with it."""
+        """How many characters a conversation may have, not counting what is always sent."""
         always = len(self.system) + sum(len(str(tool)) for tool in self.offered)
         return max(self.context_tokens * PER_TOKEN - always, PER_TOKEN)

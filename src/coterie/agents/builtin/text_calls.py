@@ -1,6 +1,6 @@
 """Tool calls that a model wrote into its text: XML, JSON or Python, in the forms that models use.
 
-Only the model's own reply is ever looked at.  What counts as a call, outside of code:
+Only the model's own reply is ever parsed.  These count as calls, outside of code:
 
     <readFile><path>a.py</path></readFile>            the tool as tag; <readFile path="a.py"/>
     <tool name="readFile"><path>a.py</path></tool>    <invoke name="…">, <tool_use name="…">
@@ -9,13 +9,12 @@ Only the model's own reply is ever looked at.  What counts as a call, outside of
     <tool_call>{"name": "readFile", "arguments": {"path": "a.py"}}</tool_call>
     <tool_code>readFile(path="a.py")</tool_code>
     {"tool_calls": [{"function": {"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}]}
-    [TOOL_CALLS]readFile{"path": "a.py"}              and other models' own marks before a call
+    [TOOL_CALLS]readFile{"path": "a.py"}              and other models' own markers before a call
 
-JSON counts where nothing follows it on its line.  A fence without a language counts where it holds
-nothing but a call; one that is marked as `xml`, `json` or a tool's is looked into.  Every other
-fence, and what stands `in backticks`, is something that the model shows and not something that it
-does.  What looks like a call and is none of these, such as a call alone in a fence of Python, is
-doubtful: the model is told.
+JSON counts if nothing follows it on its line.  A fence without a language counts if it contains
+nothing but a call; one marked as `xml`, `json` or as a tool's is parsed.  Any other fence, and text
+`in backticks`, is something that the model shows, not something that it does.  Anything else that
+looks like a call, such as a call alone in a Python fence, is doubtful: the model is told so.
 """
 
 from __future__ import annotations
@@ -27,29 +26,39 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from coterie.agents.builtin.call_data import (
-    INPUTS,
-    NAMES,
+    INPUT_KEYS,
+    NAME_KEYS,
     Arguments,
     CallData,
     calls_in_data,
     calls_in_python,
-    plain,
+    normalized,
 )
-from coterie.agents.builtin.conversation import ToolCallRequest, exactly
+from coterie.agents.builtin.conversation import ToolCallRequest, stored_arguments
 from coterie.agents.fields import mapping
 from coterie.tools.toolbox import ToolSpec
 
-CUT = "The call was cut off before its end. Make it again, whole."
-NO_JSON = "The call is no valid JSON. Make it again."
+CUT = "The call was cut off. Make it again, complete."
+NO_JSON = "The call is not valid JSON. Make it again."
 _LONGEST = 2000
-"""So much of a call that cannot be understood is kept."""
+"""The most characters kept of a call that cannot be understood."""
 
 _FENCE = r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[\w-]*)[^\n]*$"
 _SPAN = r"(?P<span>(?<!`)`[^`\n]+`(?!`))"
 _WRAPPERS = ("tool", "tool_use", "tool_call", "tool_code", "function_call", "function", "invoke")
-_VAGUE = frozenset({"tool", "function", "invoke"})
-"""Words that stand in tags of other things too."""
-_KEYS = (*NAMES, *INPUTS, "id", "type", "role", "content", "tool_calls", "tool_uses", "calls")
+_AMBIGUOUS_TAGS = frozenset({"tool", "function", "invoke"})
+"""Tags that are used for other things too."""
+_KEYS = (
+    *NAME_KEYS,
+    *INPUT_KEYS,
+    "id",
+    "type",
+    "role",
+    "content",
+    "tool_calls",
+    "tool_uses",
+    "calls",
+)
 _PARAMETER = re.compile(
     r"<(?:[\w-]+:)?(?P<tag>parameter|param|arg)(?:\s+name)?\s*=\s*[\"']?(?P<name>[\w.-]+)[\"']?\s*>"
     r"(?P<value>.*?)</(?:[\w-]+:)?(?P=tag)>",
@@ -60,35 +69,35 @@ _PAIR = re.compile(
 )
 _CHILD = re.compile(r"<(?:[\w-]+:)?(?P<name>\w+)>(?P<value>.*?)</(?:[\w-]+:)?(?P=name)>", re.DOTALL)
 _MARKS = r"\[TOOL_CALLS\][ \t]*|\bto=|<\|tool_call_begin\|>\s*|<｜tool▁sep｜>"
-"""What models write before a call where nobody took their own marks out of the reply."""
+"""Models' own markers before a call, if the service did not strip them from the reply."""
 _FENCE_END = re.compile(r"\s*```")
 _ATTRIBUTE = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?:\"(?P<a>[^\"]*)\"|'(?P<b>[^']*)'|(?P<c>\S+))")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(?P<value>.*)\]\]>\s*", re.DOTALL)
-_TITLE = re.compile(rf"<(?P<key>{'|'.join(NAMES)})>\s*(?P<name>[\w.-]+)\s*</(?P=key)>")
+_TITLE = re.compile(rf"<(?P<key>{'|'.join(NAME_KEYS)})>\s*(?P<name>[\w.-]+)\s*</(?P=key)>")
 _JSON_FENCES = frozenset({"json", "tool", *_WRAPPERS, "tool_calls"})
 _UNMARKED = frozenset({"", "text", "txt", "plain", "plaintext"})
 _DOCUMENTS = frozenset({"markdown", "md", "html"})
 _DECODER = json.JSONDecoder()
 _QUOTE = r"[\"'“”]"
-"""Only the first is JSON's; with the others the model is told so."""
+"""Only the first is valid JSON; if the others are used, the model is told so."""
 
 
 @dataclass(frozen=True)
 class TextCalls:
-    """What a reply holds."""
+    """The calls found in a reply."""
 
     calls: tuple[ToolCallRequest, ...] = ()
     doubtful: str = ""
-    """The beginning of a text that looks like a call and is none."""
+    """The beginning of a text that looks like a call but is none."""
 
 
 def text_calls(text: str, tools: Sequence[ToolSpec], *, only_known: bool) -> TextCalls:
-    """The calls in a reply, in order.
+    """Return the calls in a reply, in order.
 
-    `only_known`: for a model that can call natively, data that names a tool that there is not is
-    doubtful unless it says that it is a call; else it is one, which then fails.
+    `only_known`, for a model that can call natively: data that names an unknown tool is doubtful
+    unless it is marked as a call.  Otherwise it is a call, which then fails.
     """
-    reading = _Reading({tool.name: tool for tool in tools}, only_known)
+    reading = _CallParser({tool.name: tool for tool in tools}, only_known)
     whole, found = _json(text.strip())
     if found:
         calls = tuple(reading.requests(calls_in_data(whole, reading.arguments)))
@@ -98,18 +107,18 @@ def text_calls(text: str, tools: Sequence[ToolSpec], *, only_known: bool) -> Tex
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _CallParser:
     tools: Mapping[str, ToolSpec]
     only_known: bool
     doubts: list[str] = field(default_factory=list[str])
 
     @property
     def arguments(self) -> Arguments:
-        """By tool: the names of its arguments."""
+        """The names of each tool's arguments, by tool."""
         return {name: tuple(_types(tool)) for name, tool in self.tools.items()}
 
     def calls(self, text: str) -> Iterator[ToolCallRequest]:
-        """The calls in a text, which may hold fences."""
+        """Yield the calls in a text, which may contain fences."""
         opening = _opening(self.tools)
         at = 0
         while found := opening.search(text, at):
@@ -139,8 +148,8 @@ class _Reading:
             self.doubts.append(inside)
 
     def _unmarked(self, inside: str) -> Iterator[ToolCallRequest]:
-        """A fence without a language: a call where it is all that stands in it."""
-        trial = _Reading(self.tools, only_known=True)
+        """Parse a fence without a language: a call counts if the fence holds nothing else."""
+        trial = _CallParser(self.tools, only_known=True)
         calls = list(trial.calls(inside))
         if calls and _is_data(inside):
             yield from calls
@@ -148,14 +157,14 @@ class _Reading:
             self.doubts.append(inside)
 
     def _is_call(self, code: str) -> bool:
-        """Whether code is nothing but calls of tools that there are."""
+        """Whether code is nothing but calls of known tools."""
         if _is_data(code):
-            return any(_Reading(self.tools, only_known=True).calls(code))
+            return any(_CallParser(self.tools, only_known=True).calls(code))
         called = calls_in_python(code, self.arguments)
         return bool(called) and all(self._known(one.name) for one in called)
 
     def _json(self, text: str, start: int) -> Generator[ToolCallRequest, None, int]:
-        """Data in prose, from its first character on; where it is over."""
+        """Parse data in prose, from its first character on; returns where it ends."""
         try:
             found, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
@@ -173,7 +182,7 @@ class _Reading:
         return end
 
     def _marked(self, text: str, opening: re.Match[str]) -> Generator[ToolCallRequest, None, int]:
-        """A call after a model's own mark; where it is over."""
+        """Parse a call after a model's own marker; returns where it ends."""
         try:
             given, end = _DECODER.raw_decode(text, opening.end())
         except (ValueError, RecursionError):
@@ -185,7 +194,7 @@ class _Reading:
         return fence.end() if fence else end
 
     def _tag(self, text: str, opening: re.Match[str]) -> Generator[ToolCallRequest, None, int]:
-        """What stands in an element; where it is over."""
+        """Parse an element; returns where it ends."""
         tag, attributes = opening["tag"], _attributes(opening["attributes"] or "")
         if opening["empty"]:
             end, body, whole = opening.end(), "", True
@@ -212,19 +221,19 @@ class _Reading:
         yield from self.requests([CallData(known or name, given, is_explicit=True)])
 
     def requests(self, found: Sequence[CallData], text: str = "") -> Iterator[ToolCallRequest]:
-        """What was read, where it is a call."""
+        """Yield what was parsed, if it is a call."""
         for one in found:
             name = self._known(one.name)
             if name is None and self.only_known and not one.is_explicit:
                 self.doubts.append(text or f"{one.name} {dict(one.arguments or {})}")
             elif one.arguments is None:
-                raw = exactly({"text": one.raw[:_LONGEST]})
+                raw = stored_arguments({"text": one.raw[:_LONGEST]})
                 yield ToolCallRequest(name or one.name, raw, NO_JSON)
             else:
-                yield ToolCallRequest(name or one.name, exactly(one.arguments))
+                yield ToolCallRequest(name or one.name, stored_arguments(one.arguments))
 
     def _wrapped(self, tag: str, body: str) -> Iterator[ToolCallRequest]:
-        """What stands in an element or a fence that says no more than that it is a call."""
+        """Parse the contents of an element or fence that only says that it is a call."""
         data, is_json = _json(body.strip())
         if is_json:
             found = calls_in_data(data, self.arguments, is_call=tag != "json")
@@ -237,28 +246,30 @@ class _Reading:
         inner = list(self.calls(body)) or self.requests(calls_in_python(body, self.arguments))
         inner = list(inner) or list(self._broken(body, NO_JSON))
         yield from inner
-        if not inner and tag not in _VAGUE | {"json"}:
+        if not inner and tag not in _AMBIGUOUS_TAGS | {"json"}:
             self.doubts.append(body or f"<{tag}>")
 
     def _broken(self, body: str, problem: str, name: str = "") -> Iterator[ToolCallRequest]:
-        """A call that cannot be understood, where it says which tool it is meant for."""
+        """Yield a call that cannot be understood, if it says which tool it is meant for."""
         if not name:
-            keys = "|".join(NAMES)
+            keys = "|".join(NAME_KEYS)
             quoted = rf"{_QUOTE}(?:{keys}){_QUOTE}\s*:\s*{_QUOTE}(?P<name>[\w.-]+){_QUOTE}"
             found = re.search(rf"{quoted}|<function=(\w+)", body)
             name = (found["name"] or found[2]) if found else ""
         known = self._known(name)
         if known or (name and not self.only_known):
-            yield ToolCallRequest(known or name, exactly({"text": body[:_LONGEST]}), problem)
+            yield ToolCallRequest(
+                known or name, stored_arguments({"text": body[:_LONGEST]}), problem
+            )
         elif name:
             self.doubts.append(body)
 
     def _known(self, name: str) -> str | None:
-        """The tool that is meant: `read_file` and `functions.readFile` mean `readFile`."""
+        """Return the tool that is meant: `read_file` and `functions.readFile` mean `readFile`."""
         if name in self.tools:
             return name
-        wanted = plain(name.rpartition(".")[2])
-        return next((one for one in self.tools if plain(one) == wanted), None)
+        wanted = normalized(name.rpartition(".")[2])
+        return next((one for one in self.tools if normalized(one) == wanted), None)
 
     def _given(
         self, name: str | None, body: str, attributes: Mapping[str, str]
@@ -269,23 +280,27 @@ class _Reading:
             return cast("dict[str, object]", data)
         forms = (list(one.finditer(body)) for one in (_PARAMETER, _PAIR, _CHILD))
         found = next(filter(None, forms), list[re.Match[str]]())
-        if len(found) == 1 and (only := found[0])["name"] in INPUTS and only["name"] not in types:
+        if (
+            len(found) == 1
+            and (only := found[0])["name"] in INPUT_KEYS
+            and only["name"] not in types
+        ):
             return self._given(name, only["value"], attributes)
         held = next(
-            (attributes[key] for key in INPUTS if key in attributes and key not in types), ""
+            (attributes[key] for key in INPUT_KEYS if key in attributes and key not in types), ""
         )
         data, is_json = _json(held)
         if is_json and isinstance(data, dict):
             return cast("dict[str, object]", data)
-        spelled = {plain(one): one for one in types}
+        spelled = {normalized(one): one for one in types}
         pairs = [*attributes.items(), *((one["name"].strip(), one["value"]) for one in found)]
-        named = [(spelled.get(plain(key), key), value) for key, value in pairs]
+        named = [(spelled.get(normalized(key), key), value) for key, value in pairs]
         return {key: _value(value, types.get(key)) for key, value in named}
 
 
 def _opening(tools: Mapping[str, ToolSpec]) -> re.Pattern[str]:
-    """Where something may begin that is a call, or shows one."""
-    own = "|".join(_spelled(tool) for tool in tools) or r"(?!)"
+    """Build the pattern for where a call, or something that shows one, may begin."""
+    own = "|".join(_name_pattern(tool) for tool in tools) or r"(?!)"
     tags = rf"(?P<tag>{'|'.join(_WRAPPERS)}|(?i:{own}))"
     value = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>/]+)"
     more = rf"(?:=(?P<equals>[\w.-]+)|(?P<attributes>(?:\s+[\w.-]+\s*=\s*{value})*))"
@@ -303,19 +318,19 @@ def _opening(tools: Mapping[str, ToolSpec]) -> re.Pattern[str]:
     return re.compile(f"{_FENCE}|{_SPAN}|{xml}|{data}|{marked}|{spoken}", re.MULTILINE)
 
 
-def _spelled(tool: str) -> str:
-    """The name of a tool in the ways in which models write it: `readFile`, `read_file`."""
+def _name_pattern(tool: str) -> str:
+    """Build the pattern for the ways models write a tool's name: `readFile`, `read_file`."""
     return "[_-]?".join(map(re.escape, re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+", tool)))
 
 
 def _is_data(text: str) -> bool:
-    """Whether a text is XML or JSON from its beginning to its end, by the looks of it."""
+    """Whether a text looks like XML or JSON from beginning to end."""
     text = text.strip()
     return text[:1] in ("<", "[", "{") and text[-1:] in (">", "]", "}")
 
 
 def _fenced(text: str, opening: re.Match[str]) -> tuple[str, int]:
-    """What stands in a fence, and where it is over."""
+    """Return the contents of a fence, and where it ends."""
     mark = opening["fence"]
     closing = re.compile(rf"^[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
     found = closing.search(text, opening.end())
@@ -334,7 +349,7 @@ def _types(tool: ToolSpec | None) -> dict[str, object]:
 
 
 def _value(raw: str, kind: object) -> object:
-    """What was written, as what the tool takes; text stays as it is but for one line break."""
+    """Convert what was written to the tool's type; text only loses a line break at each end."""
     cdata = _CDATA.fullmatch(raw)
     if cdata:
         return cdata["value"]
@@ -345,7 +360,7 @@ def _value(raw: str, kind: object) -> object:
 
 
 def _json(text: str) -> tuple[object, bool]:
-    """The JSON data in a text, and whether it is any."""
+    """Return the JSON data in a text, and whether it is JSON at all."""
     try:
         return json.loads(text), True
     except (ValueError, RecursionError):

@@ -13,15 +13,14 @@ import anyio
 from coterie.agents.builtin.calls import BuiltinCalls
 from coterie.agents.builtin.conversation import (
     Conversation,
-    Heard,
+    InboundText,
     ModelTrouble,
-    Noted,
-    Prompted,
-    Replied,
+    PromptEntry,
     Reply,
-    Summed,
+    ReplyEntry,
+    SummaryEntry,
 )
-from coterie.agents.builtin.services import Answers, Breaker, Interrupted, TurnServices
+from coterie.agents.builtin.services import Answers, Interrupted, Interrupter, TurnServices
 from coterie.agents.builtin.text_calls import TextCalls, text_calls
 from coterie.agents.builtin.thread import BuiltinThread, Fold, left_out, room_for, size
 from coterie.agents.failures import REFUSED
@@ -39,48 +38,48 @@ from coterie.model.update import (
 )
 
 MOST_REPLIES = 200
-"""A turn that needs more calls of its model will not end."""
+"""A turn that asks its model more often is assumed never to end."""
 LONGEST_WAIT = 30.0
-"""A service that asks for more seconds than this is not waited for here."""
+"""The longest wait, in seconds, that a service may ask for; a longer one ends the turn."""
 _LAST = (
     f"[Coterie] You have been asked {MOST_REPLIES} times in this turn. This is the last time: "
     "say now, without a call, what you did and what is left to do."
 )
-_CUT = "\n\n[cut off here: the model's reply reached its greatest length]"
+_CUT = "\n\n[cut off here: the model's reply reached its maximum length]"
 _SQUEEZED = 0.6
 _DOUBT = (
-    "[Coterie] This in your reply looks like the call of a tool and is none, so nothing was run:"
-    "\n\n{text}\n\nIf you meant to call a tool, {how}. If not, give your whole answer once more."
+    "[Coterie] This part of your reply looks like a tool call but is not one, so nothing was run:"
+    "\n\n{text}\n\nIf you meant to call a tool, {how}. If not, repeat your whole answer."
 )
-_IN_TEXT = "write the call as you were told to, outside of code, and end your reply there"
+_IN_TEXT = "write the call in the form described, outside of code, and end your reply there"
 _NATIVELY = "call it"
 _LONGEST_DOUBT = 300
 
 
 @dataclass
 class ModelRequest:
-    """Asks the model, in one turn."""
+    """Asks the model for replies in one turn."""
 
     _services: TurnServices
     _thread: BuiltinThread
-    _breaker: Breaker
+    _interrupter: Interrupter
     _calls: BuiltinCalls
     _reply: Reply | None = None
     said: str = ""
-    """What the model has said in the reply that is under way."""
+    """What the model has said so far in the current reply."""
 
     def __post_init__(self) -> None:
         self._characters = self._services.characters
 
     async def reply(self) -> AsyncGenerator[Update]:
-        """Ask until there is a reply, and have it kept before anything is done about it."""
+        """Ask until there is a reply, and have it stored before anything is done about it."""
         asked = len(self._thread.replies)
         if asked > MOST_REPLIES:
-            message = f"the model did not come to an end in {MOST_REPLIES} replies"
-            hint = "Ask for less at once."
+            message = f"the model did not finish within {MOST_REPLIES} replies"
+            hint = "Give it a smaller task."
             raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
         if asked == MOST_REPLIES:
-            yield self._thread.remember(Noted(_LAST))
+            yield self._thread.remember(InboundText(_LAST))
         async with aclosing(self._whole()) as updates:
             async for update in updates:
                 yield update
@@ -97,16 +96,16 @@ class ModelRequest:
         found = TextCalls(reply.calls) if reply.calls else self._written(reply)
         calls = self._thread.numbered(found.calls)
         text = reply.text + (_CUT if reply.stop == "length" and not calls else "")
-        entry = Replied(text, calls, written=bool(calls) and not reply.calls)
-        told: list[Noted] = []
+        entry = ReplyEntry(text, calls, written=bool(calls) and not reply.calls)
+        told: list[InboundText] = []
         if found.doubtful and not self._thread.was_told:
-            # With the reply, so that nobody takes it for the end of the turn after a crash.
-            told = [Noted(self._doubt(found.doubtful))]
+            # Stored with the reply, so that it does not count as the turn's end after a crash.
+            told = [InboundText(self._doubt(found.doubtful))]
         started = tuple(self._calls.started(call) for call in calls)
         return self._thread.remember(entry, *told, calls=started, gates=bool(calls))
 
     def _written(self, reply: Reply) -> TextCalls:
-        """The calls in the text of a reply, where such count."""
+        """Return the calls in the text of a reply, where such calls count."""
         services = self._services
         found = text_calls(reply.text, services.tools, only_known=services.tool_calls != "text")
         if services.tool_calls != "native":
@@ -118,9 +117,9 @@ class ModelRequest:
         return _DOUBT.format(text=text[:_LONGEST_DOUBT], how=how)
 
     async def _whole(self) -> AsyncGenerator[Update]:
-        """One reply, tried for as often as trouble passes."""
+        """Get one reply, retrying after temporary failures."""
         for pause in chain(self._services.pauses, [None]):
-            if self._thread.characters > self._characters:  # seldom, and known without a look
+            if self._thread.characters > self._characters:  # rare, and cheap to check
                 async with aclosing(self._make_room()) as updates:
                     async for update in updates:
                         yield update
@@ -137,25 +136,25 @@ class ModelRequest:
                 wait = self._wait(trouble, pause)
                 self._squeeze(trouble, size(said))
                 self.said = ""
-                yield Waiting("model", f"once more in {wait:g} s: {trouble.failure.message}")
-            await self._breaker.run(partial(anyio.sleep, wait))
+                yield Waiting("model", f"retrying in {wait:g} s: {trouble.failure.message}")
+            await self._interrupter.run(partial(anyio.sleep, wait))
 
     async def _once(self, conversation: Conversation) -> AsyncGenerator[Update]:
         self._reply = None
         async with aclosing(self._services.model.reply(conversation)) as pieces:
             while True:
                 try:
-                    # Piece by piece: nothing that can be broken off may be held over a yield.
-                    piece = await self._breaker.run(pieces.__anext__)
+                    # Piece by piece: no cancel scope may be held open across a yield.
+                    piece = await self._interrupter.run(pieces.__anext__)
                 except StopAsyncIteration:
                     return
-                if isinstance(piece, Reply):  # the whole of it, and the last
+                if isinstance(piece, Reply):  # the complete reply, always last
                     self._reply = piece
                     return
                 yield piece
 
     def _wait(self, trouble: ModelTrouble, pause: float | None) -> float:
-        """How long to wait before the next try; raises where there shall be none."""
+        """Return how long to wait before the next try; raises the trouble if there is none."""
         wait = trouble.wait if trouble.wait is not None else pause
         useful = trouble.passing or trouble.too_long
         if pause is None or wait is None or not useful or wait > LONGEST_WAIT:
@@ -163,18 +162,18 @@ class ModelRequest:
         return 0.0 if trouble.too_long else max(wait, pause)
 
     def _squeeze(self, trouble: ModelTrouble, characters: int) -> None:
-        """Take the service's word for it that so much is too long."""
+        """Lower the limit if the service says that this many characters are too many."""
         if trouble.too_long:
             self._characters = min(self._characters, int(characters * _SQUEEZED))
 
     async def _make_room(self) -> AsyncGenerator[Update]:
-        """Leave out what is oldest, where all of it would be too long."""
+        """Leave out the oldest part while the whole would be too long."""
         entries = self._thread.entries
         while (needed := room_for(entries, self._characters)) is not None:
             if not isinstance(needed, Fold):
                 yield self._thread.remember(needed)
                 continue
-            about = Conversation(self._services.summing_up, [Heard(needed.transcript)])
+            about = Conversation(self._services.summing_up, [InboundText(needed.transcript)])
             try:
                 async with aclosing(self._once(about)) as updates:
                     async for update in updates:
@@ -184,25 +183,29 @@ class ModelRequest:
                 self._reply = None
             summary = self._reply.text.strip() if self._reply else ""
             text = summary or left_out(entries, needed.upto)
-            yield self._thread.remember(Summed(needed.upto, text))
+            yield self._thread.remember(SummaryEntry(needed.upto, text))
             if self._reply is not None:
                 yield Spent(self._reply.usage)
 
 
 class BuiltinTurn:
-    """Ask the model, make its calls, and so on until it makes none."""
+    """Asks the model and makes its calls, until it makes none."""
 
     def __init__(
-        self, services: TurnServices, thread: BuiltinThread, breaker: Breaker, answers: Answers
+        self,
+        services: TurnServices,
+        thread: BuiltinThread,
+        interrupter: Interrupter,
+        answers: Answers,
     ) -> None:
         self._thread = thread
-        self._calls = BuiltinCalls(services, thread, breaker, answers)
-        self._request = ModelRequest(services, thread, breaker, self._calls)
+        self._calls = BuiltinCalls(services, thread, interrupter, answers)
+        self._request = ModelRequest(services, thread, interrupter, self._calls)
 
     async def take(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """The updates of the turn, the last of them its end."""
-        # A first try is never the rest of another one, even if it has the name of one that the
-        # user has set aside.
+        """Yield the updates of the turn, the last one its end."""
+        # A first try never continues another turn, even if it has the name of one that the user
+        # has set aside.
         resumed = prompt.tries > 1 and self._thread.turn == prompt.turn
         for update in self._begun(prompt, resumed=resumed):
             yield update
@@ -222,13 +225,13 @@ class BuiltinTurn:
     def _begun(self, prompt: Prompt, *, resumed: bool) -> Iterator[Update]:
         if not resumed:
             yield from self._calls.left_over()
-            yield self._thread.remember(Prompted(prompt.turn, prompt.text))
+            yield self._thread.remember(PromptEntry(prompt.turn, prompt.text))
         if self._thread.final is not None:
-            # It ended before a crash: nothing is asked a second time, and nothing is used.
+            # It ended before a crash: nothing is asked a second time, and nothing is spent.
             yield Spent(Usage(0, 0, 0.0, "model"), is_last=True)
 
     def _ended(self) -> Update:
-        """The end of a turn whose last reply is there."""
+        """Return the end of a turn that has its last reply."""
         final = self._thread.final
         if final is not None and final.cut:
             return TurnInterrupted(final.text)
@@ -239,19 +242,19 @@ class BuiltinTurn:
             yield from self._calls.left_over()
             yield trouble.failure
             return
-        yield from self._calls.broken_off()
+        yield from self._calls.end_interrupted()
         text = self._request.said or self._last_words()
-        yield self._thread.remember(Replied(self._request.said, cut=True))
+        yield self._thread.remember(ReplyEntry(self._request.said, cut=True))
         yield TurnInterrupted(text)
 
     def _parts(self, *, resumed: bool) -> Iterator[AsyncGenerator[Update]]:
-        """The calls of the last reply, one after the other, and the next reply."""
+        """Yield the calls of the last reply, one after the other, then the next reply."""
         for pending in self._thread.pending():
             yield self._calls.serve(pending, resumed=resumed)
         yield self._request.reply()
 
     def _last_words(self) -> str:
-        """The last thing that the model said; some say nothing more after their last call."""
+        """Return the last text of the model; some say nothing more after their last call."""
         said = (reply.text.strip() for reply in reversed(self._thread.replies))
         return next((text for text in said if text), "")
 
@@ -266,7 +269,7 @@ class BuiltinChannel:
     def __init__(self, services: TurnServices, thread: BuiltinThread) -> None:
         self._services = services
         self._thread = thread
-        self._breaker = Breaker(services.deadline)
+        self._interrupter = Interrupter(services.deadline)
         self._answers: Answers = {}
         self.alive: bool = True
 
@@ -276,18 +279,20 @@ class BuiltinChannel:
 
     def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Ask the model and make its calls, until it makes none."""
-        self._breaker.reset()
-        return BuiltinTurn(self._services, self._thread, self._breaker, self._answers).take(prompt)
+        self._interrupter.reset()
+        return BuiltinTurn(self._services, self._thread, self._interrupter, self._answers).take(
+            prompt
+        )
 
     async def answer(self, key: str, response: Response) -> None:
         self._answers[key] = response
 
     async def interrupt(self) -> None:
-        """Break off what the turn waits for; a command that runs is ended."""
-        self._breaker.interrupt()
+        """Cancel what the turn is waiting for; a running command is ended."""
+        self._interrupter.interrupt()
 
     async def close(self) -> None:
-        """Let go of the model; what a turn ran has ended with the turn."""
+        """Close the model's connections; what a turn ran has ended with the turn."""
         if self.alive:
             self.alive = False
             await self._services.model.close()

@@ -15,8 +15,8 @@ FACTS = AgentFacts(
     settings=(".claude",),
     sign_in_check=("auth", "status"),
     adapter=AdapterFacts("claude", "coterie.agents.claude.adapter:ClaudeAdapter", is_ours=True),
-    # Without the last three, a repository that was never trusted has its hooks and its MCP
-    # servers run by being opened.
+    # Without the last three, opening a repository that was never trusted would run its hooks and
+    # its MCP servers.
     base_args=words(
         "-p --output-format stream-json --verbose --setting-sources user --strict-mcp-config"
     ),
@@ -44,7 +44,7 @@ FACTS = AgentFacts(
                 "--system-prompt --system-prompt-file"
             )
         ),
-        yes={"--permission-mode": frozenset({"bypassPermissions"})},
+        auto_approve_flags={"--permission-mode": frozenset({"bypassPermissions"})},
     ),
     isolating=(
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS",
@@ -53,5 +53,5 @@ FACTS = AgentFacts(
     ),
     instructions=("CLAUDE.md",),
     follows_imports=True,
-    shell=ShellTool("Bash", arguments={"description": "Coterie probes whether this works."}),
+    shell=ShellTool("Bash", arguments={"description": "Coterie checks whether this works."}),
 )

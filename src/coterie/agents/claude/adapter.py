@@ -1,6 +1,6 @@
 """The adapter for Claude Code: its home and command line, and a process on a thread of our choice.
 
-Measured with 2.1.325.
+Based on how 2.1.325 behaves.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.claude import FACTS, channel
-from coterie.agents.claude.failures import SIGNED_OUT, told
+from coterie.agents.claude.failures import SIGNED_OUT, failure_of
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
-from coterie.agents.program import ProgramAdapter, RefusedChannel, opened_on
+from coterie.agents.program import ProgramAdapter, RefusedChannel, open_or_end
 from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
@@ -34,30 +34,30 @@ _REAL = r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_"
 _SETTINGS: Mapping[str, object] = {
     # A thread is a member's memory: Claude would delete it after a month.
     "cleanupPeriodDays": 36_500,
-    # Other sessions of the user's may speak to this one, by a socket; nobody does but Coterie.
+    # The user's other sessions could talk to this one through a socket; only Coterie may.
     "crossSessionInbound": "refuse",
 }
 _DEFAULTS = {
-    # Nothing but the model is spoken to, and the program stays the one that was tested.
+    # It contacts nothing but the model, and stays the version that was tested.
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_TELEMETRY": "1",
-    # Milliseconds; a tool of ours may wait for a person, who may take days.
+    # Milliseconds; our tools may wait for a person, who may take days.
     "MCP_TOOL_TIMEOUT": str(7 * 24 * 3600 * 1000),
 }
-"""What holds where the member's own env says nothing else."""
+"""Used unless the member's own env says otherwise."""
 _STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
-"""Has it tell when it is idle: without that the end of a turn is not known for sure."""
+"""Makes it report when it is idle: without that the end of a turn is not known for sure."""
 _CREDENTIALS = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
-"""Which folder holds the credentials, where that is not the config folder."""
+"""The folder that holds the credentials, if it is not the config folder."""
 _MENTION = re.compile(r"(?<!\S)@(?=\S)")
 
 
 def prepare(member: Member, workspace: Workspace) -> dict[str, str]:
-    """Write what Claude is to find, each time anew, so that edits of the team reach it.
+    """Rewrite the member's home on every start, so that edits to the team take effect.
 
-    Returns the whole environment of its process.
+    Returns the complete environment of its process.
     """
     config = homes.private_folder(workspace.home / ".claude")
     homes.write_private(config / "CLAUDE.md", _memory(workspace))
@@ -69,9 +69,9 @@ _WELCOMED = "hasCompletedOnboarding"
 
 
 def _skip_welcome(workspace: Workspace) -> None:
-    """Claude greets whoever opens a new config folder with questions about colours and the login;
-    who has answered them once is not asked again by every member."""
-    own, state = workspace.home / ".claude" / ".claude.json", homes.object_in
+    """Skip the questions about colours and the login that Claude asks in a new config folder: a
+    user who has answered them once is not asked again by every member."""
+    own, state = workspace.home / ".claude" / ".claude.json", homes.read_json_object
     if workspace.user_home is None or state(own).get(_WELCOMED):
         return
     users = state(workspace.user_home / ".claude.json")
@@ -81,11 +81,11 @@ def _skip_welcome(workspace: Workspace) -> None:
 
 
 def _memory(workspace: Workspace) -> str:
-    """The team's text, and where the user trusts the material, an import of its own."""
-    # A word that begins with @ is an import to Claude: a team's text names people, not files.
+    """Return the team's text and, if the user trusts the project, an import of the project's."""
+    # Claude reads a word that begins with @ as an import; a team's text names people, not files.
     parts = [_MENTION.sub(r"\\@", workspace.team_instruction.strip())]
     if workspace.trusted:
-        # Of those that Claude itself would read there, the first.
+        # The first of those that Claude itself would read there.
         names = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
         paths = (workspace.execution_dir.resolve() / name for name in names)
         found = (str(path) for path in paths if path.is_file())
@@ -102,28 +102,28 @@ def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
     return {
         **given,
         "CLAUDE_CONFIG_DIR": str(config),
-        # Its socket too, if that makes a path of at most 103 bytes; else Claude puts that into
-        # /tmp/cc-socks-<uid>, and nothing keeps it from doing so.
+        # For its socket too, if the path has at most 103 bytes; otherwise Claude puts the socket
+        # into /tmp/cc-socks-<uid>, and nothing can prevent that.
         "CLAUDE_CODE_TMPDIR": str(workspace.tmp),
         _STATE_EVENTS: "1",
     }
 
 
 def _signed_in(workspace: Workspace) -> dict[str, str]:
-    """Where the user signed in.
+    """Return the variables that lead to the user's login.
 
-    Not a link in the member's home: when Claude refreshes a token it puts a new file in the
-    link's place, and the user's own, with a token that is no longer good, would stay behind.
-    Pointed at the user's folder, it reads, locks and replaces the one file there.  Without such
-    a file the empty word means the usual place, which on macOS is the user's keychain.
+    Not a link in the member's home: when Claude refreshes a token it replaces the link by a new
+    file, and the user's own file would stay behind with an invalid token.  Pointed at the user's
+    folder, it reads, locks and replaces the one file there.  Without such a file, the empty value
+    means the usual place, which on macOS is the user's keychain.
     """
     home = workspace.user_home
     if home is None:
         return {}
     if (home / ".claude" / ".credentials.json").is_file():
         return {_CREDENTIALS: str(home / ".claude")}
-    # A login with the vendor's console leaves a key among the user's settings.
-    key = homes.text_in(home / ".claude.json", "primaryApiKey")
+    # Signing in through the vendor's console leaves a key in the user's settings.
+    key = homes.read_json_string(home / ".claude.json", "primaryApiKey")
     return {_CREDENTIALS: "", **({"ANTHROPIC_API_KEY": key} if key else {})}
 
 
@@ -131,7 +131,7 @@ _LOST = "No conversation found"
 _ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
 """Seconds; a hook waits behind a question that a person may leave open for days."""
 _INITIALIZE: Object = {
-    # Else a role that was edited would never reach a thread that is taken up again.
+    # Otherwise an edited role would never reach a resumed thread.
     "systemPromptSnapshot": False,
     "hooks": {
         "PreToolUse": [
@@ -139,7 +139,7 @@ _INITIALIZE: Object = {
                 "matcher": None,
                 "hookCallbackIds": ["call"],
                 "timeout": _ANSWER_HOOKS_WITHIN,
-                # A call that could not be told of is not made.
+                # A call that could not be reported is not made.
                 "onFailure": "block",
             }
         ]
@@ -149,7 +149,7 @@ _INITIALIZE: Object = {
 
 
 class _ThreadLost(Exception):
-    """Claude does not find the conversation."""
+    """Claude cannot find the conversation."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +167,18 @@ class ClaudeAdapter(ProgramAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> channel.ClaudeChannel | RefusedChannel:
-        """A channel on this thread, or on a new one where Claude cannot find it."""
+        """Open a channel on this thread, or on a new one if Claude cannot find it."""
         env = await anyio.to_thread.run_sync(prepare, member, workspace)
         opening = _Opening(self, member, workspace, env)
         if thread is not None:
             try:
-                return await opening.on(thread, f"--resume={thread}")
+                return await opening.open(thread, f"--resume={thread}")
             except _ThreadLost:
                 pass
         elif await opening.is_refused():
-            return RefusedChannel(told(SIGNED_OUT))
+            return RefusedChannel(failure_of(SIGNED_OUT))
         new = str(uuid4())
-        return await opening.on(new, f"--session-id={new}")
+        return await opening.open(new, f"--session-id={new}")
 
 
 @dataclass(frozen=True)
@@ -190,31 +190,31 @@ class _Opening:
     workspace: Workspace
     env: Mapping[str, str]
 
-    async def on(self, thread: str, choice: str) -> channel.ClaudeChannel:
-        """A channel on a process of its own, which is ended if there will be none."""
+    async def open(self, thread: str, choice: str) -> channel.ClaudeChannel:
+        """Open a channel on a process of its own, which is ended if that fails."""
         words = arguments(self.adapter.agent, self.member, choice)
         process = await self._start(self.workspace.execution_dir, *words)
-        return await opened_on(process, self._opened(process, thread))
+        return await open_or_end(process, self._opened(process, thread))
 
     async def is_refused(self) -> bool:
-        """Whether nobody has signed in; a member that has a thread has spoken, and is not asked.
+        """Whether nobody has signed in; not checked for members with a thread, who have spoken.
 
-        What Claude does not say for sure is left to the first turn, which then fails in its own
-        words.
+        If Claude does not say for sure, that is left to the first turn, which then fails in its
+        own words.
         """
         words = (*self.adapter.agent.base_args, *self.member.additional_args)
-        unseen = any(word.startswith(_UNSEEN) for word in (*self.env, *words))
+        unseen = any(word.startswith(_UNSEEN_KEYS) for word in (*self.env, *words))
         unasked = isinstance(self.adapter.children, NothingStarts)
         if unseen or unasked or self.workspace.rehearsal is not None:
             return False
-        process = await self._start(self.workspace.home, *ASK)
+        process = await self._start(self.workspace.home, *STATUS_ARGUMENTS)
         try:
             process.child.close_stdin()
             with anyio.move_on_after(PATIENCE):
                 while True:
                     await process.receive()
         except AgentProcessEnded as end:
-            return end.exit_code != 0 and _NO.search(end.tail) is not None
+            return end.exit_code != 0 and _SIGNED_OUT.search(end.tail) is not None
         finally:
             with anyio.CancelScope(shield=True):
                 await process.close()
@@ -234,14 +234,15 @@ class _Opening:
                 raise _ThreadLost from end
             raise
         root = await anyio.to_thread.run_sync(self.workspace.execution_dir.resolve)
-        looking = await read_only_sandbox(root)
-        return channel.ClaudeChannel(process, server, thread, self.workspace, looking)
+        sandbox = await read_only_sandbox(root)
+        return channel.ClaudeChannel(process, server, thread, self.workspace, sandbox)
 
 
 async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
-    """Say hello, without which Claude prints nothing.
+    """Initialize Claude, which prints nothing before that.
 
-    Claude meets our tools before it answers; the first turn is to find them.
+    Claude contacts our tool server before it answers; wait until it has listed the tools, so that
+    the first turn has them.
     """
     request_id = channel.ControlChannel(process).request("initialize", **_INITIALIZE)
     is_answered = False
@@ -258,9 +259,9 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
 
 
 _CONFINED = ("--setting-sources=user", "--strict-mcp-config")
-"""Without these two a repository has its hooks and servers run by being opened."""
+"""Without these two, opening a repository would run its hooks and servers."""
 _ASKING = "--permission-mode=default"
-"""Whoever the member is: what may be done unasked is not for Claude to say."""
+"""For every member: what may be done unasked is not for Claude to decide."""
 _CALL = (
     "-p",
     "--input-format=stream-json",
@@ -273,17 +274,17 @@ _CALL = (
     _ASKING,
 )
 _NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree", "ExitWorktree")
-"""A turn ends when it ends, and worktrees are Coterie's to make."""
+"""Nothing may outlast its turn, and only Coterie makes worktrees."""
 _EDITS = ("Edit", "NotebookEdit", "Write")
 
 
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
-    """All of it; `thread` says which conversation."""
+    """Return the whole command line; `thread` selects the conversation."""
     return (*_CALL, thread, *_member_arguments(agent, member))
 
 
 def _member_arguments(agent: AgentDefinition, member: Member) -> tuple[str, ...]:
-    """What is the member's own: what it may not use, its role, its model, its arguments."""
+    """Return the member's own part: the tools it may not use, its role, model and arguments."""
     barred = (*_NEVER, *_EDITS) if member.permissions.mode == "read" else _NEVER
     chosen = [f"--disallowedTools={','.join(barred)}"]
     if member.system_instruction:
@@ -296,10 +297,10 @@ def _member_arguments(agent: AgentDefinition, member: Member) -> tuple[str, ...]
 # -- whether somebody has signed in to Claude --------------------------------------------------
 
 
-ASK = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
-"""Without the first word a repository could say for the user that there is a key."""
+STATUS_ARGUMENTS = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
+"""Without the first argument, a repository could pretend that the user has a key."""
 PATIENCE = 10.0
-"""How long Claude may take to tell; in practice a third of a second."""
-_NO = re.compile(r'"loggedIn":\s*false')
-_UNSEEN = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")
-"""Where a key may be that the status knows nothing of: a header, settings of the member's own."""
+"""How long Claude may take to answer; in practice a third of a second."""
+_SIGNED_OUT = re.compile(r'"loggedIn":\s*false')
+_UNSEEN_KEYS = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")
+"""Where there may be a key unknown to the status: a header, settings of the member's own."""

@@ -29,24 +29,24 @@ from coterie.tools.read_only_sandbox import ReadOnlySandbox
 
 @dataclass(frozen=True)
 class ControlChannel:
-    """Our side of it."""
+    """Our side of Claude's control protocol."""
 
     process: AgentProcess
 
     def request(self, subtype: str, **more: object) -> str:
-        """Ask for something; the id by which its answer is known."""
+        """Send a request and return its id, which the answer repeats."""
         request_id = str(uuid4())
         request = {"subtype": subtype, **more}
         self.process.send({"type": "control_request", "request_id": request_id, "request": request})
         return request_id
 
     def reply(self, request_id: str, response: Object) -> None:
-        """Answer a request of Claude's."""
+        """Answer a request from Claude."""
         body = {"subtype": "success", "request_id": request_id, "response": response}
         self.process.send({"type": "control_response", "response": body})
 
     def refuse(self, request_id: str, error: str) -> None:
-        """Answer it with an error, which to Claude is a no."""
+        """Answer a request with an error, which Claude takes as a no."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
         self.process.send({"type": "control_response", "response": body})
 
@@ -57,18 +57,18 @@ _NOTED: Object = {"jsonrpc": "2.0", "result": {}}
 
 
 class TeamToolServer:
-    """Answers what Claude asks of it; a call that needs a person waits for the answer."""
+    """Serves our tools to Claude; a call that needs a person waits for the answer."""
 
     def __init__(self, control: ControlChannel, serving: Serving) -> None:
         self.serving = serving
         self.is_met: bool = False
-        """Whether Claude has spoken to it at all; an older one would not."""
+        """Whether Claude has contacted it at all; an older version would not."""
         self.is_listed: bool = False
-        """Whether Claude knows its tools."""
+        """Whether Claude has listed its tools."""
         self._control = control
 
     def hear(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
-        """Answer a message, or have something asked first."""
+        """Answer a message, or return the question to ask first."""
         self.is_met = True
         message = mapping(request.get("message"))
         call = called(message)
@@ -87,16 +87,16 @@ class TeamToolServer:
 
 
 AFTER_INTERRUPT = 10.0
-"""How long Claude may take to break off before it is ended; in practice a tenth of a second."""
+"""Seconds an interrupted Claude gets to stop before it is ended; in practice it takes a tenth."""
 BACKGROUND = 600.0
-"""How long a finished turn waits, with no word, for what runs in the background.
+"""How many seconds of silence a finished turn waits for what runs in the background.
 
-A build ends and Claude speaks of it; a server never does and is stopped.
+A build ends and Claude reports on it; a server never ends and is stopped.
 """
 
 
 class ClaudeChannel(ProcessChannel):
-    """`ports.Channel` on one Claude."""
+    """`ports.Channel` on one Claude process."""
 
     def __init__(
         self,
@@ -104,22 +104,22 @@ class ClaudeChannel(ProcessChannel):
         server: TeamToolServer,
         thread: str,
         workspace: Workspace,
-        looking: ReadOnlySandbox | None = None,
+        sandbox: ReadOnlySandbox | None = None,
     ) -> None:
         super().__init__(process)
         self.thread: str | None = thread
         self._control = ControlChannel(process)
         self._server = server
         self._workspace = workspace
-        self._looking = looking
-        """Where what only looks is run, unasked."""
+        self._sandbox = sandbox
+        """The sandbox in which read-only commands run unasked."""
         self._turn: ClaudeTurn | None = None
         self._open: dict[str, permissions.ClaudeQuestions] = {}
-        """By its key: the request that a question belongs to."""
+        """The request that a question belongs to, by the question's key."""
         self._waiting = anyio.CancelScope()
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        # Never the id of an earlier try: Claude would take it for answered and say nothing.
+        # Never the id of an earlier try: Claude would consider it answered and stay silent.
         turn = self._turn = ClaudeTurn(str(uuid4()), str(self._workspace.execution_dir))
         self._server.serving.begin()
         self._refuse_pending()
@@ -134,14 +134,14 @@ class ClaudeChannel(ProcessChannel):
             end = turn.end() if turn.interrupted else exited("claude", gone)
         finally:
             self._turn = None
-        # What ran when Claude itself ended has no end: whether it came to one is unknown.
+        # Calls still running when Claude exited get no result: their outcome is unknown.
         if self._process.alive or turn.interrupted:
-            for ended in turn.calls.leave(broken_off=turn.interrupted):
+            for ended in turn.calls.finish_open_calls(interrupted=turn.interrupted):
                 yield ended
         yield end
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give Claude the answer to what it asked; after an interrupt nobody waits for one."""
+        """Pass the answer to Claude; after an interrupt nothing waits for one."""
         if self._server.serving.answer(key, response):
             return
         asked = self._open.pop(key, None)
@@ -152,21 +152,21 @@ class ClaudeChannel(ProcessChannel):
             self._control.reply(asked.request.id, reply)
 
     async def _held(self, asked: permissions.ClaudeQuestions, response: Response) -> str:
-        """The command line for a sandbox in which the one that was asked for can only look."""
+        """Return the requested command wrapped in a read-only sandbox, if the answer wants that."""
         call = asked.questions[0].call
-        if not response.is_read_only or self._looking is None or call is None:
+        if not response.is_read_only or self._sandbox is None or call is None:
             return ""
-        return await anyio.to_thread.run_sync(self._looking.wrapped, asked.command, Path(call.cwd))
+        return await anyio.to_thread.run_sync(self._sandbox.wrapped, asked.command, Path(call.cwd))
 
     async def interrupt(self) -> None:
-        """Have Claude break off, also what it left in the background; between turns nothing."""
+        """Interrupt Claude and what it left in the background; does nothing between turns."""
         turn = self._turn
         if turn is None:
             return
         turn.interrupted = True
         turn.deadline = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, turn.deadline)
-        self._open.clear()  # an answer that comes now is too late
+        self._open.clear()  # from now on any answer is too late
         self._server.serving.forget()
         self._control.request("interrupt")
         self._stop(turn.tasks)
@@ -186,7 +186,7 @@ class ClaudeChannel(ProcessChannel):
                 await self.interrupt()
 
     async def _next(self, turn: ClaudeTurn) -> Object | None:
-        """The next message; None when there was none in the time that there is."""
+        """Return the next message; None if none came in time."""
         patience = BACKGROUND if turn.answered else math.inf
         latest = min(turn.deadline, anyio.current_time() + patience)
         with anyio.CancelScope(deadline=latest) as self._waiting:
@@ -197,17 +197,17 @@ class ClaudeChannel(ProcessChannel):
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:
-            await self._process.close()  # and so the next look at the process finds its end
+            await self._process.close()  # the next read then finds that it has ended
             turn.deadline = math.inf
 
     def _finished(self, end: End) -> End:
-        # Nobody pays for the tokens of a stand-in.
+        # A rehearsal's tokens cost nothing.
         if isinstance(end, TurnCompleted) and self._workspace.rehearsal and end.usage:
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
         return self._server.serving.finished(end)
 
     async def _foreseen(self, turn: ClaudeTurn, message: Object) -> str:
-        """What an edit that is asked for would change."""
+        """Return the diff of an edit that Claude asks permission for; empty for other messages."""
         request = mapping(message.get("request"))
         tool = text(request.get("tool_name"))
         if request.get("subtype") != "can_use_tool" or tool not in permissions.EDITS:
@@ -229,37 +229,36 @@ class ClaudeChannel(ProcessChannel):
             case "hook_callback":
                 hook = mapping(request.get("input"))
                 turn.cwd = text(hook.get("cwd")) or turn.cwd
-                # The call is told of before it is let go on, so no call can be missed.
+                # The call is reported before it may proceed, so no call can be missed.
                 call = turn.calls.begin(hook)
                 yield call
                 self._control.reply(request_id, _opinion(call.name))
             case str(subtype) if subtype == SUBTYPE:
                 yield self._server.hear(request_id, request, in_turn=True) or Activity()
             case other:
-                self._control.refuse(request_id, f"Coterie does not know {other}")
+                self._control.refuse(request_id, f"Coterie does not support {other}")
                 yield Activity()
 
     def _refuse_pending(self) -> None:
-        """Refuse what was asked since the last turn: Claude must not wait for it for ever."""
+        """Refuse requests since the last turn: Claude must not wait for an answer forever."""
         self._open.clear()
         for message in self._process.drop_pending():
             request, request_id = mapping(message.get("request")), text(message.get("request_id"))
             if request.get("subtype") == SUBTYPE:
                 self._server.hear(request_id, request, in_turn=False)
             elif message.get("type") == "control_request":
-                self._control.refuse(request_id, "It is nobody's turn.")
+                self._control.refuse(request_id, "No turn is running.")
 
     def _permission(
         self, turn: ClaudeTurn, request: permissions.ClaudeRequest, diff: str
     ) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
-        sandbox = self._looking is not None
-        around = permissions.ClaudeRequestContext(folder, turn.speech.last, diff, sandbox)
-        asked = permissions.asking(request, around)
+        sandbox = self._sandbox is not None
+        asked = request.questions(folder, turn.speech.last, diff, sandbox=sandbox)
         for question in asked.questions:
             if not turn.interrupted:
                 self._open[question.key] = asked
-                yield question  # and when this goes on, it is answered
+                yield question  # it has been answered when this resumes
 
     def _stop(self, tasks: Iterable[str]) -> None:
         for task in tasks:
@@ -267,9 +266,9 @@ class ClaudeChannel(ProcessChannel):
 
 
 def _opinion(tool: str) -> Object:
-    """What we say to a call before it is made: whatever Claude itself thinks, it has to ask.
+    """Return our hook's answer to a call: whatever Claude itself thinks, it has to ask.
 
-    What is asked then goes through the rules, which may say yes by themselves.
+    The request then goes through the rules, which may say yes by themselves.
     """
     if permissions.is_harmless(tool) and not is_ours(tool):
         return {}

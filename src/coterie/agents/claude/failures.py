@@ -1,4 +1,4 @@
-"""Why a turn failed: our words first, Claude's after them, and what a person can do."""
+"""Why a turn failed: our message, Claude's own words after it, and what a person can do."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ SIGN_IN = "claude auth login"
 
 @dataclass(frozen=True)
 class ApiTrouble:
-    """What is known of an API that fails: Claude's own word for it, and when a limit ends."""
+    """What is known about a failing API: Claude's name for the error, and when a limit ends."""
 
     word: str = ""
     until: str | None = None
 
 
 def end_of(limit: Object) -> str | None:
-    """When a limit ends that Claude tells of; None where it still answers, or pays by use."""
+    """Return when a reported limit ends; None if Claude still answers, or bills by use."""
     if limit.get("status") != "rejected" or limit.get("isUsingOverage") is True:
         return None
     return limit_ends_at(number(limit.get("resetsAt")))
 
 
-SIGNED_OUT = failures.SIGNED_OUT.hinting(
+SIGNED_OUT = failures.SIGNED_OUT.with_hint(
     f"In another terminal: {SIGN_IN} (it serves every claude member). Then try again."
 )
-BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend ANTHROPIC_API_KEY")
+BAD_KEY = failures.BAD_KEY.with_hint(f"{SIGN_IN}, or fix ANTHROPIC_API_KEY")
 _OWN_LIMIT = FailureCase(
     "refused", "claude stopped at a limit it was started with", "Raise the limit in additionalArgs."
 )
 _BY_STATUS: Mapping[int, FailureCase] = {
     **failures.BY_STATUS,
     401: BAD_KEY,
-    403: failures.FORBIDDEN.hinting(SIGN_IN),
+    403: failures.FORBIDDEN.with_hint(SIGN_IN),
 }
 _BY_WORD: Mapping[str, FailureCase] = {
     "authentication_failed": SIGNED_OUT,
@@ -51,12 +51,12 @@ _BY_WORD: Mapping[str, FailureCase] = {
 
 
 def failed(result: Object, trouble: ApiTrouble) -> TurnFailed:
-    """The failure that a result tells of."""
+    """Return the failure that a result reports."""
     case = _case(result, trouble.word)
     status = int(number(result.get("api_error_status")))
     errors = result.get("errors")
     words = text(result.get("result")) or "; ".join(map(str, errors if errors else ()))
-    return told(case, status, words, trouble.until)
+    return failure_of(case, status, words, trouble.until)
 
 
 def _case(result: Object, word: str) -> FailureCase:
@@ -64,7 +64,7 @@ def _case(result: Object, word: str) -> FailureCase:
     if subtype.startswith("error_max_"):
         return _OWN_LIMIT
     if subtype != "success":
-        return failures.BROKEN_OFF
+        return failures.ABORTED
     if result.get("terminal_reason") == "prompt_too_long":
         return failures.TOO_LONG
     if result.get("stop_reason") == "refusal":
@@ -76,10 +76,10 @@ def _case(result: Object, word: str) -> FailureCase:
     )
 
 
-def told(
+def failure_of(
     case: FailureCase, status: int = 0, words: str = "", until: str | None = None
 ) -> TurnFailed:
-    """A failure of this kind, with the status and the words that Claude gives."""
+    """Return a failure of this kind, with Claude's status and words."""
     until = until if case is LIMIT else None
     code = f" ({status})" if status else ""
     when = f" until {until[:10]} {until[11:16]} UTC" if until else ""

@@ -1,4 +1,4 @@
-"""What Claude asks before it goes on: what a call would do, the question, the answer."""
+"""Claude's requests for permission: what a call would do, the question, the answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import cast
 from coterie.agents.fields import (
     brief,
     exact_text,
-    exactly,
     mapping,
     mappings,
     searched,
     text,
     unified,
+    verbatim,
 )
 from coterie.agents.process import Object
 from coterie.agents.questions import choices_of, information, permission, said_to
@@ -33,21 +33,21 @@ _HARMLESS = frozenset(
         "TaskUpdate TodoWrite ToolSearch"
     )
 )
-"""They touch nothing but Claude itself, or are questions: what a helper does is asked for apart."""
+"""They affect only Claude itself, or are questions: a subagent's actions are asked separately."""
 
 
 def is_harmless(tool: str) -> bool:
-    """Whether a call needs nobody's leave."""
+    """Whether a call needs no permission."""
     return tool in _HARMLESS or is_ours(tool)
 
 
 def effect_of(tool: str) -> Effect:
-    """What a tool can do."""
+    """Return the effect that a tool can have."""
     return "read" if is_harmless(tool) else _EFFECTS.get(tool, "other")
 
 
 def action_of(tool: str, given: Object, cwd: str, *, sandbox: bool = False) -> Action:
-    """What a call would do; `sandbox`: whether a command can be run where it can only look."""
+    """Return what a call would do; `sandbox`: whether commands can run in a read-only sandbox."""
     path = path_of(given)
     match _EFFECTS.get(tool):
         case "run":
@@ -63,14 +63,14 @@ def action_of(tool: str, given: Object, cwd: str, *, sandbox: bool = False) -> A
             pattern = text(given.get("pattern")) if tool == "Glob" else ""
             return Action("read", tool, cwd, paths=(searched(path, pattern),))
         case "read":
-            # Without a file there is nothing that a rule could look at.
+            # Without a file there is nothing for a rule to match.
             return Action("read" if path or not given else "other", tool, cwd, paths=(path,))
         case _:
             return Action("other", tool, cwd)
 
 
 def path_of(given: Object) -> str:
-    """The file that a call is about."""
+    """Return the file that a call is about."""
     return text(given.get("file_path") or given.get("notebook_path") or given.get("path"))
 
 
@@ -84,11 +84,11 @@ _EFFECTS: Mapping[str, Effect] = {
 }
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
 _LONGEST = 1_000_000
-"""A longer file is not read for this: only the pieces that change are shown then."""
+"""A larger file is not read for a diff: only the changed pieces are shown then."""
 
 
 def diff_of(tool: str, given: Object, cwd: str) -> str:
-    """The change that a call would make."""
+    """Return the change that a call would make, as a diff."""
     path = path_of(given)
     old = _read(Path(cwd, path))
     if tool == "Write":
@@ -103,12 +103,12 @@ def _read(path: Path) -> str | None:
         if path.stat().st_size > _LONGEST:
             return None
         return path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):  # it is not there, or no name of a file
+    except (OSError, ValueError):  # missing, or not a valid file name
         return None
 
 
 def _edited(old: str, edits: list[Object]) -> str | None:
-    """The text after the edits; None where they do not fit it."""
+    """Return the text after the edits; None if they do not fit it."""
     for edit in edits:
         before, after = (exact_text(edit.get(name)) for name in ("old_string", "new_string"))
         if before not in old or (not before and old):
@@ -122,7 +122,7 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
     lines = [f"--- {name}", f"+++ {name}"]
     for edit in edits:
         everywhere = " (everywhere)" if edit.get("replace_all") is True else ""
-        lines.append(f"@@ somewhere{everywhere} @@")
+        lines.append(f"@@ position unknown{everywhere} @@")
         for sign, name in (("-", "old_string"), ("+", "new_string")):
             if text := exact_text(edit.get(name)):
                 lines += [f"{sign}{line}" for line in text.split("\n")]
@@ -132,12 +132,12 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
 QUESTION = "AskUserQuestion"
 PLAN = "ExitPlanMode"
 
-_IN_BACKGROUND = "It would run in the background, while Claude goes on."
+_IN_BACKGROUND = "It would run in the background while Claude continues."
 
 
 @dataclass(frozen=True)
 class ClaudeRequest:
-    """Claude's request for leave to use a tool."""
+    """Claude's request for permission to use a tool."""
 
     id: str
     tool: str
@@ -149,14 +149,40 @@ class ClaudeRequest:
         return cls(
             request_id,
             text(request.get("tool_name")) or "unknown",
-            cast("Object", exactly(mapping(request.get("input")))),
+            cast("Object", verbatim(mapping(request.get("input")))),
             text(request.get("tool_use_id")),
         )
+
+    def questions(self, cwd: str, said: str, diff: str, *, sandbox: bool) -> ClaudeQuestions:
+        """Return what it asks: Claude works in `cwd` and last said `said`; `diff` is what the call
+        would change, `sandbox` whether commands can run in a read-only sandbox."""
+        if self.tool == QUESTION:
+            found = mappings(self.input.get("questions"))
+            asked = [_question(f"{self.id}.{n}", one, said) for n, one in enumerate(found, 1)]
+            if asked:
+                return ClaudeQuestions(self, asked)
+        given = self.input
+        call = PendingCall(
+            call_id=self.call_id,
+            name=self.tool,
+            input=given,
+            cwd=cwd,
+            action=action_of(self.tool, given, cwd, sandbox=sandbox),
+            why=brief(text(given.get("description"))),
+            said=brief(said),
+            note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
+            diff=diff,
+        )
+        asked = permission(self.id, call)
+        if self.tool == PLAN:
+            plan = Display(title="Approve a plan", content=text(given.get("plan")))
+            asked = replace(asked, purpose="choose_strategy", display=plan)
+        return ClaudeQuestions(self, [asked])
 
 
 @dataclass
 class ClaudeQuestions:
-    """A request on its way: its questions, and the answers so far."""
+    """A pending request: its questions, and the answers so far."""
 
     request: ClaudeRequest
     questions: Sequence[Asked]
@@ -164,13 +190,13 @@ class ClaudeQuestions:
 
     @property
     def command(self) -> str:
-        """The command line that it is about, exactly as Claude gave it."""
+        """The requested command line, exactly as Claude gave it."""
         return exact_text(self.request.input.get("command"))
 
     def take(self, key: str, response: Response, held: str = "") -> Object | None:
-        """Keep an answer; the reply to Claude once there is none missing.
+        """Keep an answer; return the reply to Claude once none is missing.
 
-        `held` is what Claude is to run in place of the command, where the yes is for that alone.
+        `held` is the sandboxed command for Claude to run instead, if the yes covers only that.
         """
         self._answers[key] = response
         if len(self._answers) < len(self.questions):
@@ -194,56 +220,12 @@ class ClaudeQuestions:
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
-@dataclass(frozen=True)
-class ClaudeRequestContext:
-    """What is known where a request is made."""
-
-    cwd: str
-    said: str
-    """The last thing that Claude said."""
-    diff: str = ""
-    """What the call would change, where that can be told."""
-    sandbox: bool = False
-    """Whether a command can be run where it can only look."""
-
-
-def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuestions:
-    """The questions of a request."""
-    if request.tool == QUESTION:
-        found = mappings(request.input.get("questions"))
-        said = around.said
-        asked = [_question(f"{request.id}.{n}", one, said) for n, one in enumerate(found, 1)]
-        if asked:
-            return ClaudeQuestions(request, asked)
-    return ClaudeQuestions(request, [_permission(request, around)])
-
-
-def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
-    given, cwd = request.input, around.cwd
-    call = PendingCall(
-        call_id=request.call_id,
-        name=request.tool,
-        input=given,
-        cwd=cwd,
-        action=action_of(request.tool, given, cwd, sandbox=around.sandbox),
-        why=brief(text(given.get("description"))),
-        said=brief(around.said),
-        note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
-        diff=around.diff,
-    )
-    asked = permission(request.id, call)
-    if request.tool != PLAN:
-        return asked
-    plan = Display(title="Approve a plan", content=text(given.get("plan")))
-    return replace(asked, purpose="choose_strategy", display=plan)
-
-
 def _denied(response: Response) -> Object:
-    """A no, with what Claude's model is told of it."""
-    who = "The answer is" if response.author_actor_id == NOBODY else "The user said"
-    told = f"{who} no: {response.comment}" if response.comment else f"{who} no."
+    """Return a denial, with what Claude's model is told about it."""
+    no = "Permission was denied" if response.author_actor_id == NOBODY else "The user said no"
+    told = f"{no}: {response.comment}" if response.comment else f"{no}."
     if response.selected_option_id is None and response.input_value is None:
-        told = "Nobody answered, so the answer is no."
+        told = "Nobody answered, so permission was denied."
     return {"behavior": "deny", "message": told}
 
 

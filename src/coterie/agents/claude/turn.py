@@ -8,9 +8,9 @@ from typing import cast
 
 from coterie.agents.claude import failures
 from coterie.agents.claude.permissions import effect_of
-from coterie.agents.fields import bounded, exactly, mapping, mappings, number, text, texts
+from coterie.agents.fields import bounded, mapping, mappings, number, text, texts, verbatim
 from coterie.agents.process import Object
-from coterie.agents.program import CallLedger, ToldCall
+from coterie.agents.program import CallLedger, CallUpdate
 from coterie.model import update
 from coterie.model.instant import seconds_until
 
@@ -20,8 +20,8 @@ GAP = "\n\n"
 class ReplyText:
     """The texts of one turn.
 
-    A stream that breaks is told again from its beginning, so only whole texts count; what was
-    streamed of a text that never became whole counts where the turn is cut there.
+    A broken stream is sent again from its beginning, so only complete texts count; what was
+    streamed of a text that was never completed counts if the turn is cut off there.
     """
 
     def __init__(self) -> None:
@@ -35,22 +35,22 @@ class ReplyText:
 
     @property
     def last(self) -> str:
-        """The last thing that was said."""
+        """The last text that was said."""
         return self._streamed.strip() or (self._whole[-1].strip() if self._whole else "")
 
     def begin(self) -> None:
-        """A new message of the model begins; one that broke off is forgotten."""
+        """Begin a new message of the model; one that broke off is forgotten."""
         self._streamed = ""
 
     def stream(self, piece: str) -> str:
-        """A piece of a text that is not whole yet; what to show of it."""
+        """Add a piece of an incomplete text; return what to show of it."""
         gap = GAP if self._shown and not self._streamed else ""
         self._streamed += piece
         self._shown = True
         return gap + piece
 
     def tell(self, text: str) -> str:
-        """A whole text; what to show of it, if anything."""
+        """Add a complete text; return what to show of it, if anything."""
         streamed, self._streamed = self._streamed, ""
         if not text:
             return ""
@@ -63,7 +63,7 @@ class ReplyText:
 
 
 class ClaudeCalls(CallLedger):
-    """Which calls were proposed by the model, and which of them have been told of."""
+    """Which calls the model has proposed, and which of them have been reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,23 +71,23 @@ class ClaudeCalls(CallLedger):
         self._folders: dict[str, str] = {}
 
     def propose(self, block: Object) -> None:
-        """The model wants to use a tool; nothing has happened yet."""
+        """Record that the model wants to use a tool; nothing has happened yet."""
         call = _call(block.get("id"), block.get("name"), block.get("input"))
         self._proposed[call.call_id] = call
 
     def begin(self, hook: Object) -> update.ToolCallStarted:
-        """A call is about to be made, or to be asked for."""
+        """Record a call that is about to be made, or to need permission."""
         call = _call(hook.get("tool_use_id"), hook.get("tool_name"), hook.get("tool_input"))
         self.started[call.call_id] = call
         self._folders[call.call_id] = text(hook.get("cwd"))
         return call
 
     def folder_of(self, call_id: str) -> str:
-        """Where a call is made; empty where nobody said."""
+        """Return the folder that a call is made in; empty if unknown."""
         return self._folders.get(call_id, "")
 
-    def end(self, message: Object) -> Iterator[ToldCall]:
-        """The results in a message."""
+    def end(self, message: Object) -> Iterator[CallUpdate]:
+        """Report the results in a message."""
         told = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
         for block in mappings(mapping(message.get("message")).get("content")):
             if block.get("type") != "tool_result":
@@ -101,13 +101,13 @@ class ClaudeCalls(CallLedger):
 
 
 def _call(call_id: object, name: object, given: object) -> update.ToolCallStarted:
-    kept = cast("Object", exactly(mapping(given)))
+    kept = cast("Object", verbatim(mapping(given)))
     tool = text(name) or "unknown"
     return update.ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
 
 
 def _decision(meta: Object) -> dict[str, object]:
-    """Who let the call run, or why it did not."""
+    """Return who let the call run, or why it did not."""
     found = {
         "permission": bounded(mapping(meta.get("permission_decision"))),
         "not_run": text(meta.get("non_execution_kind")),
@@ -119,13 +119,13 @@ _SINCE = "model_usage_since_last_result"
 
 
 def usage_of(results: Sequence[Object]) -> update.Usage:
-    """The tokens that went in, cached ones too, and came out; the price by Claude's own list."""
+    """Return the input tokens, including cached ones, the output tokens, and Claude's own price."""
     if any(_SINCE in result for result in results):
         used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
         given = _sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         cost = sum(number(model.get("costUSD")) for model in used)
         return update.Usage(given, _sum(used, "outputTokens"), cost, "claude")
-    # The only price of an old version is a total since the thread began: there is none for a turn.
+    # An old version only gives a total price since the thread began, so there is none for a turn.
     used = [mapping(result.get("usage")) for result in results]
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return update.Usage(_sum(used, *names), _sum(used, "output_tokens"), source="claude")
@@ -139,14 +139,14 @@ _Hearing = Callable[[Object], Iterable[update.Update]]
 
 _DONE = frozenset({"completed", "cancelled"})
 _STOPPED = frozenset({"stopped", "killed"})
-_HOPELESS = 2
-"""A key that was refused so often will be refused again; a login may be refreshed in between."""
-_LONG = 60.0
-"""Claude itself waits no longer before a try, so it cannot outlast a limit that does."""
+_MOST_REFUSALS = 2
+"""A key refused this many times will be refused again; a login may be refreshed in between."""
+_LONGEST_RETRY = 60.0
+"""Claude itself waits at most this long before a retry, so it cannot outlast a longer limit."""
 
 
 class ClaudeTurn:
-    """What is known of the turn that runs now."""
+    """The state of the current turn."""
 
     def __init__(self, message_id: str, cwd: str) -> None:
         self.message_id = message_id
@@ -155,17 +155,17 @@ class ClaudeTurn:
         self.calls: ClaudeCalls = ClaudeCalls()
         self.interrupted = False
         self.deadline: float = math.inf
-        """When a turn that is to break off has to be over."""
+        """When an interrupted turn has to be over."""
         self.failure: update.TurnFailed | None = None
-        """A failure that is certain while Claude still tries."""
+        """A failure that is certain although Claude is still retrying."""
         self.tasks: Mapping[str, str] = {}
-        """What runs in the background, by its id: what it is."""
+        """What runs in the background: descriptions by task id."""
         self._results: list[Object] = []
         self._trouble = failures.ApiTrouble()
         self._lifecycle = ""
         self._state = ""
-        self._owed = False
-        """Something in the background has ended, and Claude is about to speak of it."""
+        self._report_pending = False
+        """Whether something in the background has ended and Claude is about to report on it."""
         self._hearing: Mapping[str, _Hearing] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
@@ -183,18 +183,18 @@ class ClaudeTurn:
 
     @property
     def answered(self) -> bool:
-        """Whether the message is done with, whatever is left in the background."""
+        """Whether the message has been dealt with, whatever is left in the background."""
         done = self._lifecycle in _DONE if self._lifecycle else bool(self._results)
         return done and self._state in ("", "idle")
 
     @property
     def over(self) -> bool:
         """Whether nothing more will come."""
-        return self.answered and not self.tasks and not self._owed
+        return self.answered and not self.tasks and not self._report_pending
 
     def give_up_background(self) -> None:
-        """Wait no longer for what runs in the background."""
-        self.tasks, self._owed = {}, False
+        """Stop waiting for what runs in the background."""
+        self.tasks, self._report_pending = {}, False
 
     def end(self) -> update.End:
         if self.failure is not None:
@@ -202,10 +202,8 @@ class ClaudeTurn:
         if self.interrupted:
             return update.TurnInterrupted(self.speech.text)
         if not self._results:
-            return update.TurnFailed(
-                "protocol", "claude took the message and gave no result for it"
-            )
-        own = self._results[0]  # what follows was started by something in the background
+            return update.TurnFailed("protocol", "claude accepted the message but gave no result")
+        own = self._results[0]  # later ones were triggered by something in the background
         if own.get("is_error") is True:
             return failures.failed(own, self._trouble)
         return update.TurnCompleted(
@@ -213,7 +211,7 @@ class ClaudeTurn:
         )
 
     def hear(self, message: Object) -> Iterable[update.Update]:
-        """The updates in a message; one that is not known is a sign of life."""
+        """Return the updates in a message; an unknown message is a sign of life."""
         kind = text(message.get("type"))
         if kind == "system":
             kind = f"system/{text(message.get('subtype'))}"
@@ -223,7 +221,7 @@ class ClaudeTurn:
     def _stream(self, message: Object) -> Iterable[update.Update]:
         event = mapping(message.get("event"))
         if message.get("parent_tool_use_id") is not None:
-            return ()  # a helper of the agent speaks, not the agent
+            return ()  # from a subagent, not the agent
         if event.get("type") == "message_start":
             self.speech.begin()
         delta = mapping(event.get("delta"))
@@ -233,7 +231,7 @@ class ClaudeTurn:
 
     def _assistant(self, message: Object) -> Iterable[update.Update]:
         if word := text(message.get("error")):
-            # A limit that is still the same is not told as an event again, but here it is.
+            # An unchanged limit does not come as an event again, but it does come here.
             told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
             self._trouble = failures.ApiTrouble(word, failures.end_of(told) or self._trouble.until)
             return ()
@@ -273,7 +271,7 @@ class ClaudeTurn:
     def _state_changed(self, message: Object) -> Iterable[update.Update]:
         self._state = text(message.get("state"))
         if self._state != "idle":
-            self._owed = False
+            self._report_pending = False
         elif self.tasks:
             return (update.Waiting("command", ", ".join(self.tasks.values())),)
         return ()
@@ -284,18 +282,18 @@ class ClaudeTurn:
         return ()
 
     def _task_ended(self, message: Object) -> Iterable[update.Update]:
-        # While Claude works it takes such news in by itself, and is not idle before it has.
-        self._owed = self._state == "idle" and message.get("status") not in _STOPPED
+        # While Claude works, it picks up such news by itself, and is not idle before it has.
+        self._report_pending = self._state == "idle" and message.get("status") not in _STOPPED
         return ()
 
     def _retry(self, message: Object) -> Iterable[update.Update]:
         status, word = int(number(message.get("error_status"))), text(message.get("error"))
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
         until = self._trouble.until
-        if word == "authentication_failed" and tried >= _HOPELESS:
-            self.failure = failures.told(failures.BAD_KEY, status)
-        elif word == "rate_limit" and until and seconds_until(until) > _LONG:
-            self.failure = failures.told(failures.LIMIT, status, until=until)
+        if word == "authentication_failed" and tried >= _MOST_REFUSALS:
+            self.failure = failures.failure_of(failures.BAD_KEY, status)
+        elif word == "rate_limit" and until and seconds_until(until) > _LONGEST_RETRY:
+            self.failure = failures.failure_of(failures.LIMIT, status, until=until)
         what = status or (word if word != "unknown" else "no answer")
         return (update.Waiting("model", f"{what}, retry {tried} of {most}"),)
 

@@ -37,8 +37,8 @@ FACTS = AgentFacts(
         prompt_keys=frozenset(
             {"developer_instructions", "instructions", "model_instructions_file"}
         ),
-        yes=dict.fromkeys(("--sandbox", "-s"), frozenset({"danger-full-access"})),
-        yes_keys={"sandbox_mode": "danger-full-access"},
+        auto_approve_flags=dict.fromkeys(("--sandbox", "-s"), frozenset({"danger-full-access"})),
+        auto_approve_settings={"sandbox_mode": "danger-full-access"},
     ),
     isolating=("CODEX_HOME",),
     instructions=("AGENTS.md",),

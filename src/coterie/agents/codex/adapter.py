@@ -14,24 +14,24 @@ import anyio.to_thread
 from coterie import __version__
 from coterie.agents.codex import FACTS, channel
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
-from coterie.agents.codex.looks import CodexLooks
+from coterie.agents.codex.permits import CommandPermits
 from coterie.agents.codex.turn import SIGNED_OUT, Tokens, readable
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
-from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
+from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, open_or_end
 from coterie.agents.team_tools.serving import Serving, Tool
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.tools.run_command import CommandRunner
-from coterie.workspace.git_work import GuardedWork
+from coterie.workspace.durable_git_guard import DurableGitGuard
 
 _MODEL = ("-m", "--model")
 
 
 def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments without what the adapter chooses; a model as a setting, which always works."""
+    """Drop arguments that the adapter chooses; a model becomes a setting, which always works."""
     kept: list[str] = []
     rest = list(FACTS.flags.passed_on(arguments))
     while rest:
@@ -45,7 +45,7 @@ def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
-"""What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
+"""What a Codex without an app-server says: it takes the subcommand for a prompt, or rejects it."""
 ASKS_ALWAYS = "untrusted"
 """The policy under which Codex asks about every command and every patch, whatever they do."""
 _UNHEARD = ("thread/readState/changed", "turn/diff/updated")
@@ -67,7 +67,7 @@ class CodexAdapter(ProgramAdapter):
     def interactive(
         cls, agent: AgentDefinition, member: Member, workspace: Workspace
     ) -> InteractiveStart:
-        # The model is in its config.toml, as it is without a person.
+        # The model is in its config.toml, as it is when Coterie runs it.
         words = passed_on((*agent.base_args, *member.additional_args))
         if member.system_instruction:
             role = f"developer_instructions={toml_value(member.system_instruction)}"
@@ -77,47 +77,47 @@ class CodexAdapter(ProgramAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> channel.CodexChannel | channel.CodexExecChannel | RefusedChannel:
-        """A channel on this thread, or on a new one where Codex cannot find it."""
+        """Open a channel on this thread, or on a new one if Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace, self.agent.command)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
-        start = partial(self._start, member, workspace, home, leftovers.work)
-        looks = await self._looks(member, workspace, home)
-        opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others), looks)
-        # Every command is asked about here, so that one which is allowed may have the network.
-        settings = () if home.read_only else ("-c", f"{NETWORK}=true")
-        settings = (*settings, *(looks.settings if looks else ()))
+        start = partial(self._start, member, workspace, home, leftovers.guard)
+        permits = await self._permits(member, workspace, home)
+        opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others), permits)
+        # Every command is asked about here, so an approved one may use the network.
+        settings = () if member.permissions.mode == "read" else ("-c", f"{NETWORK}=true")
+        settings = (*settings, *(permits.settings if permits else ()))
         try:
-            return await opening.on(await start("app-server", *settings))
+            return await opening.open(await start("app-server", *settings))
         except NoAppServer:
             run = channel.ExecRun(member.system_instruction, thread, None if thread else Tokens())
             return channel.CodexExecChannel(start, run, leftovers)
         except SignedOut:
             return RefusedChannel(SIGNED_OUT.failure("codex"))
 
-    async def _looks(
+    async def _permits(
         self, member: Member, workspace: Workspace, home: CodexHome
-    ) -> CodexLooks | None:
-        """How its looks are run unasked; None where all passes, or there is no sandbox for it."""
-        looking = await read_only_sandbox(home.cwd)
-        if member.permissions.mode == "full" or looking is None:
+    ) -> CommandPermits | None:
+        """Return how read-only commands run unasked; None in mode `full`, or without a sandbox."""
+        sandbox = await read_only_sandbox(home.cwd)
+        if member.permissions.mode == "full" or sandbox is None:
             return None
         commands = await CommandRunner.of(member.id, workspace, self.children)
-        looks = CodexLooks(home.words, replace(commands, looking=looking))
-        await anyio.to_thread.run_sync(looks.clear)  # of what a kill left there
-        return looks
+        permits = CommandPermits(home.permits_folder, replace(commands, read_only_sandbox=sandbox))
+        await anyio.to_thread.run_sync(permits.clear)  # left over from a kill
+        return permits
 
     async def _start(
         self,
         member: Member,
         workspace: Workspace,
         home: CodexHome,
-        work: GuardedWork,
+        guard: DurableGitGuard,
         *call: str,
     ) -> AgentProcess:
         way, *rest = call
         given = passed_on((*self.agent.base_args, *member.additional_args))
         words = (way, *given, *rest)
-        return await self.start(member, workspace, home.cwd, home.env, *words, work=work)
+        return await self.start(member, workspace, home.cwd, home.env, *words, guard=guard)
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,18 @@ class CodexOpening:
     leftovers: Leftovers
     thread: str | None
     serving: Serving
-    looks: CodexLooks | None = None
+    permits: CommandPermits | None = None
 
-    async def on(self, process: AgentProcess) -> channel.CodexChannel:
-        """A channel on this process, which is ended if there will be none."""
-        return await opened_on(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
+    async def open(self, process: AgentProcess) -> channel.CodexChannel:
+        """Open a channel on this process, which is ended if that fails."""
+        return await open_or_end(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
     async def _opened(self, rpc: JsonRpc) -> channel.CodexChannel:
         await self._greet(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
-        if self.looks is not None:
-            await self.looks.trust_hook(rpc, self.home.cwd)
+        if self.permits is not None:
+            await self.permits.trust_hook(rpc, self.home.cwd)
         opened, resumed = await self._resumed_or_new(rpc)
         self._check(opened)
         thread = cast("Object", opened["thread"])
@@ -148,9 +148,8 @@ class CodexOpening:
         if resumed:
             path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(channel.Rollout.at_end, path)
-        cwd, confined = str(self.home.cwd), self.home.confined
-        known = channel.CodexThread(str(thread["id"]), cwd, rollout, confined)
-        return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.looks)
+        known = channel.CodexThread(str(thread["id"]), self.home, rollout)
+        return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.permits)
 
     async def _greet(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
@@ -168,14 +167,14 @@ class CodexOpening:
     async def _check_login(self, rpc: JsonRpc) -> None:
         """Stop before anything is sent: offline, Codex would only say that it reconnects.
 
-        Asked here because `codex login status` knows nothing of keys and other model services.
+        Checked here because `codex login status` ignores keys and other model services.
         """
         told = await rpc.request("account/read", {"refreshToken": False})
         if told.get("requiresOpenaiAuth") and not told.get("account"):
             raise SignedOut
 
     async def _without_skills(self, rpc: JsonRpc) -> None:
-        """Switch off the skills of the repository, which even an untrusted one could bring in."""
+        """Switch off the repository's skills, which even an untrusted one could provide."""
         told = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
         for folder in cast("list[Object]", told.get("data", [])):
             for skill in cast("list[Object]", folder.get("skills", [])):
@@ -183,14 +182,14 @@ class CodexOpening:
                 await rpc.request("skills/config/write", off)
 
     async def _resumed_or_new(self, rpc: JsonRpc) -> tuple[Object, bool]:
-        # Neither sandbox nor permissions are named here: Codex would mark the folder as trusted.
+        # Neither sandbox nor permissions are passed here: Codex would mark the folder as trusted.
         # The policy is no longer taken from config.toml, only from here.
         where = {"cwd": str(self.home.cwd), "approvalPolicy": ASKS_ALWAYS}
         if self.thread is not None:
             old = {"threadId": self.thread, "excludeTurns": True, **where}
             try:
                 return await rpc.request("thread/resume", old), True
-            except RpcError:  # it cannot be found, or another process has it open: it is lost
+            except RpcError:  # not found, or open in another process: it is lost
                 pass
         role = self.member.system_instruction
         tools = [_dynamic(tool) for tool in self.serving.tools]
@@ -200,13 +199,13 @@ class CodexOpening:
         return await rpc.request("thread/start", new), False
 
     def _check(self, opened: Object) -> None:
-        """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
+        """Refuse a thread whose limits are not the home's: Codex drops settings it dislikes."""
         profile = mapping(opened.get("activePermissionProfile")).get("id")
         if profile != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
-            raise CannotOpen("it does not keep to the permissions it was given")
+            raise CannotOpen("it did not apply the permissions it was given")
 
 
 def _dynamic(tool: Tool) -> Object:
-    """A tool of ours as Codex wants to be told of it; a thread keeps those it began with."""
+    """Return one of our tools in Codex's format; a thread keeps the tools it began with."""
     named = {"type": "function", "name": tool["name"], "description": tool["description"]}
     return {**named, "inputSchema": tool["inputSchema"]}

@@ -1,8 +1,8 @@
-"""The tool calls of a turn, each told once, from the two ways in which Codex tells of them.
+"""The tool calls of a turn, each reported once, from the two ways in which Codex reports them.
 
-An item tells more (the exit code, the diff), but a command that the sandbox stopped may have no
-item, or one that never ends.  The raw response items miss none, so whatever comes first begins a
-call; its item ends it, or where that does not, the raw output that comes after it does.
+An item says more (the exit code, the diff), but a command that the sandbox stopped may have no
+item, or one that never ends.  The raw response items miss none, so whichever comes first begins a
+call; its item ends it or, failing that, the raw output that follows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from coterie.agents.codex import hook
-from coterie.agents.fields import bounded, exactly, mapping, mappings
+from coterie.agents.fields import bounded, mapping, mappings, verbatim
 from coterie.agents.process import Object
-from coterie.agents.program import CallLedger, ToldCall
+from coterie.agents.program import CallLedger, CallUpdate
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Effect
 from coterie.model.update import ToolCallStarted
@@ -44,53 +44,53 @@ _SHELLS = frozenset(
 class CodexCalls(CallLedger):
     """Which calls of a turn have begun and which have ended."""
 
-    def __init__(self, words: str = "") -> None:
+    def __init__(self, permits_folder: str = "") -> None:
         super().__init__()
-        self._words = words
-        """The folder of the words that commands wait for; empty where none does."""
+        self._permits_folder = permits_folder
+        """The folder of the permits that commands wait for; empty if they need none."""
         self._held: dict[str, ToolCallStarted] = {}
-        """Patches that were only asked for: their item, if they get one, tells them better."""
+        """Patches that were only requested: their item, if they get one, describes them better."""
         self._with_item: set[str] = set()
         self._in_background: set[str] = set()
         self.left_behind: bool = False
-        """Whether the turn is over and a command of it runs on."""
+        """Whether a command of the turn is still running after its end."""
         self._asked: Counter[str] = Counter()
         self._wanted: dict[str, Object] = {}
-        """What the model gave with each call, which an item does not tell all of."""
+        """The model's arguments for each call, of which an item does not include all."""
 
     def wanted(self, call_id: str) -> Object:
-        """What the model gave with a call, as far as that is known."""
+        """Return the model's arguments for a call, as far as they are known."""
         return self._wanted.get(call_id, {})
 
     def waiting(self, call_id: str, line: str) -> tuple[str, str | None]:
-        """A line of Codex's as it would be without our condition, and the command in it that waits
-        for our word, whatever shell is to run it; None where it would run at once."""
-        words = _split(line) if self._words else []
-        original = hook.original(self._words, call_id, words[-1]) if words else None
+        """Return Codex's command line without our condition, and the command in it that waits for
+        our permit, whatever shell is to run it; None if it would run at once."""
+        words = _split(line) if self._permits_folder else []
+        original = hook.original(self._permits_folder, call_id, words[-1]) if words else None
         return (line, None) if original is None else (shlex.join((*words[:-1], original)), original)
 
     def asked(self, call_id: str) -> str:
-        """A name for a question about a call: a further one about the same is another."""
+        """Return a key for a question about a call: each further question gets another."""
         self._asked[call_id] += 1
         times = self._asked[call_id]
         return f"{call_id}#{times}" if times > 1 else call_id
 
-    def item_started(self, item: Object) -> Iterator[ToldCall]:
-        """An item has begun."""
+    def item_started(self, item: Object) -> Iterator[CallUpdate]:
+        """Report that an item has begun."""
         call = self._call_of(item)
         if call is not None:
             self._with_item.add(call.call_id)
             yield from self.start(call)
 
-    def item_completed(self, item: Object) -> Iterator[ToldCall]:
-        """An item has ended; one that was never begun is told whole."""
+    def item_completed(self, item: Object) -> Iterator[CallUpdate]:
+        """Report that an item has ended, and that it began if that was missed."""
         yield from self.item_started(item)
         if self._call_of(item) is not None:
             failed = item.get("status") != "completed"
             yield from self.finish(str(item.get("id")), failed, _outcome(item))
 
-    def raw(self, item: Object) -> Iterator[ToldCall]:
-        """A response item as the model said it, or as it was told the outcome."""
+    def raw(self, item: Object) -> Iterator[CallUpdate]:
+        """Handle a raw response item: a call by the model, or the output that it was given."""
         call_id, kind = item.get("call_id"), str(item.get("type", ""))
         if not isinstance(call_id, str):
             return
@@ -102,16 +102,16 @@ class CodexCalls(CallLedger):
 
     @property
     def runs_commands(self) -> bool:
-        """Whether a command has begun and not ended, as far as is known."""
+        """Whether a command has begun but not ended, as far as is known."""
         return any(call.name == SHELL for call in self.running)
 
-    def leave(self, *, broken_off: bool) -> Iterator[ToldCall]:
-        """The turn is over: what was left in the background runs on, unless it was broken off."""
+    def finish_open_calls(self, *, interrupted: bool) -> Iterator[CallUpdate]:
+        """Finish open calls when the turn is over; background ones run on unless interrupted."""
         for call in self.running:
-            if not broken_off and call.call_id in self._in_background:
+            if not interrupted and call.call_id in self._in_background:
                 self.left_behind = True
                 yield from self.finish(call.call_id, False, {"status": "running"})
-        yield from super().leave(broken_off=broken_off)
+        yield from super().finish_open_calls(interrupted=interrupted)
 
     def _call_of(self, item: Object) -> ToolCallStarted | None:
         if item.get("type") == "commandExecution":
@@ -119,7 +119,7 @@ class CodexCalls(CallLedger):
             item = {**item, "command": line}
         return _call_of(item)
 
-    def _raw_output(self, call_id: str, output: object) -> Iterator[ToldCall]:
+    def _raw_output(self, call_id: str, output: object) -> Iterator[CallUpdate]:
         if held := self._held.pop(call_id, None):
             yield from self.start(held)
         call = self.started.get(call_id)
@@ -134,7 +134,7 @@ class CodexCalls(CallLedger):
             elif _EXIT.search(text):
                 yield from self.finish(call_id, *_raw_outcome(call, output))
 
-    def _asked_for(self, call: ToolCallStarted) -> Iterator[ToldCall]:
+    def _asked_for(self, call: ToolCallStarted) -> Iterator[CallUpdate]:
         if call.name == PATCH:
             self._held[call.call_id] = call
         else:
@@ -142,7 +142,7 @@ class CodexCalls(CallLedger):
 
 
 def _call_of(item: Object) -> ToolCallStarted | None:
-    """The call that an item is about; None for messages, reasoning and what is not known yet."""
+    """Return the call that an item is about; None for messages, reasoning and unknown items."""
     given: Object
     match item.get("type"):
         case "commandExecution":
@@ -163,7 +163,7 @@ def _call_of(item: Object) -> ToolCallStarted | None:
 
 def _started(call_id: str, name: str, given: Object) -> ToolCallStarted:
     effect = "read" if is_ours(name) else _EFFECTS.get(name, "other")
-    return ToolCallStarted(call_id, name, exactly(given), effect)
+    return ToolCallStarted(call_id, name, verbatim(given), effect)
 
 
 def _outcome(item: Object) -> Object:
@@ -178,7 +178,7 @@ def _outcome(item: Object) -> Object:
 
 
 def command_of(command: object) -> str:
-    """The command itself, without the shell that Codex puts around it."""
+    """Return the command itself, without the shell that Codex wraps around it."""
     text = str(command or "")
     words = _split(text)
     wrapped = len(words) == 3 and words[0] in _SHELLS and words[1] in ("-c", "-lc")
@@ -193,7 +193,7 @@ def _split(line: str) -> list[str]:
 
 
 def changes_of(item: Object) -> list[Object]:
-    """The changes of a patch."""
+    """Return the changes of a patch."""
     return mappings(item.get("changes"))
 
 
@@ -208,7 +208,7 @@ def _raw_call(call_id: str, item: Object) -> ToolCallStarted:
 
 
 def _arguments(item: Object) -> Object:
-    """What a tool was given: JSON in a text, or the text itself (`apply_patch`, `exec`)."""
+    """Return a tool's arguments: JSON in a text, or the text itself (`apply_patch`, `exec`)."""
     text = item.get("arguments", item.get("input"))
     if isinstance(text, str):
         try:
@@ -227,9 +227,9 @@ def _raw_text(output: object) -> str:
 
 
 def _raw_outcome(call: ToolCallStarted, output: object) -> tuple[bool, Object]:
-    """Whether a call without an item failed, and what it gave.
+    """Return whether a call without an item failed, and its output.
 
-    A command tells its exit code above its output; a patch has an item unless it was refused.
+    A command gives its exit code above its output; a patch has an item unless it was refused.
     """
     text = _raw_text(output)
     found = _EXIT.search(text)

@@ -1,8 +1,8 @@
 """A member's channel to its Codex: one app-server, one thread, one turn at a time.
 
-The fallback for a Codex without an app-server is `codex exec --json`, a process for each turn on
-one thread.  That can ask nothing, so whatever the member may do, there it can only look; and its
-audit may lack commands that the sandbox stopped.
+The fallback for a Codex without an app-server is `codex exec --json`, one process per turn on one
+thread.  It cannot ask, so it is read-only whatever the member may do; and its audit may lack
+commands that the sandbox stopped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.codex.calls import CodexCalls
-from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
-from coterie.agents.codex.looks import CodexLooks
+from coterie.agents.codex.home import READ_ONLY_PROFILE, CodexHome, Leftovers, toml_value
+from coterie.agents.codex.permits import CommandPermits
 from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
@@ -39,19 +39,17 @@ from coterie.model.update import (
 from coterie.process.streams import LineSplitter, clean, parse_object
 
 PATIENCE = 5.0
-"""How long Codex may take over a word of ours that no turn waits for."""
+"""How long Codex may take over a request that no turn depends on."""
 
 
 @dataclass(frozen=True)
 class CodexThread:
-    """An open thread: where it works, and what became known of it when it was opened."""
+    """An open thread, and the home of the Codex that has it open."""
 
     id: str
-    cwd: str
+    home: CodexHome
     rollout: Rollout | None
-    """Where the raw items stand, for a thread that was taken up again."""
-    confined: bool = False
-    """Whether its commands can do no more than look, and only at the folder it works in."""
+    """The file with the raw items, for a resumed thread."""
 
 
 class CodexChannel(ProcessChannel):
@@ -63,18 +61,18 @@ class CodexChannel(ProcessChannel):
         thread: CodexThread,
         leftovers: Leftovers,
         serving: Serving,
-        looks: CodexLooks | None = None,
+        permits: CommandPermits | None = None,
     ) -> None:
         super().__init__(rpc.process)
         self._rpc = rpc
         self._thread = thread
-        self._looks = looks
+        self._permits = permits
         self._leftovers = leftovers
         self._serving = serving
         self._tokens = Tokens()
         self._turn: CodexTurn | None = None
         self._runs_on: bool = False
-        """Whether a command of an earlier turn may still be at work."""
+        """Whether a command of an earlier turn may still be running."""
 
     @property
     def thread(self) -> str:
@@ -82,8 +80,9 @@ class CodexChannel(ProcessChannel):
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         self._serving.begin()
-        thread, words = self._thread, str(self._looks.folder) if self._looks else ""
-        turn = self._turn = CodexTurn(thread.id, thread.cwd, self._tokens, thread.confined, words)
+        home, permits = self._thread.home, str(self._permits.folder) if self._permits else ""
+        cwd, confined = str(home.cwd), home.confined
+        turn = self._turn = CodexTurn(self._thread.id, cwd, self._tokens, confined, permits)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
@@ -101,7 +100,7 @@ class CodexChannel(ProcessChannel):
         yield self._serving.finished(turn.end)
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give Codex the answer; a word that goes with a no is said to it too."""
+        """Pass the answer to Codex; a comment that comes with a no is sent to it too."""
         turn = self._turn
         if turn is None or self._serving.answer(key, response):
             return
@@ -111,41 +110,41 @@ class CodexChannel(ProcessChannel):
         approved = response.approves
         word = response.comment or response.input_value
         if word and not approved:
-            await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
-        if approved and request.is_work and not response.is_read_only:
-            await anyio.to_thread.run_sync(self._leftovers.work.begin)
-        if approved and request.waiting is not None and self._looks is not None:
-            await self._looks.let_go(request.waiting, only_looking=response.is_read_only)
+            await self._tell(turn, f"[NOTE]\nPermission was denied: {word}")
+        if approved and request.is_sandboxed and not response.is_read_only:
+            await anyio.to_thread.run_sync(self._leftovers.guard.begin)
+        if approved and request.waiting is not None and self._permits is not None:
+            await self._permits.grant(request.waiting, read_only=response.is_read_only)
         self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.interrupted:
             return
         self._turn.interrupted = True
-        self._break_off(self._turn)
+        self._send_interrupt(self._turn)
 
     async def close(self) -> None:
-        """End the process and all below it, and remove what it left in the working folder."""
+        """End the process and its children, and remove what it left in the working folder."""
         await self._process.close()
         self._runs_on = False
         await anyio.to_thread.run_sync(self._tidy)
 
     def _tidy(self) -> None:
-        self._put_right()
+        self._restore_git()
         self._leftovers.remove()
-        if self._looks is not None:
-            self._looks.clear()
+        if self._permits is not None:
+            self._permits.clear()
 
-    def _put_right(self) -> list[str]:
-        """Take back what commands left in git directories: they have ended, or run on."""
-        work = self._leftovers.work
-        return work.put_right() if self._runs_on else work.end()
+    def _restore_git(self) -> list[str]:
+        """Take back what commands left in git directories, whether they have ended or run on."""
+        guard = self._leftovers.guard
+        return guard.restore() if self._runs_on else guard.end()
 
     async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
         given = {"threadId": turn.thread, "input": _text(prompt.text)}
         begun = await self._rpc.request("turn/start", given)
         turn.id = str(begun.get("turn", {}).get("id"))
-        self._break_off(turn)
+        self._send_interrupt(turn)
         while turn.end is None:
             for update in await self._heard(turn, await self._process.receive()):
                 yield update
@@ -153,37 +152,39 @@ class CodexChannel(ProcessChannel):
             async with aclosing(self._cleaned(turn)) as updates:
                 async for update in updates:
                     yield update
-        for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
+        for update in turn.calls.finish_open_calls(
+            interrupted=isinstance(turn.end, TurnInterrupted)
+        ):
             yield update
 
     async def _tell(self, turn: CodexTurn, word: str) -> None:
-        """Say something into the turn; known to be heard before the no that it goes with."""
+        """Send a text into the turn, and wait so that it arrives before the no it explains."""
         told = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
         with suppress(RpcError, AgentProcessEnded), anyio.move_on_after(PATIENCE):
             await self._rpc.request("turn/steer", told)
 
-    def _break_off(self, turn: CodexTurn) -> None:
+    def _send_interrupt(self, turn: CodexTurn) -> None:
         if turn.interrupted and turn.id:
-            # Not awaited: for a turn that has just ended by itself there is no answer.
+            # Not awaited: a turn that has just ended by itself gives no answer.
             self._rpc.post("turn/interrupt", {"threadId": turn.thread, "turnId": turn.id})
 
     async def _heard(self, turn: CodexTurn, message: Object) -> list[Update]:
-        """What a message has to tell, after we have answered what needs no person."""
+        """Return the updates in a message, after answering requests that need no person."""
         updates: list[Update] = []
         for item in await self._recorded(message):
             updates += turn.calls.raw(item)
         is_ours = message.get("method") == "item/tool/call"
         updates += [self._serve(message)] if is_ours else turn.take(message)
         for request_id in turn.unanswerable:
-            self._rpc.refuse(request_id, "Nobody can answer this here.")
+            self._rpc.refuse(request_id, "This request is not supported here.")
         turn.unanswerable.clear()
         if not turn.calls.runs_commands and any(map(_is_end, updates)):
-            taken = await anyio.to_thread.run_sync(self._put_right)
+            taken = await anyio.to_thread.run_sync(self._restore_git)
             return [_noting(update, taken) for update in updates]
         return updates
 
     def _serve(self, message: Object) -> Update:
-        """Serve a call of a tool of ours."""
+        """Serve a call of one of our tools."""
         params = mapping(message.get("params"))
 
         def reply(result: Result) -> None:
@@ -195,15 +196,15 @@ class CodexChannel(ProcessChannel):
         return self._serving.call(key, str(params.get("tool")), given, reply) or Activity()
 
     async def _recorded(self, message: Object) -> list[Object]:
-        """What Codex's own record has to tell: after each answer of the model, at the end, and
-        before a question, of which it may say more than that does."""
+        """Return what is new in Codex's own record: read after each answer of the model, at the
+        end, and before a question, as it may say more about that than the question does."""
         rollout, method = self._thread.rollout, message.get("method")
         if rollout is None or not (method in _RECORDED_BY or (method and "id" in message)):
             return []
         return await anyio.to_thread.run_sync(rollout.new_items)
 
     async def _cleaned(self, turn: CodexTurn) -> AsyncGenerator[Update]:
-        """End the commands that an interrupted turn left running, and hear that they have."""
+        """End the commands that an interrupted turn left running, and wait for their ends."""
         deadline = anyio.current_time() + PATIENCE
         left: set[str] = set()
         with suppress(RpcError), anyio.CancelScope(deadline=deadline):
@@ -216,7 +217,7 @@ class CodexChannel(ProcessChannel):
                 yield update
 
     async def _ended_commands(self, turn: CodexTurn) -> set[str]:
-        """The commands that ran on, by the ids of their calls; each will still tell its end."""
+        """End the commands that ran on; return their call ids, as each still reports its end."""
         terminals, thread = "thread/backgroundTerminals", {"threadId": turn.thread}
         told = await self._rpc.request(f"{terminals}/list", thread)
         await self._rpc.request(f"{terminals}/clean", thread)
@@ -233,7 +234,7 @@ def _is_end(update: Update) -> bool:
 
 
 def _noting(update: Update, taken: list[str]) -> Update:
-    """The end of a command, with what was taken back of what it left in git directories."""
+    """Note in the end of a command what was taken back of its changes to git directories."""
     if not taken or not isinstance(update, ToolCallFinished):
         return update
     return replace(update, output={**update.output, "taken_back": taken})
@@ -251,23 +252,23 @@ def _text(text: str) -> list[Object]:
 
 @dataclass
 class Rollout:
-    """The part of a record that was not read yet.  Its methods block."""
+    """The part of a record that has not been read yet.  Its methods block."""
 
     path: Path
     _offset: int
 
     @classmethod
     def at_end(cls, path: Path) -> Rollout:
-        """What will be added from now on."""
+        """Read only what will be added from now on."""
         return cls(path, path.stat().st_size if path.is_file() else 0)
 
     def new_items(self) -> list[Object]:
-        """The response items that were added since the last look, as far as they are whole."""
+        """Return the response items added since the last call, as far as they are complete."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
                 added = file.read()
-        except OSError:  # gone: then nothing was added
+        except OSError:  # gone: nothing was added
             return []
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
@@ -294,9 +295,9 @@ class ExecRun:
     role: str
     thread: str | None
     spent: Tokens | None
-    """What the thread had cost before; None where nobody knows."""
+    """What the thread had cost before; None if unknown."""
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
-    """Codex counts its items from 0 in every process."""
+    """Makes item ids unique: Codex counts its items from 0 in every process."""
     text: str = ""
     end: End | None = None
     calls: CodexCalls = field(default_factory=CodexCalls)
@@ -304,7 +305,7 @@ class ExecRun:
     @property
     def words(self) -> tuple[str, ...]:
         role = f"developer_instructions={toml_value(self.role)}"
-        sandbox = f"default_permissions={toml_value(LOOKING)}"
+        sandbox = f"default_permissions={toml_value(READ_ONLY_PROFILE)}"
         resumed = ("resume", self.thread) if self.thread else ()
         settings = ("-c", role, "-c", sandbox)
         return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
@@ -328,10 +329,10 @@ class ExecRun:
             case _:
                 pass
 
-    def left(self, *, broken_off: bool) -> Iterator[Update]:
-        yield from self.calls.leave(broken_off=broken_off)
+    def finish_open_calls(self, *, interrupted: bool) -> Iterator[Update]:
+        yield from self.calls.finish_open_calls(interrupted=interrupted)
 
-    def gone(self, end: AgentProcessEnded) -> End:
+    def end_of_exit(self, end: AgentProcessEnded) -> End:
         return gone(end)
 
     def _item(self, event: Object) -> Object:
@@ -354,7 +355,7 @@ class ExecRun:
 
 
 class CodexExecChannel(OneShotChannel):
-    """`ports.Channel` by `codex exec`."""
+    """`ports.Channel` to `codex exec`."""
 
     holds_past = True
 

@@ -1,21 +1,21 @@
 """A Codex member's home: its config.toml, its AGENTS.md, its login, and what its commands may do.
 
-Six things of Codex 0.166 decide what stands here:
+Six properties of Codex 0.166 determine what is written here:
 
 - A folder without a trust level of its own is marked as trusted as soon as a thread is started
   in it with a sandbox or a permission profile; then the repository's MCP servers run, and its
-  rules answer for the user.  So the folder and all above it are marked as untrusted, by us.
-- In an untrusted folder Codex reads no AGENTS.md.  Where the user trusts the material, its
-  text is copied into the home's own.
-- `sandbox_mode` lets a command write all of the project, and with it `.coterie` and the homes
-  of every member.  A permission profile can leave that out, and does.
-- A git worktree's own folder below `.git` is kept from writing unless a profile names it.
-- A command that was allowed and that the sandbox stops is run a second time, without it.  Not so
-  where the profile keeps something from being read: so there is always such a folder.  Then even
-  a command that is allowed to leave the sandbox only gets to write everywhere, and has the
-  network only where all have it: which they do where each is asked about.
-- What is typed into a terminal is asked about only where that has left the sandbox, so there are
-  terminals for those alone who need not be asked.
+  rules answer for the user.  So we mark the folder and all its parents as untrusted.
+- In an untrusted folder Codex reads no AGENTS.md.  If the user trusts the project, its text is
+  copied into the home's own.
+- `sandbox_mode` lets a command write to the whole project, including `.coterie` and every
+  member's home.  A permission profile can exclude these, and does.
+- A git worktree's own folder below `.git` is not writable unless a profile names it.
+- An approved command that the sandbox stops is run a second time, without the sandbox.  Not so if
+  the profile makes something unreadable: so there is always such a folder.  Then even a command
+  that is allowed to leave the sandbox only gains write access everywhere, and has the network
+  only where all commands have it: which they do where each is asked about.
+- Input typed into a terminal is asked about only if the terminal has left the sandbox, so only
+  members who need not ask get terminals.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from typing import cast
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
-from coterie.workspace.git_guard import held_of_own
-from coterie.workspace.git_work import GuardedWork
+from coterie.workspace.durable_git_guard import DurableGitGuard
+from coterie.workspace.git_guard import protected_in_git_dir
 from coterie.workspace.worktree import Worktree
 
 PROFILE = "coterie"
 """The permission profile that every command runs under."""
-LOOKING = "coterie-read"
-"""The one of a Codex that can ask nobody."""
+READ_ONLY_PROFILE = "coterie-read"
+"""The profile of a Codex that can ask nobody."""
 NETWORK = f"permissions.{PROFILE}.network.enabled"
 """The setting that opens the network to commands."""
 OFF = ("apps", "goals", "hooks", "multi_agent", "plugins", "unbounded_connection_retries")
-"""Features that would run what nobody of the team asked for, or wait for a network for ever."""
+"""Features that would run what nobody on the team asked for, or wait for a network forever."""
 _TERMINALS = "unified_exec_tty"
 _KEPT = "kept"
 _HELPERS = "tmp"
-"""Below its home: links to itself, by which it starts what makes its sandbox."""
-_WORDS = "words"
+"""Below its home: links to itself, through which it starts the programs of its sandbox."""
+_PERMITS = "permits"
 _ELF = b"\x7fELF"
 _BINARY = "codex-*/vendor/*/bin/codex"
 REHEARSAL_MODEL = "gpt-5.5"
-"""A model of its catalogue with plain tools; a rehearsal need not speak any other."""
+"""A model in its catalogue with plain tools, so that a rehearsal need not support others."""
 KEY = "CODEX_API_KEY"
 _KEYS = (KEY, "OPENAI_API_KEY")
 _REHEARSAL_KEY = "REHEARSAL_API_KEY"
@@ -61,22 +61,20 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True)
 class CodexHome:
-    """What its process is started with; `path` is its CODEX_HOME."""
+    """What a Codex process is started with; `path` is its CODEX_HOME."""
 
     path: Path
     cwd: Path
-    """Where it works, without links: Codex would take a link for another folder."""
+    """Its working directory, with links resolved: Codex would take a link for another folder."""
     env: Mapping[str, str]
-    read_only: bool
-    """Whether its commands can change nothing at all."""
-    words: Path
-    """Where its commands find whether they may run; they can read it and not write."""
+    permits_folder: Path
+    """The folder of the permits for its commands, which can read but not write it."""
     confined: bool = False
-    """Whether they then see nothing but the work folder and the system's programs either."""
+    """Whether its commands can only read, and only in the folder it works in."""
 
 
 def prepare(member: Member, workspace: Workspace, command: str = "codex") -> CodexHome:
-    """Write a member's home, as the team is now; `command` is the program's.  Blocks."""
+    """Write a member's home, as the team is now; `command` starts the program.  Blocks."""
     path = homes.private_folder(workspace.home / ".codex")
     homes.private_folder(_scratch(workspace))
     cwd = workspace.execution_dir.resolve()
@@ -86,14 +84,14 @@ def prepare(member: Member, workspace: Workspace, command: str = "codex") -> Cod
     kept = dict.fromkeys((str(homes.private_folder(path / _KEPT)), *login), "deny")
     programs = _programs(command, workspace.env.get("PATH"))
     seen = _seen(cwd, path, worktree, programs) if programs else {":root": "read"}
-    looking = {"filesystem": {**seen, **kept}}
+    reading = {"filesystem": {**seen, **kept}}
     writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
     config = {
         **_provider(workspace),
         **({"model": member.model} if member.model else {}),
         **_settings(_scratch(workspace)),
         "features": {**dict.fromkeys(OFF, False), _TERMINALS: member.permissions.mode == "full"},
-        "permissions": {PROFILE: looking if read_only else writing, LOOKING: looking},
+        "permissions": {PROFILE: reading if read_only else writing, READ_ONLY_PROFILE: reading},
         "projects": {
             str(folder): {"trust_level": "untrusted"} for folder in _around(cwd, worktree)
         },
@@ -101,8 +99,8 @@ def prepare(member: Member, workspace: Workspace, command: str = "codex") -> Cod
     homes.write_private(path / "config.toml", toml(config))
     _write_documents(path / "AGENTS.md", cwd, workspace)
     env = _environment(path, workspace)
-    words = homes.private_folder(homes.private_folder(path / _HELPERS).resolve() / _WORDS)
-    return CodexHome(path, cwd, env, read_only, words, confined=read_only and bool(programs))
+    permits = homes.private_folder(homes.private_folder(path / _HELPERS).resolve() / _PERMITS)
+    return CodexHome(path, cwd, env, permits, confined=read_only and bool(programs))
 
 
 def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
@@ -117,7 +115,7 @@ def _settings(scratch: Path) -> Table:
     return {
         "approval_policy": "on-request",
         "default_permissions": PROFILE,
-        # A login shell would take PATH from /etc/profile in place of the one we give.
+        # A login shell would take PATH from /etc/profile instead of ours.
         "allow_login_shell": False,
         "check_for_update_on_startup": False,
         "cli_auth_credentials_store": "file",
@@ -126,7 +124,7 @@ def _settings(scratch: Path) -> Table:
         "agents": {"enabled": False},
         "analytics": {"enabled": False},
         "skills": {"include_instructions": False, "bundled": {"enabled": False}},
-        # What has KEY, SECRET or TOKEN in its name is kept from commands; our mark is not.
+        # Commands get no variable with KEY, SECRET or TOKEN in its name, but do get our mark.
         "shell_environment_policy": {
             "inherit": "all",
             "ignore_default_excludes": False,
@@ -136,7 +134,7 @@ def _settings(scratch: Path) -> Table:
 
 
 def _provider(workspace: Workspace) -> Table:
-    """Whom it asks: a rehearsal, OpenAI by a key, or whatever its login says."""
+    """Return the model provider: a rehearsal, OpenAI with a key, or whatever the login says."""
     if workspace.rehearsal is not None:
         retries = {"request_max_retries": 1, "stream_max_retries": 1}
         provider = _by_key("Rehearsal", f"{workspace.rehearsal}/v1", _REHEARSAL_KEY)
@@ -146,7 +144,7 @@ def _provider(workspace: Workspace) -> Table:
             "model": REHEARSAL_MODEL,
             "model_providers": providers,
         }
-    if KEY in workspace.env:  # which app-server itself, unlike exec, does not look at
+    if KEY in workspace.env:  # which app-server, unlike exec, does not read by itself
         provider = _by_key("OpenAI", "https://api.openai.com/v1", KEY)
         return {"model_provider": "openai-key", "model_providers": {"openai-key": provider}}
     return {}
@@ -157,14 +155,14 @@ def _by_key(name: str, url: str, variable: str) -> dict[str, object]:
 
 
 def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dict[str, object]:
-    """The folder it works in, except what agents are run by: their homes, and all of Coterie."""
+    """Return write access to the working folder, except for agents' homes and Coterie's files."""
     folder = workspace.folder.resolve()
     ours = next((above for above in folder.parents if above.name == ".coterie"), folder)
     kept = [ours, folder, workspace.home.resolve()]
-    if (cwd / ".coterie").exists():  # else Codex would make an empty one
+    if (cwd / ".coterie").exists():  # otherwise Codex would create an empty one
         kept.append(cwd / ".coterie")
     given = [_scratch(workspace), *(worktree.changed_by_commits if worktree else ())]
-    held = held_of_own(cwd) if worktree else ()  # of another `.git` Codex lets nothing be written
+    held = protected_in_git_dir(cwd) if worktree else ()  # Codex protects any other `.git` itself
     return {
         ":root": "read",
         ":workspace_roots": {".": "write", ".agents": "read", ".codex": "read"},
@@ -177,7 +175,7 @@ def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dic
 def _seen(
     cwd: Path, home: Path, worktree: Worktree | None, programs: Iterable[Path]
 ) -> dict[str, object]:
-    """What a command that only looks may read: the folder it works in, and what runs programs."""
+    """Return what a read-only command may read: the working folder, and what runs programs."""
     helpers = homes.private_folder(home / _HELPERS)
     given = [*programs, helpers, *((worktree.common,) if worktree else ())]
     return {
@@ -189,9 +187,9 @@ def _seen(
 
 
 def _beside(path: Path, folder: Path) -> Iterator[Path]:
-    """All of a folder that is not on the way to a path: nothing is shown inside what is kept.
+    """Yield all of a folder that is not on the way to a path: a denied folder hides its contents.
 
-    No links: what one leads to counts by itself, and Codex cannot keep it.
+    Links are left out: the target of a link counts by itself, and Codex cannot deny a link.
     """
     if not folder.is_dir():
         return
@@ -206,7 +204,7 @@ def _beside(path: Path, folder: Path) -> Iterator[Path]:
 
 
 def _programs(command: str, search_path: str | None) -> list[Path]:
-    """Where Codex's own programs are, which its sandbox starts inside; empty: nobody can say."""
+    """Return the paths of Codex's own programs, which run inside its sandbox; empty if unknown."""
     found = shutil.which(command, path=search_path)
     if found is None:
         return []
@@ -214,30 +212,30 @@ def _programs(command: str, search_path: str | None) -> list[Path]:
     package = next((above for above in real.parents if above.name == "codex"), None)
     if real.suffix != ".js" or package is None:
         return [real] if _is_binary(real) else []
-    # A package for each kind of machine is beside it, or below.
+    # The package for each platform is next to it, or below it.
     around = (package.parent, package / "node_modules" / "@openai")
     binaries = (found for place in around for found in place.glob(_BINARY))
     return [binary.resolve().parents[1] for binary in binaries]
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether a file is the program itself and no script that starts it."""
+    """Whether a file is the program itself, not a script that starts it."""
     with path.open("rb") as file:
         return file.read(len(_ELF)) == _ELF
 
 
 def _scratch(workspace: Workspace) -> Path:
-    """Where commands may put what they need for a moment; not where Codex itself does."""
+    """Return the folder for commands' temporary files, apart from Codex's own."""
     return workspace.tmp.resolve() / "commands"
 
 
 def _around(cwd: Path, worktree: Worktree | None) -> list[Path]:
-    """Every folder by which Codex may look up whether this one is trusted."""
+    """Return every folder under which Codex may look up whether this one is trusted."""
     return [cwd, *cwd.parents, *((worktree.common.parent,) if worktree else ())]
 
 
 def toml(table: Table) -> str:
-    """TOML of nested tables."""
+    """Format nested tables as TOML."""
     return "\n".join(_lines(table, ())) + "\n"
 
 
@@ -253,16 +251,16 @@ def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
 
 
 def toml_value(value: object) -> str:
-    """One value, or one key, in TOML."""
-    # What JSON spells TOML spells alike, except that it wants DEL escaped.
+    """Format one value, or one key, as TOML."""
+    # JSON and TOML agree here, except that TOML requires DEL to be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _link_login(link: Path, workspace: Workspace) -> list[str]:
-    """Let the user's login serve this member; the files that hold it.
+    """Link the user's login into the home; return the files that hold it.
 
     Codex writes a renewed login into the file itself, so it goes through the link to the user's
-    own.  One who signed in inside this home, where the user's has no login, stays signed in.
+    own.  If the user's home has no login, one made inside this home is kept.
     """
     if not homes.link_login(link, ".codex/auth.json", workspace):
         return []
@@ -272,7 +270,7 @@ def _link_login(link: Path, workspace: Workspace) -> list[str]:
 def _write_documents(path: Path, cwd: Path, workspace: Workspace) -> None:
     parts = [workspace.team_instruction.strip()]
     if workspace.trusted:
-        parts.append(homes.documents_of(cwd, _DOCUMENTS, one_a_folder=True))
+        parts.append(homes.documents_of(cwd, _DOCUMENTS, first_per_folder=True))
     text = "\n\n--- project-doc ---\n\n".join(part for part in parts if part)
     if text:
         homes.write_private(path, f"{text}\n")
@@ -283,24 +281,24 @@ def _write_documents(path: Path, cwd: Path, workspace: Workspace) -> None:
 # -- what it leaves behind ---------------------------------------------------------------------
 
 SYNTHETIC = (".agents", ".aws", ".codex", ".git")
-"""Codex makes these, empty, in the folder it works in, to shield them from a command."""
+"""Codex creates these, empty, in its working folder, to shield them from commands."""
 
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was not in the working folder before and is to go again.  All of it blocks.
+    """What was not in the working folder before and has to be removed.  All of it blocks.
 
-    What was absent is kept in a file too, so that a start after a crash still knows.
+    What was absent is stored in a file too, so that a start after a crash still knows it.
     """
 
     cwd: Path
     absent: frozenset[str]
-    work: GuardedWork
-    """What commands that were allowed may leave in git directories."""
+    guard: DurableGitGuard
+    """What approved commands may leave in git directories."""
 
     @classmethod
     def before(cls, home: CodexHome) -> Leftovers:
-        """Look at the working folder before anything is started there."""
+        """Record what the working folder lacks before anything is started there."""
         kept = home.path / "absent.json"
         try:
             told = cast("object", json.loads(kept.read_text(encoding="utf-8")))
@@ -311,10 +309,10 @@ class Leftovers:
             _remove_empty(home.cwd, frozenset(SYNTHETIC).intersection(known))
         absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
         homes.write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
-        return cls(home.cwd, absent, GuardedWork(home.cwd, "own"))
+        return cls(home.cwd, absent, DurableGitGuard(home.cwd, "own"))
 
     def remove(self) -> None:
-        """Remove what is there now and empty."""
+        """Remove what was absent and is now there, if it is empty."""
         _remove_empty(self.cwd, self.absent)
 
 
@@ -322,5 +320,5 @@ def _remove_empty(cwd: Path, names: Iterable[str]) -> None:
     for name in names:
         try:
             (cwd / name).rmdir()
-        except OSError:  # absent, in use, or not Codex's: then it is not empty
+        except OSError:  # absent, in use, or not Codex's and so not empty
             continue

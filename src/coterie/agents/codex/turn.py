@@ -9,7 +9,7 @@ from typing import cast
 
 from coterie.agents import failures
 from coterie.agents.codex.calls import CodexCalls
-from coterie.agents.codex.permissions import CodexRequest, CodexRequestContext, request_of
+from coterie.agents.codex.permissions import CodexRequest, CodexRequestReader
 from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, mapping, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
@@ -23,14 +23,14 @@ _TAIL = 4000
 
 
 SIGN_IN = "codex login"
-SIGNED_OUT = failures.SIGNED_OUT.hinting(
+SIGNED_OUT = failures.SIGNED_OUT.with_hint(
     f"In another terminal: {SIGN_IN} (it serves every codex member). Then try again."
 )
-_BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend CODEX_API_KEY")
+_BAD_KEY = failures.BAD_KEY.with_hint(f"{SIGN_IN}, or fix CODEX_API_KEY")
 _USED_UP = FailureCase(
     "rate_limit",
     "the account's usage limit is reached",
-    "Wait for its reset, or look at the plan of the account.",
+    "Wait for it to reset, or check the account's plan.",
 )
 _BY_NAME: Mapping[str, FailureCase] = {
     "usageLimitExceeded": _USED_UP,
@@ -48,29 +48,29 @@ _BY_STATUS: Mapping[int, FailureCase] = {
     403: failures.UNKNOWN_MODEL,
 }
 _BY_WORDS = (("stream disconnected", failures.CUT), ("invalid_request_error", failures.BAD_REQUEST))
-"""For what Codex itself has no name: it says `other`."""
+"""For errors that Codex has no name for: it says `other`."""
 
 
 def failed(error: Object, until: str | None = None) -> update.TurnFailed:
-    """A turn that ended with this error; `until`: when the account's limit ends."""
+    """Return the failure of a turn that ended with this error; `until`: the end of a limit."""
     theirs = str(error.get("message", ""))
     case = _case(*_info(error), theirs)
-    # Another 429 may come while an account that pays by use is past its limits.
+    # An account that pays by use may get another 429 while it is past its limits.
     return case.failure("codex", clean(theirs), until=until if case is _USED_UP else None)
 
 
 def refused(error: RpcError) -> update.TurnFailed:
-    """A request that Codex answered with an error."""
+    """Return the failure of a turn for which Codex answered a request with an error."""
     return update.TurnFailed("protocol", f"codex refused {error.method}: {clean(error.message)}")
 
 
 def gone(end: AgentProcessEnded) -> update.TurnFailed:
-    """The process ended in the middle."""
+    """Return the failure of a turn whose process ended first."""
     return failures.exited("codex", end, readable(end.tail))
 
 
 def waiting(error: Object) -> update.Waiting:
-    """An error of the model that Codex itself tries to get over: `429, retry 2 of 10`."""
+    """Return an error of the model that Codex retries by itself: `429, retry 2 of 10`."""
     _, status = _info(error)
     found = _RETRY.search(str(error.get("message", "")))
     count = f", retry {found[1]} of {found[2]}" if found else ""
@@ -79,7 +79,7 @@ def waiting(error: Object) -> update.Waiting:
 
 
 def readable(tail: str) -> str:
-    """The end of what it wrote outside the protocol, without colours."""
+    """Return the end of what it wrote outside the protocol, without colours."""
     return clean(_ANSI.sub("", tail))[-_TAIL:].strip()
 
 
@@ -91,7 +91,7 @@ def _case(name: str, status: int | None, theirs: str) -> FailureCase:
 
 
 def _info(error: Object) -> tuple[str, int | None]:
-    """The name of an error and the HTTP status behind it; exec tells the latter in words only."""
+    """Return an error's name and its HTTP status, which exec only mentions in the message."""
     info: object = error.get("codexErrorInfo")
     if isinstance(info, str):
         return info, None
@@ -107,16 +107,16 @@ UPDATED = "account/rateLimits/updated"
 _WINDOWS = ("primary", "secondary")
 _ALL = 100
 _BY_TIME = "rate_limit_reached"
-"""What is reached, if it is not the credits, or a limit that somebody in the company has set."""
+"""The type of limit that waiting helps with, unlike credits or a limit that the company has set."""
 
 
 class CodexLimits:
-    """What is known of them; what an update does not speak of stays as it was."""
+    """What is known of the account's limits; what an update does not mention stays as it was."""
 
     def __init__(self) -> None:
         self._waiting_helps = True
         self._used_up: dict[tuple[str, str], int | float] = {}
-        """By limit and window: when that begins anew, in seconds since 1970."""
+        """By limit and window: when the window resets, in seconds since 1970."""
 
     def hear(self, params: Object) -> None:
         told = mapping(params.get("rateLimits"))
@@ -133,7 +133,7 @@ class CodexLimits:
 
     @property
     def until(self) -> str | None:
-        """When the last of those that are used up ends; None where nobody knows."""
+        """When the last of those that are used up ends; None if unknown."""
         last = max(self._used_up.values(), default=0)
         return limit_ends_at(last) if self._waiting_helps else None
 
@@ -150,29 +150,29 @@ class Tokens:
     output: int = 0
 
     def since(self, before: Tokens) -> update.Usage:
-        """What was spent after that."""
+        """Return what was spent since then."""
         return update.Usage(self.input - before.input, self.output - before.output, source=SOURCE)
 
 
 @dataclass
 class CodexTurn:
-    """The state of one turn.  `take` is given every message, in order."""
+    """The state of one turn.  `take` gets every message, in order."""
 
     thread: str
     cwd: str
     before: Tokens
     confined: bool = False
-    """Whether its commands can do no more than look, and only at the folder it works in."""
-    words: str = ""
-    """The folder of the words that its commands wait for; empty where none does."""
+    """Whether its commands can only read, and only in the folder it works in."""
+    permits_folder: str = ""
+    """The folder of the permits that its commands wait for; empty if they need none."""
     id: str = ""
     interrupted: bool = False
-    """Whether the user broke it off."""
+    """Whether the user interrupted it."""
     end: update.End | None = None
     request: CodexRequest | None = None
-    """What was asked last; nothing comes after it until it is answered."""
+    """The last request; nothing follows it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
-    """Requests that a yes or a no does not answer, by their ids."""
+    """Ids of requests that a yes or a no does not answer."""
     calls: CodexCalls = field(init=False)
     _limits: CodexLimits = field(default_factory=CodexLimits)
     _spent: Tokens | None = None
@@ -180,7 +180,7 @@ class CodexTurn:
     """What it said, message by message; the last is the reply."""
 
     def __post_init__(self) -> None:
-        self.calls = CodexCalls(self.words)
+        self.calls = CodexCalls(self.permits_folder)
         self._handlers: Mapping[str, Callable[[Object], Iterator[update.Update]]] = {
             "error": self._error,
             "item/agentMessage/delta": self._said,
@@ -193,7 +193,7 @@ class CodexTurn:
 
     @property
     def text(self) -> str:
-        """The last message, as far as it has come."""
+        """The last message, as far as it has arrived."""
         return next(reversed(self._texts.values()), "")
 
     @property
@@ -202,13 +202,13 @@ class CodexTurn:
         return self._spent or self.before
 
     def take(self, message: Object) -> Iterator[update.Update]:
-        """The updates in a message; anything of this thread is at least a sign of life."""
+        """Yield the updates in a message; anything from this thread is at least a sign of life."""
         params = mapping(message.get("params"))
         method = str(message.get("method", ""))
         if "id" in message:
             yield from self._asked(message) if method else ()
             return
-        if method == UPDATED:  # of the account, whichever thread that is
+        if method == UPDATED:  # about the account, whichever thread it names
             self._limits.hear(params)
         if params.get("threadId") != self.thread:
             return
@@ -220,8 +220,8 @@ class CodexTurn:
         yield from updates or (update.Activity(),)
 
     def _asked(self, message: Object) -> Iterator[update.Update]:
-        around = CodexRequestContext(self.cwd, self.text, self.calls, self.confined)
-        self.request = request_of(message, around)
+        reader = CodexRequestReader(message, self.cwd, self.text, self.calls, self.confined)
+        self.request = reader.request()
         if self.request is None:
             self.unanswerable.append(message.get("id"))
             yield update.Activity()
@@ -249,7 +249,7 @@ class CodexTurn:
         yield update.Activity()
 
     def _error(self, params: Object) -> Iterator[update.Update]:
-        # Another error is told again by the end of the turn, which it is not itself.
+        # Any other error is reported again at the end of the turn, which it does not end itself.
         if params.get("willRetry") is True:
             yield waiting(mapping(params.get("error")))
 
@@ -265,18 +265,18 @@ class CodexTurn:
                 self.end = failed(mapping(turn.get("error")), self._limits.until)
             case status:
                 self.end = update.TurnFailed(
-                    "protocol", f"codex ended the turn as {status!r}, unasked"
+                    "protocol", f"codex ended the turn as {status!r} by itself"
                 )
         yield update.Activity()
 
     def _of_another_turn(self, method: str, params: Object) -> None:
-        """What was late from an earlier turn, or told of one when the thread was taken up."""
+        """Handle a late message of an earlier turn, or one sent when a thread is resumed."""
         if method == _USAGE and self._spent is None:
             self.before = _total(params)
 
 
 def _turn_of(params: Object) -> str:
-    """The turn that a notification is about; empty where it is about none."""
+    """Return the turn that a notification is about; empty if it is about none."""
     return str(params.get("turnId") or mapping(params.get("turn")).get("id") or "")
 
 

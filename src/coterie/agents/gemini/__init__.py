@@ -1,4 +1,4 @@
-"""Gemini CLI: the Agent Client Protocol on one long-lived process, headless where it has none."""
+"""Gemini CLI: the Agent Client Protocol on one long-lived process, or headless without it."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import FlagFacts, flags_of, words
@@ -25,7 +25,7 @@ FACTS = AgentFacts(
         "completionTypes": ["result"],
         "modelFlag": "--model",
     },
-    # It would start itself a second time: twice the memory, half the speed.
+    # Otherwise it relaunches itself: twice the memory, half the speed.
     env={"GEMINI_CLI_NO_RELAUNCH": "true"},
     flags=FlagFacts(
         mode=flags_of("--acp --experimental-acp", "-o --output-format -p --prompt"),
@@ -33,13 +33,13 @@ FACTS = AgentFacts(
             "--list-sessions --skip-trust -y --yolo",
             "--approval-mode --delete-session -i --prompt-interactive -r --resume --session-id",
         ),
-        yes={"--approval-mode": frozenset({"yolo"})},
-        short_yes=True,
+        auto_approve_flags={"--approval-mode": frozenset({"yolo"})},
+        short_y_approves=True,
     ),
     isolating=("GEMINI_CLI_HOME", "GEMINI_CLI_TRUST_WORKSPACE"),
     instructions=("GEMINI.md",),
     follows_imports=True,
     shell=ShellTool(
-        "run_shell_command", arguments={"description": "Coterie probes whether this works."}
+        "run_shell_command", arguments={"description": "Coterie checks whether this works."}
     ),
 )

@@ -1,8 +1,8 @@
-"""The adapter for Gemini CLI: the protocol that other agents speak too, in a home of its own.
+"""The adapter for Gemini CLI: the Agent Client Protocol, in a home of its own.
 
-The fallback where a Gemini does not speak it is `gemini --output-format stream-json`, a process for
-each turn.  That can ask nothing, so tools that would need a yes are not there.  It has no memory:
-what was said before comes from our own store with every prompt.
+The fallback for a Gemini that does not speak it is `gemini --output-format stream-json`, one
+process per turn.  It cannot ask, so tools that would need a yes are not available.  It has no
+memory: what was said before comes from our own store with every prompt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio.to_thread
 from coterie.agents.acp.adapter import AcpAdapter, AcpHome
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.turn import Failures
-from coterie.agents.fields import bounded, exactly, mapping, number, text
+from coterie.agents.fields import bounded, mapping, number, text, verbatim
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.home import UNATTENDED, prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
@@ -46,7 +46,7 @@ class HeadlessRun:
     words: tuple[str, ...] = ("--output-format", "stream-json")
     pieces: list[str] = field(default_factory=list[str])
     complaint: str = ""
-    """What it said last of something that went wrong."""
+    """The last error that it reported."""
     end: update.End | None = None
     calls: CallLedger = field(default_factory=CallLedger)
 
@@ -55,7 +55,7 @@ class HeadlessRun:
         return "".join(self.pieces)
 
     def next(self) -> HeadlessRun:
-        """It knows nothing of the turns before."""
+        """Return a fresh run, which knows nothing of earlier turns."""
         return HeadlessRun(self.failures)
 
     def take(self, event: Object) -> Iterator[update.Update]:
@@ -79,13 +79,13 @@ class HeadlessRun:
             self.pieces.append(piece)
             yield update.TextDelta(piece)
 
-    def left(self, *, broken_off: bool) -> Iterator[update.Update]:
-        """Ends the calls that have not ended, unless whether they did is unknown."""
+    def finish_open_calls(self, *, interrupted: bool) -> Iterator[update.Update]:
+        """Finish the calls that have not ended, unless their outcome is unknown."""
         if isinstance(self.end, update.TurnFailed) and self.end.kind == "exit":
             return
-        yield from self.calls.leave(broken_off=broken_off)
+        yield from self.calls.finish_open_calls(interrupted=interrupted)
 
-    def gone(self, end: AgentProcessEnded) -> update.End:
+    def end_of_exit(self, end: AgentProcessEnded) -> update.End:
         signed_out = end.exit_code == _NOT_SIGNED_IN
         return self.failures.signed_out(end.tail) if signed_out else self.failures.gone(end)
 
@@ -93,7 +93,7 @@ class HeadlessRun:
         if event.get("status") != "success":
             words = text(mapping(event.get("error")).get("message")) or self.complaint
             found = _API_ERROR.match(words)
-            # As the protocol would have told it.
+            # In the form the protocol would have reported it.
             return self.failures.failed(RpcError("", {"message": found[1] if found else words}))
         if not (self.text or self.calls.started):
             return self.failures.empty()
@@ -103,7 +103,7 @@ class HeadlessRun:
 
 
 def _called(event: Object) -> update.ToolCallStarted:
-    call_id, given = text(event.get("tool_id")), exactly(mapping(event.get("parameters")))
+    call_id, given = text(event.get("tool_id")), verbatim(mapping(event.get("parameters")))
     name = text(event.get("tool_name"))
     effect = "read" if name in _LOOKING else "other"
     return update.ToolCallStarted(call_id, name, cast("Object", given), effect)
@@ -117,7 +117,7 @@ def _returned(event: Object) -> tuple[str, bool, Object]:
 
 
 _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
-"""What a Gemini says that does not know the flag for the protocol."""
+"""The error of a Gemini that does not know the flag for the protocol."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class GeminiAdapter(AcpAdapter):
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> AcpChannel | OneShotChannel:
-        """A channel on a new thread: what Gemini keeps of an old one may be lost."""
+        """Open a channel on a new thread: what Gemini keeps of an old one may be lost."""
         try:
             return await super().open(member, workspace, thread)
         except AgentMissing as error:

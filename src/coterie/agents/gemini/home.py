@@ -1,22 +1,22 @@
 """A Gemini member's home: its settings, its GEMINI.md, its rules and its login.
 
-Eight things of Gemini CLI 0.61 decide what stands here:
+Eight properties of Gemini CLI 0.61 determine what is written here:
 
-- A folder that it trusts has its MCP servers, hooks, commands and variables used by being opened,
-  and its settings may let every tool run unasked.  So no folder is ever trusted, which keeps
-  Gemini from the material's GEMINI.md too: where the user trusts that, its text is copied.
-- Even then it takes a key from an `.env` of the folder, unless `ignoreLocalEnv` is set, and the
-  folder's helper agents, unless there are none at all.
+- Opening a folder that it trusts activates the folder's MCP servers, hooks, commands and variables,
+  and its settings may let every tool run unasked.  So no folder is ever trusted, which also keeps
+  Gemini from reading the project's GEMINI.md: if the user trusts the project, its text is copied.
+- Even then it takes a key from an `.env` in the folder, unless `ignoreLocalEnv` is set, and uses
+  the folder's subagents, unless subagents are disabled.
 - A word that begins with @ in GEMINI.md is replaced by a file, or by a note that there is none.
   Only the flat format leaves the text as it was written.
-- What a helper agent does is not told by protocol: another reason to have none.
-- A failing model is tried again up to ten times, for minutes, without a word.
-- A command that it takes for harmless runs unasked even where a rule says to ask, unless the rule
+- The protocol does not report what a subagent does: another reason to disable them.
+- A failing model is retried up to ten times, for minutes, without any message.
+- A command that it considers harmless runs unasked even if a rule says to ask, unless the rule
   has a pattern for its arguments.
-- A rule of priority 950 is taken for a standing yes of the user's, and passed over.
-- In a folder that is not trusted it starts no server at all, so our tools are commands.
+- A rule of priority 950 is taken for the user's standing yes, and skipped.
+- In an untrusted folder it starts no servers at all, so our tools are commands.
 
-All of it blocks: not for the event loop.
+All of it blocks: do not call it on the event loop.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ REHEARSAL_MODEL = "gemini-2.5-pro"
 """The default is a router, which asks another model first."""
 _DOCUMENT = "GEMINI.md"
 UNATTENDED = {"NO_BROWSER": "true", "NO_COLOR": "1"}
-"""Where a person sits, it may show colours, and a browser to sign in."""
+"""Not set for a person: then it may use colours, and open a browser to sign in."""
 _ATTEMPTS = 2
-"""A second one after some five seconds; a third would come after twelve more, in silence, where
-Coterie itself tries a failed turn again and says so."""
+"""The second comes after some five seconds; a third would come after twelve more, in silence,
+whereas Coterie itself retries a failed turn and says so."""
 _REAL = "GEMINI_API_|GOOGLE_|CODE_ASSIST_"
 """Variables that would lead a rehearsal to a real model."""
 _OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"
@@ -48,11 +48,11 @@ _HARMLESS = words(
     "update_topic write_todos list_background_processes read_background_output "
     "discovered_tool_ask_human discovered_tool_hand_over"
 )
-"""They touch nothing but Gemini itself, or are ours."""
+"""They affect only Gemini itself, or are ours."""
 
 
 def prepare(member: Member, workspace: Workspace) -> AcpHome:
-    """Write what Gemini is to find, each time anew, so that edits of the team reach it."""
+    """Rewrite the member's home on every start, so that edits to the team take effect."""
     cwd = workspace.execution_dir.resolve()
     home = homes.private_folder(workspace.home / ".gemini")
     signed_in = _link_logins(home, workspace)
@@ -67,8 +67,8 @@ def prepare(member: Member, workspace: Workspace) -> AcpHome:
         _environment(workspace),
         args=("--model", model) if model else (),
         reads_only=True,
-        # It would start no server in a folder that it does not trust.
-        takes_commands=True,
+        # It starts no servers in an untrusted folder.
+        tools_as_commands=True,
         sign_in="Start gemini in a terminal and sign in, or set GEMINI_API_KEY.",
     )
 
@@ -79,7 +79,7 @@ def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
         "advanced": {"ignoreLocalEnv": True},
         "context": {
             "importFormat": "flat",
-            # Outside git it would list our own folder, with the names of the others.
+            # Outside git it would list our own folder, with the other members' names.
             "includeDirectoryTree": False,
             "memoryBoundaryMarkers": [],
         },
@@ -88,7 +88,7 @@ def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
             "enableAutoUpdate": False,
             "enableAutoUpdateNotification": False,
             "maxAttempts": _ATTEMPTS,
-            # Its own mode for planning, which it would ask to enter and to leave.
+            # Its own planning mode, which it would ask to enter and to leave.
             "plan": {"enabled": False},
             "sessionRetention": {"enabled": False},
         },
@@ -103,15 +103,15 @@ def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
             "folderTrust": {"enabled": False},
         },
         "telemetry": {"enabled": False},
-        # Else it tells nothing of what a command printed.
+        # Otherwise it reports nothing of what a command printed.
         "tools": {"shell": {"enableInteractiveShell": False}, **ours},
     }
 
 
 def _rules(mode: Mode, tools: ToolCommands | None) -> str:
-    """What Gemini is to ask about: where it is Coterie that it asks, about all that it would do.
+    """Return the rules for what Gemini asks about: everything, if it can ask Coterie.
 
-    Without the protocol nobody can be asked: there Gemini itself has only the tools that look.
+    Without the protocol nobody can be asked: then Gemini itself only has its read-only tools.
     """
     rules: list[Mapping[str, object]] = []
     if mode == "read":
@@ -127,30 +127,30 @@ def _rules(mode: Mode, tools: ToolCommands | None) -> str:
 
 
 def _rule(given: Mapping[str, object]) -> str:
-    # What JSON spells TOML spells alike.
+    # JSON and TOML agree on these values.
     lines = (f"{name} = {json.dumps(value)}" for name, value in given.items())
     return "\n".join(["[[rule]]", *lines]) + "\n"
 
 
 def _link_logins(home: Path, workspace: Workspace) -> bool:
-    """Link the user's login with Google and the key, wherever it is; whether there is a login."""
+    """Link the user's Google login and key, wherever it is; return whether there is a login."""
     homes.link_login(home / "gemini-credentials.json", ".gemini/gemini-credentials.json", workspace)
-    # From a folder that is not trusted Gemini looks for it one folder further up.
+    # In an untrusted folder Gemini looks for it one folder further up.
     homes.link_login(workspace.home / ".env", ".gemini/.env", workspace)
     return homes.link_login(home / "oauth_creds.json", ".gemini/oauth_creds.json", workspace)
 
 
 def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
-    """The way to sign in that the user chose, else the one there is something for.
+    """Return the sign-in method that the user chose, else one that there are credentials for.
 
-    Without a login Google's way is never named: Gemini would ask for one on the process.
+    Google's method is never named without a login: Gemini would ask for one on the process.
     """
     if workspace.rehearsal is not None:
         return _BY_KEY
     home, chosen = workspace.user_home, None
     if home is not None:
         settings = home / ".gemini" / "settings.json"
-        chosen = homes.text_in(settings, "security", "auth", "selectedType")
+        chosen = homes.read_json_string(settings, "security", "auth", "selectedType")
     if chosen is not None and (chosen != _OAUTH or signed_in):
         return chosen
     if workspace.env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
@@ -165,7 +165,7 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         login = {"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
         env = homes.rehearsal_env(env, _REAL, login)
     return {
-        # Else it starts itself a second time: twice the memory, half the speed.
+        # Otherwise it relaunches itself: twice the memory, half the speed.
         "GEMINI_CLI_NO_RELAUNCH": "true",
         **UNATTENDED,
         **env,

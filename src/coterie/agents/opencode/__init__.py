@@ -1,4 +1,4 @@
-"""OpenCode: the Agent Client Protocol, with permissions and plug-ins kept in hand."""
+"""OpenCode: the Agent Client Protocol, with permissions and plug-ins kept under control."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import words
@@ -19,5 +19,5 @@ FACTS = AgentFacts(
         "OPENCODE_CONFIG OPENCODE_CONFIG_DIR OPENCODE_DB OPENCODE_DISABLE_CLAUDE_CODE "
         "OPENCODE_DISABLE_EXTERNAL_SKILLS OPENCODE_DISABLE_PROJECT_CONFIG OPENCODE_PERMISSION"
     ),
-    shell=ShellTool("bash", arguments={"description": "Coterie probes whether this works."}),
+    shell=ShellTool("bash", arguments={"description": "Coterie checks whether this works."}),
 )

@@ -1,4 +1,4 @@
-"""An OpenCode member's home, as measured with 1.18.33."""
+"""An OpenCode member's home, based on how 1.18.33 behaves."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from coterie.workspace.worktree import top_of
 
 _LOOKING = ("read", "glob", "grep", "list")
 _HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
-"""They touch nothing but OpenCode itself, or are ours."""
+"""They affect only OpenCode itself, or are ours."""
 
 
 def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
-    """It would run everything unasked, and does not ask about what a repository brings along."""
+    """Restrict OpenCode: by default it runs everything unasked, even what a repository contains."""
     home = homes.private_folder(homes.private_folder(workspace.home / ".config") / "opencode")
     homes.write_private(home / "opencode.json", json.dumps(_settings(workspace)) + "\n")
     share = homes.private_folder(homes.private_folder(workspace.home / ".local") / "share")
@@ -29,9 +29,9 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
     others = {"*": "deny" if reads_only else "ask"}
     looking: dict[str, str] = dict.fromkeys(_LOOKING, "allow")
     if workspace.tools is not None:
-        # It would ask about a folder besides what is done there, which is asked about anyway.
+        # It would ask about the folder as well as the action there, which is asked about anyway.
         looking = {**dict.fromkeys(_LOOKING, "ask"), "external_directory": "allow"}
-    # What a helper of its own does, it does not tell.
+    # It does not report what its subagents do.
     no_helpers = {"task": "deny", "skill": "deny"}
     allowed = {**others, **looking, "webfetch": "ask", **_HARMLESS, **no_helpers}
     env = {
@@ -46,7 +46,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
             "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
-            # Else it fetches its plug-in package into every folder of settings.
+            # Otherwise it downloads its plug-in package into every settings folder.
             "npm_config_offline": "true",
         }
     return AcpHome(
@@ -81,7 +81,7 @@ def _settings(workspace: Workspace) -> Mapping[str, object]:
 
 
 def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
-    """Why it cannot be started here: it imports a repository's plug-ins, whatever it is told."""
+    """Return why it cannot be started here: it imports a repository's plug-ins regardless."""
     root = top_of(cwd)
     up = [cwd, *cwd.parents]
     folders = up[: up.index(root) + 1] if root else up
@@ -91,8 +91,8 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
             # In the user's own home this is where the program itself is installed.
             if folder != own and (folder / name).exists():
                 return (
-                    f"it would run the plug-ins of {folder / name}, and nothing can keep it from "
-                    "that; move it away, or give the member another agent"
+                    f"it would run the plug-ins of {folder / name}, and nothing can prevent that; "
+                    "move it away, or give the member another agent"
                 )
     return None
 

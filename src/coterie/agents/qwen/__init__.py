@@ -14,10 +14,12 @@ FACTS = AgentFacts(
     settings=(".qwen",),
     adapter=AdapterFacts("acp", "coterie.agents.qwen.home:QwenAdapter"),
     base_args=("--acp",),
-    flags=FlagFacts(yes={"--approval-mode": frozenset({"yolo"})}, short_yes=True),
+    flags=FlagFacts(
+        auto_approve_flags={"--approval-mode": frozenset({"yolo"})}, short_y_approves=True
+    ),
     isolating=("QWEN_HOME", "QWEN_RUNTIME_DIR"),
     shell=ShellTool(
         "run_shell_command",
-        arguments={"description": "Coterie probes whether this works.", "is_background": False},
+        arguments={"description": "Coterie checks whether this works.", "is_background": False},
     ),
 )

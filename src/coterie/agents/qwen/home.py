@@ -1,4 +1,4 @@
-"""A Qwen Code member's home, as measured with 0.15.10."""
+"""A Qwen Code member's home, based on how 0.15.10 behaves."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from coterie.model.workspace import Workspace
 from coterie.workspace import homes
 
 _ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFetch", "Write")
-"""It has to ask Coterie about these, also about what it takes for harmless."""
+"""It has to ask Coterie about these, even where it considers a call harmless."""
 
 
 def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
-    """A folder that is not trusted has no settings, hooks, servers and variables of its own.
+    """Mark the folder as untrusted, so that its settings, hooks, servers and variables are ignored.
 
-    It has none of ours either, so our tools are commands.
+    Our own servers would be ignored too, so our tools are commands.
     """
     home = homes.private_folder(workspace.home / ".qwen")
-    # Agents and skills of a folder are told to the model all the same.
+    # The model is told about a folder's agents and skills all the same.
     without = ["agent", "skill"]
     reads_only = member.permissions.mode == "read"
     if reads_only:
@@ -33,7 +33,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
         tools |= {"discoveryCommand": ours.listing, "callCommand": ours.calling}
     settings = {
         "general": {"enableAutoUpdate": False},
-        # Else a second conversation follows every turn, about what to remember.
+        # Otherwise a second conversation follows every turn, about what to remember.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         "permissions": {"ask": list(asked)},
         "privacy": {"usageStatisticsEnabled": False},
@@ -44,7 +44,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
     homes.write_private(home / "settings.json", json.dumps(settings) + "\n")
     homes.write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
     rehearsing = workspace.rehearsal is not None
-    # It would start itself a second time.
+    # Otherwise it relaunches itself.
     alone = {"QWEN_CODE_NO_RELAUNCH": "true"}
     return AcpHome(
         cwd,
@@ -52,7 +52,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
         args=("--auth-type", "openai") if rehearsing else (),
         documents=("QWEN.md", "AGENTS.md"),
         reads_only=reads_only,
-        takes_commands=True,
+        tools_as_commands=True,
         memory=home / "QWEN.md",
         model_flag="--model",
     )

@@ -1,1 +1,1 @@
-"""Two tools that a CLI member has besides its agent's own: to ask the human, and to hand over."""
+"""Two tools that a CLI member gets on top of its agent's own: ask the human, and hand over."""

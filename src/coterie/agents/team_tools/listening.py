@@ -1,7 +1,7 @@
-"""Where the programs that carry calls for a member's agent reach Coterie: a socket of its own.
+"""The socket through which programs that carry calls for a member's agent reach Coterie.
 
-Driven by the event loop's callbacks, so it needs no task; what comes is put among what the agent
-itself says, and is so served in its turn.
+Driven by the event loop's callbacks, so it needs no task; calls are queued among the agent's own
+messages, and so served in order.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from coterie.process.streams import parse_object
 
 PROGRAM = Path(__file__).with_name("program.py")
 METHOD = "coterie/call"
-"""What a call is among the messages of an agent; one that an agent itself writes is none."""
+"""The method that marks a call among an agent's messages; an agent's own does not count."""
 LONGEST = 1_000_000
-"""So much a call may hold."""
+"""The most bytes a call may have."""
 _LONGEST_ADDRESS = 100
-"""Of the path of a socket the system takes no more."""
+"""The system limits the length of socket paths."""
 _PREFIX = "inside-"
 _OLD = 60.0
 
 
 class ToolRequest(asyncio.Protocol):
-    """One call of a tool, by a program that the agent started; answered once."""
+    """One tool call from a program that the agent started; answered once."""
 
     def __init__(self, token: str, deliver: Callable[[ToolRequest], None]) -> None:
         self.key: str = f"ask.{secrets.token_hex(8)}"
@@ -68,11 +68,11 @@ class ToolRequest(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for an answer any more."""
+        """Whether nobody is waiting for an answer any more."""
         return self._line is None
 
     def answer(self, result: Result) -> None:
-        """Give the result; whoever is gone does not hear it."""
+        """Send the result, unless the caller has hung up."""
         line, self._line = self._line, None
         if line is not None:
             told = {"text": result.text, "failed": result.failed}
@@ -93,13 +93,13 @@ class ToolRequest(asyncio.Protocol):
 
 
 def call_in(message: Object) -> ToolRequest | None:
-    """The call that a message is."""
+    """Return the call that a message carries, if any."""
     call = message.get("call") if message.get("method") == METHOD else None
     return call if isinstance(call, ToolRequest) else None
 
 
-class Listening:
-    """A place to be called at, for as long as a channel is open.  Whoever opened it closes it."""
+class ToolSocket:
+    """Accepts calls for as long as a channel is open.  The caller that opened it closes it."""
 
     def __init__(self, folder: Path, token: str) -> None:
         self._folder = folder
@@ -109,39 +109,39 @@ class Listening:
         self._calls: list[ToolRequest] = []
 
     @classmethod
-    async def open(cls, tmp: Path, tools: list[Tool]) -> Listening:
-        """Listen in a folder of a member, with files that say to programs how to call."""
+    async def open(cls, tmp: Path, tools: list[Tool]) -> ToolSocket:
+        """Listen in a folder of a member, with files that tell programs how to call."""
         token = secrets.token_hex(16)
-        folder, bound = await anyio.to_thread.run_sync(_bound, tmp, tools, token)
+        folder, bound = await anyio.to_thread.run_sync(_bind, tmp, tools, token)
         listening = cls(folder, token)
         loop = asyncio.get_running_loop()
-        listening._server = await loop.create_unix_server(listening._called, sock=bound)
+        listening._server = await loop.create_unix_server(listening._accept, sock=bound)
         return listening
 
     @property
     def servers(self) -> list[Object]:
-        """The tools as a server that an agent is to start, in the words of the ACP."""
+        """The tools as a server for an agent to start, in ACP's format."""
         words = _words("serve", self._folder)
         return [{"name": SERVER, "command": words[0], "args": words[1:], "env": []}]
 
     @property
     def commands(self) -> ToolCommands:
-        """The tools as commands, for agents that take them so."""
+        """The tools as commands, for agents that take them that way."""
         return ToolCommands(shlex.join(_words("list", self._folder)), str(self._folder / _CALLER))
 
     def divert(self, sink: Callable[[Object], None]) -> None:
-        """Have calls put there, as messages."""
+        """Deliver calls to this sink, as messages."""
         self._sink = sink
 
     async def close(self) -> None:
-        """Listen no more; who still waits is told that nobody answers."""
+        """Stop listening; callers still waiting are told that nobody answers."""
         if self._server is not None:
             self._server.close()
         for call in self._calls:
             call.answer(NOBODY_ANSWERED)
         await anyio.to_thread.run_sync(partial(shutil.rmtree, self._folder, ignore_errors=True))
 
-    def _called(self) -> ToolRequest:
+    def _accept(self) -> ToolRequest:
         call = ToolRequest(self._token, self._deliver)
         self._calls = [*(one for one in self._calls if not one.is_over), call]
         return call
@@ -156,8 +156,8 @@ class Listening:
 _SOCKET, _CONFIG, _CALLER = "s", "tools.json", "call"
 
 
-def _bound(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket]:
-    """A folder with all that programs need, and the socket there."""
+def _bind(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket]:
+    """Make a folder with everything that programs need, and the socket bound in it."""
     folder = tmp / f"{_PREFIX}{secrets.token_hex(4)}"
     if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_ADDRESS:
         folder.mkdir(mode=0o700)
@@ -185,12 +185,12 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _clean(new: Path) -> None:
-    """Remove what a Coterie that was killed could not: nobody listens there any more."""
+    """Remove folders that a killed Coterie left behind: nobody listens there any more."""
     made = new.stat()
     for left in new.parent.glob(f"*{_PREFIX}*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             found = left.stat()
-            # One that was made just now may listen in a moment.
+            # A folder made just now may not be listening yet.
             is_old = found.st_uid == made.st_uid and made.st_mtime - found.st_mtime > _OLD
             if is_old and line.connect_ex(str(left / _SOCKET)):
                 shutil.rmtree(left, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""The tools of a member as a program that its agent starts: it carries calls to Coterie, no more.
+"""A member's tools as a program that its agent starts; it only carries calls to Coterie.
 
     python -IS program.py serve FILE         a server of the Model Context Protocol on stdio
     python -IS program.py list FILE          the tools, as Gemini and Qwen want them listed
     python -IS program.py call FILE TOOL     one call, its arguments on stdin, its result on stdout
 
 FILE says which tools there are and where Coterie listens.  Nothing of Coterie is imported, so
-that it starts at once; it ends with its stdin, and a call ends when Coterie does.
+that it starts fast; it ends with its stdin, and a call ends when Coterie does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, cast
 Object = dict[str, Any]
 
 NOBODY: Object = {"text": "Nobody answered.", "failed": True}
-STILL_HERE = 10.0
-"""Seconds between two words that a call still waits: clients give up after a minute of silence."""
+PROGRESS_INTERVAL = 10.0
+"""Seconds between progress notes for waiting calls: clients give up after a minute of silence."""
 _NEWEST = "2025-11-25"
 
 
 def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | None:
-    """The reply to all but a call of a tool; None for what needs no reply."""
+    """Return the reply to any message but a tool call; None if it needs no reply."""
     if "id" not in message or "method" not in message:
         return None
     match message["method"]:
@@ -44,13 +44,13 @@ def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | Non
         case "ping":
             result = {}
         case method:
-            error = {"code": -32601, "message": f"{method} is not known here"}
+            error = {"code": -32601, "message": f"{method} is not supported"}
             return {"jsonrpc": "2.0", "id": message["id"], "error": error}
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
 def called(message: Mapping[str, Any]) -> tuple[str, Object] | None:
-    """The tool that a message calls and what it is given."""
+    """Return the tool that a message calls and its arguments; None if it calls none."""
     if message.get("method") != "tools/call" or "id" not in message:
         return None
     params = _object(message.get("params"))
@@ -58,7 +58,7 @@ def called(message: Mapping[str, Any]) -> tuple[str, Object] | None:
 
 
 def result_of(message: Mapping[str, Any], outcome: Mapping[str, Any]) -> Object:
-    """The reply to a call."""
+    """Return the reply to a call."""
     content = [{"type": "text", "text": outcome["text"]}]
     result = {"content": content, "isError": bool(outcome.get("failed"))}
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
@@ -69,7 +69,7 @@ def _object(value: object) -> Object:
 
 
 class ToolConnection:
-    """One call on its way."""
+    """The connection that carries one call."""
 
     def __init__(self, place: Mapping[str, Any], tool: str, given: Object) -> None:
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -78,7 +78,7 @@ class ToolConnection:
         try:
             self._line.connect(place["socket"])
             self._line.sendall(json.dumps(said).encode() + b"\n")
-        except OSError:  # nobody listens: then its end is all that is heard
+        except OSError:  # nobody listens; the closed socket shows it
             self._line.close()
 
     def fileno(self) -> int:
@@ -86,7 +86,7 @@ class ToolConnection:
         return self._line.fileno()
 
     def heard(self) -> Object | None:
-        """The outcome, as soon as it is whole; None before."""
+        """Return the outcome once it is complete, None before."""
         try:
             piece = self._line.recv(65536)
         except OSError:
@@ -102,7 +102,7 @@ class ToolConnection:
 
 
 class Server:
-    """Answers what can be answered here, and carries calls, several at once if need be."""
+    """Answers what it can itself, and carries calls, several at once if need be."""
 
     def __init__(self, place: Mapping[str, Any], say: Callable[[Object], None]) -> None:
         self._place = place
@@ -111,12 +111,12 @@ class Server:
         self._calls: dict[ToolConnection, Object] = {}
 
     def run(self, source: int) -> None:
-        """Until what comes from there ends."""
+        """Serve until the input ends."""
         heard = b""
         with self._waiting:
             self._waiting.register(source, selectors.EVENT_READ)
             while True:
-                ready = self._waiting.select(STILL_HERE if self._calls else None)
+                ready = self._waiting.select(PROGRESS_INTERVAL if self._calls else None)
                 for key, _ in ready:
                     if isinstance(key.fileobj, ToolConnection):
                         self._hear(key.fileobj)
@@ -128,7 +128,7 @@ class Server:
                     for line in lines:
                         self._take(line)
                 if not ready:
-                    self._still_here()
+                    self._send_progress()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -158,7 +158,7 @@ class Server:
             self._waiting.unregister(descriptor)
             self._say(result_of(self._calls.pop(call), outcome))
 
-    def _still_here(self) -> None:
+    def _send_progress(self) -> None:
         for asked in self._calls.values():
             meta = _object(_object(asked.get("params")).get("_meta"))
             if "progressToken" in meta:
@@ -167,7 +167,7 @@ class Server:
 
 
 def main(words: Sequence[str]) -> None:
-    """Do what the words say."""
+    """Run the command that the arguments select."""
     what, file, *rest = words
     place = cast("Object", json.loads(Path(file).read_text(encoding="utf-8")))
     if what == "serve":
@@ -185,7 +185,7 @@ def main(words: Sequence[str]) -> None:
 
 def _declared(tool: Object) -> Object:
     named = {"name": tool["name"], "description": tool["description"]}
-    # Gemini reads the one, Qwen the other.
+    # Gemini reads the first schema, Qwen the second.
     return {**named, "parametersJsonSchema": tool["inputSchema"], "parameters": tool["inputSchema"]}
 
 

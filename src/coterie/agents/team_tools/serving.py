@@ -1,4 +1,4 @@
-"""Two tools that a CLI member has besides its agent's own: to ask the human, and to hand over."""
+"""Two tools that a CLI member gets on top of its agent's own: ask the human, and hand over."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coterie.model.interaction import Display, Response
 from coterie.model.update import Asked, End, TurnCompleted
 
 SERVER = "coterie"
-"""What agents that know tools by a server call ours."""
+"""The name of our server, for agents that group tools by server."""
 ASK, HAND_OVER = "ask_human", "hand_over"
-"""Never `ask_user`: Gemini has one of its own, and drops ours without a word."""
+"""Never `ask_user`: Gemini has its own and silently drops ours."""
 
 _OURS = re.compile(rf"(?:discovered_tool_|(?:mcp_+)?{SERVER}_+)?({ASK}|{HAND_OVER})")
 
@@ -25,31 +25,35 @@ Tool = dict[str, Any]
 
 
 def is_ours(name: str) -> bool:
-    """Whether a tool is one of the two, by the name that an agent gives it."""
+    """Whether a tool is one of our two, by the name that an agent gives it."""
     return _OURS.fullmatch(name) is not None
 
 
 def tools_for(others: Mapping[str, str]) -> list[Tool]:
-    """The tools of a member whose team has these others, by id, each with its role."""
+    """Return a member's tools, given the roles of the team's other members by id."""
     return [_ask(), _hand_over(others)] if others else [_ask()]
 
 
 def _ask() -> Tool:
-    told = "Ask the person something that you must know and cannot find out. Waits for the answer."
-    question = {"type": "string", "description": "The question, with all one needs to answer it."}
+    told = (
+        "Ask the person for something you need to know and cannot find out yourself; "
+        "waits for the answer."
+    )
+    described = "The question, with everything needed to answer it."
+    question = {"type": "string", "description": described}
     options = {
         "type": "array",
         "items": {"type": "string"},
-        "description": "The answers to choose from, where there are few.",
+        "description": "The possible answers, if there are only a few.",
     }
     return _tool(ASK, told, {"question": question, "options": options}, "question")
 
 
 def _hand_over(others: Mapping[str, str]) -> Tool:
     listed = ", ".join(f"{name} ({role})" if role else name for name, role in others.items())
-    told = f"End your turn and let another member of the team speak next. There are: {listed}."
+    told = f"End your turn and let another member of the team speak next. The others are: {listed}."
     to = {"type": "string", "enum": list(others), "description": "Who speaks next."}
-    message = {"type": "string", "description": "What you tell them; it ends your reply."}
+    message = {"type": "string", "description": "Your message to them; it ends your reply."}
     return _tool(HAND_OVER, told, {"to": to, "message": message}, "to", "message")
 
 
@@ -64,14 +68,14 @@ def _tool(name: str, told: str, properties: Mapping[str, object], *required: str
             "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        # Else Claude would keep it from the model until that looks for it.
+        # Otherwise Claude hides it from the model until the model searches for it.
         "_meta": {"anthropic/alwaysLoad": True},
     }
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a model gets for a call."""
+    """The result that a model gets for a call."""
 
     text: str
     failed: bool = False
@@ -91,19 +95,19 @@ class Serving:
         self.tools: list[Tool] = tools_for(others)
         self._others = {name.casefold(): name for name in others}
         self._open: dict[str, tuple[Asked, Reply]] = {}
-        """By key: what was asked, and how the call that waits for the answer is replied to."""
+        """By key: the question, and how to reply to the call that waits for its answer."""
         self._next = ""
         self._message = ""
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         self.forget()
         self._next = self._message = ""
 
     def call(
         self, key: str, name: str, given: Object, reply: Reply, *, in_turn: bool = True
     ) -> Asked | None:
-        """Reply to a call, or return what is to be asked first; no key is used twice."""
+        """Reply to a call, or return the question to ask first; no key is used twice."""
         if not in_turn:
             outcome = NO_TURN
         elif name == ASK:
@@ -112,7 +116,7 @@ class Serving:
             outcome = self._hand_over(given)
         else:
             known = " and ".join(str(tool["name"]) for tool in self.tools)
-            outcome = Result(f'There is no tool "{name}" here; there is {known}.', failed=True)
+            outcome = Result(f'Unknown tool "{name}"; available: {known}.', failed=True)
         if isinstance(outcome, Asked):
             self._open[key] = outcome, reply
             return outcome
@@ -129,17 +133,17 @@ class Serving:
         return True
 
     def forget(self) -> None:
-        """Drop the calls that wait, without a reply."""
+        """Drop the waiting calls without a reply."""
         self._open.clear()
 
     def give_up(self) -> None:
-        """Tell the calls that wait that nobody answers."""
+        """Tell the waiting calls that nobody answers."""
         for _, reply in self._open.values():
             reply(NOBODY_ANSWERED)
         self.forget()
 
     def finished(self, end: End) -> End:
-        """The end of a turn; a reply says whom it hands over to."""
+        """Return the end of a turn, with the member it hands over to named in the reply."""
         if not isinstance(end, TurnCompleted) or not self._next:
             return end
         parts = [end.text.rstrip()]
@@ -160,6 +164,8 @@ class Serving:
         found = self._others.get(wanted.casefold())
         if found is None:
             known = ", ".join(self._others.values())
-            return Result(f'{HAND_OVER}: no "{wanted}" in the team; there are {known}.', True)
+            return Result(
+                f'{HAND_OVER}: no member "{wanted}" in the team; the others are {known}.', True
+            )
         self._next, self._message = found, text(given.get("message")).strip()
         return Result("ok, your turn ends here")

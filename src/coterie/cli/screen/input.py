@@ -1,4 +1,4 @@
-"""What is typed, and what becomes of it: a message to the task, an answer, a command, a key."""
+"""What is typed, and what it does: a message to the task, an answer, a command, a key."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
 from coterie.model.conversation import YOU, is_end
 from coterie.model.interaction import (
-    BY_RULE,
+    APPROVE_BY_RULE,
     Interaction,
     Option,
     answer_word,
-    refuse_lost_words,
+    refuse_unused_text,
 )
 from coterie.model.record import MessageRecord, TaskRecord
-from coterie.model.task import run_with
+from coterie.model.task import running_task
 
 if TYPE_CHECKING:
     from coterie.app.project import App
 
 Action = Callable[[], Awaitable[None]]
 _COMMAND = re.compile(r"/[A-Za-z]+")
-"""What looks like one word of command, known or not."""
+"""What looks like a one-word command, known or not."""
 _FEW = 20
-"""So many tasks are listed, the newest."""
+"""How many tasks are listed, the newest ones."""
 
 
 class ScreenActions(Protocol):
@@ -47,11 +47,11 @@ class ScreenActions(Protocol):
 
 
 class InputHandler:
-    """Takes lines and keys one after the other, and acts on the task."""
+    """Handles lines and keys one after the other, and acts on the task."""
 
-    def __init__(self, board: ChatStatus, around: ScreenActions) -> None:
+    def __init__(self, board: ChatStatus, screen: ScreenActions) -> None:
         self._board = board
-        self._around = around
+        self._screen = screen
         self._app: App | None = None
         self.card: OpenCard = OpenCard(board)
         self._send, self._actions = anyio.create_memory_object_stream[Action](100)
@@ -67,65 +67,65 @@ class InputHandler:
                     await action()
                 except CoterieError as error:
                     hint = f"  {error.hint}" if error.hint else ""
-                    self._around.print([f" ! {one_line(str(error))}{hint}"])
-                self._around.redraw()
+                    self._screen.print([f" ! {one_line(str(error))}{hint}"])
+                self._screen.redraw()
 
     def close(self) -> None:
-        """Nothing more is taken."""
+        """Accept no more input."""
         self._send.close()
         self._began.set()
 
     async def first_word(self) -> str | None:
-        """The line that a conversation begins with; None when the user left instead."""
+        """Wait for the first line of a conversation; None if the user left instead."""
         await self._began.wait()
         return self.goal
 
     def attach(self, app: App) -> None:
-        """From now on there is a task to talk to."""
+        """From now on, act on the task of this app."""
         self._app = app
 
     def typed(self, line: str) -> None:
-        # A space before the slash makes it a word to the team.
-        self.soon(partial(self._take, line.strip(), slash=line.startswith("/")))
+        # A space before the slash makes it a message to the team.
+        self.enqueue(partial(self._handle_line, line.strip(), slash=line.startswith("/")))
 
     def stop(self) -> None:
         """Ctrl-C, or Ctrl-D on an empty line."""
         self._began.set()
-        self._around.park()
+        self._screen.park()
 
     def escape(self) -> None:
-        """Away with the card, else break off the turn."""
+        """Put the card away, else interrupt the turn."""
         if self.card_open:
-            self._put_away()
+            self._close_card()
         elif self._app is not None and self._board.busy:
-            self.soon(partial(self._app.interrupt, self._board.task))
+            self.enqueue(partial(self._app.interrupt, self._board.task))
 
     def open_question(self) -> None:
-        """The oldest open question becomes the card; where one is open, the next."""
+        """Open the card of the oldest open question; if a card is open, of the next one."""
         self.card.open_next()
-        self._around.redraw()
+        self._screen.redraw()
 
     def pressed(self, key: str) -> None:
-        """A key of the card."""
+        """Handle a key of the card."""
         question = self.card.question
         if question is None:
             return
         match key:
             case "l":
-                self._put_away()
+                self._close_card()
             case "s":
-                self.soon(partial(self._show_turn, question))
+                self.enqueue(partial(self._show_turn, question))
             case "d":
-                self._around.show_whole(question)
+                self._screen.show_whole(question)
             case "e":
-                self._around.fill(self.card.editable)
+                self._screen.fill(self.card.editable)
             case _:
                 self.card.toggle_alike()
-                self._around.redraw()
+                self._screen.redraw()
 
-    def _put_away(self) -> None:
-        self.card.put_away()
-        self._around.redraw()
+    def _close_card(self) -> None:
+        self.card.close_card()
+        self._screen.redraw()
 
     @property
     def card_open(self) -> bool:
@@ -136,20 +136,20 @@ class InputHandler:
     def choosing(self) -> bool:
         return self.card.choosing
 
-    def soon(self, action: Action) -> None:
-        """Do something in its turn, after what was typed before."""
+    def enqueue(self, action: Action) -> None:
+        """Queue an action behind what was typed before."""
         try:
             self._send.send_nowait(action)
         except anyio.WouldBlock:
-            self._around.print([" ! too much was typed at once; the last line was not sent"])
+            self._screen.print([" ! input came too fast; the last line was not sent"])
 
-    async def _take(self, line: str, *, slash: bool) -> None:
+    async def _handle_line(self, line: str, *, slash: bool) -> None:
         if self.card_open and self._app is not None:
-            await self.card.answer(self._app, line, lambda note: self._around.print([note]))
+            await self.card.answer(self._app, line, lambda note: self._screen.print([note]))
         elif slash and (action := self._command(line)):
             await action()
         elif self._app is not None:
-            # Only with its space is it said, and not the end, further on too.
+            # Keep the space: without it, the message would end the conversation further on.
             await self._say(self._app, f" {line}" if is_end(line) else line)
         else:
             self.goal = line
@@ -158,10 +158,10 @@ class InputHandler:
     async def _say(self, app: App, line: str) -> None:
         if await app.say(self._board.task, line) == "queued":
             said = clip(one_line(line), 50)
-            self._around.print([f" {YOU}   {said}   ({self._board.queued})"])
+            self._screen.print([f" {YOU}   {said}   ({self._board.queued})"])
 
     async def _show_turn(self, question: Interaction) -> None:
-        """What was done in the turn that asks, before it asked."""
+        """Print what was done in the turn that asks, before it asked."""
         entries = await self._app.timeline(question.task_id) if self._app is not None else []
         messages = [n for n, entry in enumerate(entries) if isinstance(entry.record, MessageRecord)]
         turn = entries[messages[-1] :] if messages else entries
@@ -170,10 +170,10 @@ class InputHandler:
         lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in logged if what]
         if question.permission is not None and question.permission.said.strip():
             lines.append(f'   {question.author_actor_id}  "{one_line(question.permission.said)}"')
-        self._around.print(lines)
+        self._screen.print(lines)
 
     def _command(self, line: str) -> Action | None:
-        """What a line does that is a command and nothing more; None for a path, or a sentence."""
+        """Return the action of a line that is just a command; None for a path or a sentence."""
         known: Mapping[str, Action] = {
             "/help": self._help,
             "/who": self._who,
@@ -184,21 +184,21 @@ class InputHandler:
         word = line.lower()
         if word in self._board.commands and word in known:
             return known[word]
-        special = self._around.command(line)
+        special = self._screen.command(line)
         return special or (partial(self._refuse, line) if _COMMAND.fullmatch(line) else None)
 
     async def _refuse(self, word: str) -> None:
-        """Probably mistyped; it stays where it can be mended."""
+        """Refuse a probably mistyped command, and leave it in the prompt to be corrected."""
         known = " ".join(self._board.commands)
         said = f" ! No command {word}. Here: {known}"
-        self._around.print([f"{said}   (to say it, put a space before it)"])
-        self._around.fill(word)
+        self._screen.print([f"{said}   (to send it as a message, put a space before it)"])
+        self._screen.fill(word)
 
     async def _help(self) -> None:
-        self._around.print(self._board.keys())
+        self._screen.print(self._board.keys())
 
     async def _who(self) -> None:
-        self._around.print(self._board.who())
+        self._screen.print(self._board.who())
 
     async def _stop(self) -> None:
         if self._app is not None and self._board.watches:
@@ -210,16 +210,16 @@ class InputHandler:
         if self._app is None:
             self._began.set()
         elif await self._app.say(self._board.task, "/end") == "queued":
-            self._around.print([" ends when this turn is over"])
+            self._screen.print([" ends after this turn"])
 
     async def _tasks(self) -> None:
         tasks = (await self._app.tasks())[-_FEW:] if self._app is not None else []
         lines = [f"   {one.id}   {one.status}   {clip(one_line(one.title), 50)}" for one in tasks]
-        self._around.print(lines or ["   No task yet."])
+        self._screen.print(lines or ["   No task yet."])
 
 
 class OpenCard:
-    """At most one question of the board is open; it opens only on purpose."""
+    """The card, with at most one question of the board; it opens only on request."""
 
     def __init__(self, board: ChatStatus) -> None:
         self._board = board
@@ -228,10 +228,10 @@ class OpenCard:
 
     @property
     def question(self) -> Interaction | None:
-        """The question on the card; None when none was opened, or it was answered elsewhere."""
+        """The question on the card; None if none was opened, or if it was answered elsewhere."""
         found = next((one for one in self._asked if one.interaction_id == self._name), None)
         if found is None:
-            self.put_away()
+            self.close_card()
         return found
 
     @property
@@ -240,23 +240,23 @@ class OpenCard:
         return self.question is not None and self.question.kind != "Input"
 
     def open_next(self) -> None:
-        """The oldest open question; where a card is open, the one after it."""
+        """Open the oldest open question; if a card is open, the one after it."""
         names = [one.interaction_id for one in self._asked]
         if names:
             place = names.index(self._name) + 1 if self._name in names else 0
-            self.put_away()
+            self.close_card()
             self._name = names[place % len(names)]
 
-    def put_away(self) -> None:
-        """Away with the card; its question stays in the inbox."""
+    def close_card(self) -> None:
+        """Put the card away; its question stays in the inbox."""
         self._name, self._with_alike = None, False
 
     def toggle_alike(self) -> None:
-        """Let the answer be for all that are alike too, or not any more."""
+        """Toggle whether the answer also applies to all similar questions."""
         self._with_alike = bool(self._alike) and not self._with_alike
 
     def live(self, height: int) -> LiveCard:
-        """Where it stands among the open ones."""
+        """Return the card's position among the open questions."""
         names = [one.interaction_id for one in self._asked]
         number = names.index(self._name) + 1 if self._name in names else 1
         return LiveCard(height, number, max(len(names), 1), len(self._alike))
@@ -270,17 +270,17 @@ class OpenCard:
 
     @property
     def editable(self) -> str:
-        """The line that answers with the rule which is offered; empty where none is."""
+        """The line that answers with the offered rule; empty if none is offered."""
         question = self.question
         if question is None or not rule_of(question):
             return ""
         ids = [option.id for option in question.options]
-        return f"{ids.index(BY_RULE) + 1} {rule_of(question)}"
+        return f"{ids.index(APPROVE_BY_RULE) + 1} {rule_of(question)}"
 
     async def answer(self, app: App, line: str, note: Callable[[str], None]) -> None:
-        """Give the line as the answer, to the others that are alike too where that was wished.
+        """Give the line as the answer, also to all similar questions if that was chosen.
 
-        Raises AnswerRefused, with the reason; the card then stays.
+        Raises AnswerRefused with the reason; the card then stays open.
         """
         question = self.question
         if question is None:
@@ -294,7 +294,7 @@ class OpenCard:
                 await give(other.interaction_id)
             except AnswerRefused as refused:  # answered elsewhere meanwhile
                 note(f" ! {refused}")
-        self.put_away()
+        self.close_card()
         if answered.rule is not None:
             rules = f".coterie/teams/{answered.team}/rules.json"
             note(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
@@ -310,25 +310,26 @@ class OpenCard:
 
 
 def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
-    """A line on an open card as choice and text.
+    """Parse a line on an open card into choice and text.
 
-    The choice stands by its number or its whole name: the beginning of a sentence that was meant
-    for the team must not say yes.
+    The choice is given by its number or its whole name: the beginning of a sentence that was meant
+    for the team must not approve anything.
     """
     if question.kind == "Input":
         return None, line
     for name, option in _names(question):
         if line.casefold() == name or line.casefold().startswith(f"{name} "):
             text = line[len(name) :].strip() or None
-            refuse_lost_words(question, option, text)
+            refuse_unused_text(question, option, text)
             return option.id, text
     first = line.split(maxsplit=1)[0]
     name = question.interaction_id
-    raise AnswerRefused(f'{name} has no choice "{first}"; type its number. It stays open.')
+    said = f'{name} has no choice "{first}"; type its number.'
+    raise AnswerRefused(f"{said} The question stays open.")
 
 
 def _names(question: Interaction) -> list[tuple[str, Option]]:
-    """What each option goes by, the longest names first."""
+    """Return the names of every option, the longest first."""
     names = [
         (name.casefold(), option)
         for number, option in enumerate(question.options, 1)
@@ -338,9 +339,9 @@ def _names(question: Interaction) -> list[tuple[str, Option]]:
 
 
 def alike(one: Interaction, other: Interaction) -> bool:
-    """Whether an answer to one could be meant for the other: the same tool of the same task, and
-    the same command or a rule that would cover both."""
-    elsewhere = run_with(one.task_id) != run_with(other.task_id)
+    """Whether an answer to one could apply to the other: the same tool in the same run, and the
+    same command or the same offered rule."""
+    elsewhere = running_task(one.task_id) != running_task(other.task_id)
     if one.interaction_id == other.interaction_id or elsewhere:
         return False
     call, second = one.permission, other.permission
@@ -351,5 +352,5 @@ def alike(one: Interaction, other: Interaction) -> bool:
 
 
 def rule_of(question: Interaction) -> str:
-    """The rule that is offered; empty where none is."""
-    return next((option.detail for option in question.options if option.id == BY_RULE), "")
+    """Return the offered rule; empty if none is offered."""
+    return next((option.detail for option in question.options if option.id == APPROVE_BY_RULE), "")

@@ -1,4 +1,4 @@
-"""A pipeline on a terminal: what happens in the scrollback, and commands that say what is next."""
+"""A pipeline on a terminal: its events in the scrollback, and commands that choose what is next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coterie.cli.phase_events import PhaseEvents, state_lines
 from coterie.cli.phase_graph import drawn
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
-from coterie.cli.screen.status import COMMANDS, HELP, KEYS, ChatStatus
+from coterie.cli.screen.status import HELP, WORK_COMMANDS, ChatStatus, work_keys
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from coterie.app.project import App
 
 PHASES: Mapping[str, str] = {
-    "/next": "go on with what comes next",
-    "/plan": "plan, or plan anew with what you say after it",
+    "/next": "go on to the next step",
+    "/plan": "plan, or revise the plan as the text after it says",
     "/planreview": "have the plan reviewed",
-    "/meeting": "hold the meeting about plan or reviews",
-    "/codegen": "make the change, or mend it as you say after it",
+    "/meeting": "hold the meeting about the plan or the reviews",
+    "/codegen": "make the change, or fix it as the text after it says",
     "/review": "have the change reviewed",
     "/test": "run the tests",
-    "/accept": "commit it; what you say after it is the message",
-    "/override": "go on, or commit, over a gate that failed",
-    "/revert": "take the work back",
+    "/accept": "commit it; the text after it is the message",
+    "/override": "continue or commit despite a failed gate",
+    "/revert": "revert the work",
 }
-"""What may be said at the end of a phase, and what it does."""
+"""The commands at the end of a phase, and what they do."""
 _ALIASES = {"eval": "test"}
 _LOOKS: Mapping[str, str] = {
-    "/status": "where it is, and its gates",
-    "/graph": "the phases, and which of them it is in",
+    "/status": "the current phase, and the gates",
+    "/graph": "the phases, the current one marked",
 }
 
 
@@ -45,16 +45,11 @@ class PipelineStatus(ChatStatus):
         **PHASES,
         "/eval": "the same as /test",
         **_LOOKS,
-        **{name: what for name, what in COMMANDS.items() if name != "/end"},
+        **WORK_COMMANDS,
     }
-    shortcuts: Mapping[str, str] = {
-        "Enter": "say it: the next step hears it",
-        "Tab": "opens the oldest question, then the next; completes commands",
-        "Esc": "breaks off the turns that run",
-        "^C": KEYS["^C"],
-    }
-    spare: Sequence[str] = ()
-    queued: str = "the next step hears it"
+    shortcuts: Mapping[str, str] = work_keys("send a message; the next step reads it")
+    dropped_first: Sequence[str] = ()
+    queued: str = "the next step reads it"
 
     def _hints(self) -> list[str]:
         offered = [one.id for record, _ in self.asked for one in record.interaction.options]
@@ -77,7 +72,7 @@ class PipelineScreen(Screen):
         self._app = app
 
     def command(self, word: str) -> Action | None:
-        """What a command does: an answer to what is asked, or a look."""
+        """Return the action of a command: answer the open question, or show something."""
         name, _, said = word.partition(" ")
         name = name.lower()
         if name in _LOOKS:
@@ -88,19 +83,19 @@ class PipelineScreen(Screen):
         return partial(self._choose, _ALIASES.get(choice, choice), said.strip() or None)
 
     async def _choose(self, choice: str, said: str | None) -> None:
-        """Answer the question of the pipeline, where it offers that."""
+        """Answer the pipeline's question, if it offers that choice."""
         asked = self._asked()
         offered = [option.id for option in asked.options] if asked else []
         if self._app is None or asked is None:
-            self.print([" ! not now: it is at work. /status says where it is"])
+            self.print([" ! not now: it is working. /status shows where it is"])
         elif choice not in offered:
             known = " ".join(f"/{one}" for one in offered if f"/{one}" in PHASES)
-            self.print([f" ! not now; there is {known}"])
+            self.print([f" ! not available now; choose one of: {known}"])
         else:
             await self._app.answer(asked.interaction_id, choice=choice, text=said, author=YOU)
 
     def _asked(self) -> Interaction | None:
-        """The open question that commands answer: one about the phases."""
+        """Return the open question that commands answer: one about the phases."""
         questions = [record.interaction for record, _ in self._board.asked]
         known = [one for one in questions if any(f"/{o.id}" in PHASES for o in one.options)]
         return known[0] if known else None

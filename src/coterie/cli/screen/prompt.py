@@ -1,4 +1,4 @@
-"""The live lines on a real terminal, and the keys: all that knows prompt_toolkit."""
+"""The live lines and keys on a real terminal: everything that depends on prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from coterie.cli.text import clip, for_stream
 
 CARD_KEYS = "sdel*"
-"""Letters that do something while a card is open and nothing has been typed."""
+"""Letters that act as keys while a card is open and nothing has been typed."""
 
 
 class Controls(Protocol):
@@ -56,7 +56,7 @@ class Controls(Protocol):
 
 
 class LiveText(Protocol):
-    """What the lines say at the moment, for a width."""
+    """The current text of the live lines, for a given width."""
 
     def card(self, width: int, height: int) -> list[str]: ...
     def table(self, width: int, height: int) -> list[str]: ...
@@ -67,17 +67,17 @@ class LiveText(Protocol):
 
 
 class _Lines(Application[None]):
-    """The application, which also knows that terminals fold long lines when they get narrower."""
+    """The application; it allows for terminals folding long lines when they get narrower."""
 
     def _on_resize(self) -> None:
         above = self._folded_rows()
         if above:
-            # What is erased next begins so many rows higher than it was drawn.
+            # What is erased next begins this many rows above where it was drawn.
             self.output.cursor_up(above)
         super()._on_resize()
 
     def _folded_rows(self) -> int:
-        """How many rows the lines above the cursor have grown by, at the new width."""
+        """By how many rows the lines above the cursor have grown at the new width."""
         screen = self.renderer.last_rendered_screen
         if screen is None:
             return 0
@@ -115,18 +115,18 @@ class _WordCompleter(Completer):
 
 
 class SteadyOutput(Vt100_Output):
-    """Keeps what is written to itself for as long as it is told to."""
+    """Holds back what is written while it is told to."""
 
     _is_held: bool = False
 
     def flush(self) -> None:
-        """Write what was kept, unless more is to come."""
+        """Write what was buffered, unless it is still held."""
         if not self._is_held:
             super().flush()
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """All that is written in the block reaches the terminal as one piece, after it."""
+        """Send all that is written in the block to the terminal in one piece, at its end."""
         self._is_held = True
         try:
             yield
@@ -136,8 +136,7 @@ class SteadyOutput(Vt100_Output):
 
 
 class PromptArea:
-    """Rule, status, input and hint under the scrollback; above them what there is to see, or the
-    card that is open."""
+    """Rule, status, input and hint below the scrollback; above them the table or the open card."""
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ class PromptArea:
         self.application.timeoutlen = 0.1
 
     async def run(self) -> None:
-        """Show the lines until `close`; the terminal is as before when this returns."""
+        """Show the lines until `close`, then restore the terminal."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._print_above)
             try:
@@ -190,17 +189,17 @@ class PromptArea:
             self.application.exit()
 
     def print(self, lines: Sequence[str]) -> None:
-        """Lines for the scrollback."""
+        """Queue lines for the scrollback."""
         self._pending += map(_shown, lines)
         self._wake.set()
 
     def leftover(self) -> list[str]:
-        """Lines that could not be printed before the end."""
+        """Take the lines that have not been printed yet."""
         rest, self._pending = self._pending, []
         return rest
 
     def fill(self, line: str) -> None:
-        """A line to be edited before it is entered; what is being typed is left alone."""
+        """Put a line into the prompt, to be edited; what is being typed is left alone."""
         if self.buffer.text:
             return
         self.buffer.text = line
@@ -214,7 +213,7 @@ class PromptArea:
 
     @property
     def idle_seconds(self) -> float:
-        """How long no key was pressed."""
+        """How long ago the last key was pressed."""
         return time.monotonic() - self._last_key
 
     @property
@@ -222,7 +221,7 @@ class PromptArea:
         return self.application.output.get_size().columns
 
     async def _print_above(self) -> None:
-        # in_terminal asks the context for the application to step aside.
+        # in_terminal suspends the application that it finds in the context.
         with set_app(self.application):
             while True:
                 await self._wake.wait()
@@ -319,7 +318,7 @@ class PromptArea:
         return keys
 
     def _suspend(self) -> None:
-        """Back to the shell, which stops us; `fg` goes on."""
+        """Suspend to the shell; `fg` resumes."""
         self.application.suspend_to_background()
 
     def _escape(self) -> None:
@@ -332,7 +331,7 @@ class PromptArea:
         if self.buffer.complete_state is not None:
             self.buffer.complete_next()
             return
-        # At once and not in the background, where the next key would overtake it.
+        # Not in the background, where the next key would overtake it.
         document, asked = self.buffer.document, CompleteEvent(completion_requested=True)
         found = list(self._words.get_completions(document, asked))
         if len(found) == 1:
@@ -344,7 +343,7 @@ class PromptArea:
 
 
 def _shown(text: str) -> str:
-    """The text as the terminal may have it."""
+    """Return the text in a form that the terminal can show."""
     return for_stream(text, sys.stdout)
 
 

@@ -1,4 +1,4 @@
-"""The chat on a terminal: what happens goes to the scrollback, the live lines say what is now."""
+"""The chat on a terminal: events go to the scrollback, the live lines show the current state."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Screen(Surface):
 
     @asynccontextmanager
     async def shown(self, on_stop: Callable[[], None]) -> AsyncGenerator[None]:
-        """The live lines, for the length of the block; `on_stop` is what Ctrl-C does."""
+        """Show the live lines for the duration of the block; Ctrl-C calls `on_stop`."""
         self._parked = on_stop
         failure: CoterieError | None = None
         async with anyio.create_task_group() as group:
@@ -81,26 +81,26 @@ class Screen(Surface):
             raise failure
 
     async def first_word(self) -> str | None:
-        """The line that a conversation begins with; None when the user left instead."""
+        """Ask for the first line of a conversation; None if the user left instead."""
         who = ", ".join(member.id for member in self._team.in_order)
         self.print([f" {self._team.name}: {who}.   What should they do?"])
         return await self._entry.first_word()
 
     def attach(self, app: App, task_id: str) -> None:
-        """From now on what is typed goes to this task."""
+        """From now on, send what is typed to this task."""
         self._board.began(task_id)
         self._entry.attach(app)
 
     def watch(self) -> None:
-        """The task runs elsewhere: leaving does not stop it."""
+        """Watch a task that runs elsewhere: leaving does not stop it."""
         self._board.watch()
 
     def caught_up(self, tokens: int, questions: Sequence[QuestionView]) -> None:
-        """What earlier runs of the task have used and were given."""
+        """Take over what earlier runs of the task used and were granted."""
         self._board.caught_up(tokens, questions)
 
     def look_back(self, entries: Sequence[Entry]) -> None:
-        """The end of what happened before this run."""
+        """Show the last entries from before this run."""
         for entry in entries:
             if not isinstance(entry.record, InteractionRecord):
                 self.saw(entry.record)
@@ -116,12 +116,12 @@ class Screen(Surface):
         return self._prompt.idle_seconds
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        """Keep the report for when the live lines are gone."""
-        self._report = [report.stopped_line(result.task)]  # should the look at it all fail
+        """Keep the report, to be shown once the live lines are gone."""
+        self._report = [report.stopped_line(result.task)]  # in case the full report fails
         self._report = await self._renderer.report(app, result)
 
     def print(self, lines: list[str]) -> None:
-        """Lines of ours for the scrollback, folded here."""
+        """Print the screen's own lines to the scrollback, folded here."""
         width = self._prompt.width - 1
         self._prompt.print([part for line in lines for part in wrap(line, width)])
 
@@ -129,18 +129,18 @@ class Screen(Surface):
         self._prompt.redraw()
 
     def fill(self, line: str) -> None:
-        """Put a line where the next one is typed, to be edited."""
+        """Put a line into the prompt, to be edited."""
         if line:
             self._prompt.fill(line)
 
     def show_whole(self, question: Interaction) -> None:
-        """All that a question is about, for the scrollback."""
+        """Print the whole content of a question to the scrollback."""
         lines = whole(question.display, self._prompt.width - 1, self._paint)
         title = f" {question.interaction_id}  {card.heading(question)}"
         self._prompt.print([clip(title, self._prompt.width), *lines, ""])
 
     def command(self, word: str) -> Action | None:
-        """What a command does that only this kind of screen has."""
+        """Return the action of a command that only this kind of screen has."""
         return None
 
     def park(self) -> None:
@@ -161,7 +161,7 @@ class Screen(Surface):
         return []
 
     def table(self, width: int, height: int) -> list[str]:
-        """What there is to see besides: nothing, in a chat."""
+        """Return what is shown above the status line: nothing, in a chat."""
         return []
 
     def status(self, width: int) -> str:

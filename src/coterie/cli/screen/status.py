@@ -1,4 +1,4 @@
-"""What the live lines say: who does what, what waits, how far it is.  No terminal in here."""
+"""The text of the live lines: who does what, what waits, how far it is. No terminal code here."""
 
 from __future__ import annotations
 
@@ -39,17 +39,31 @@ COMMANDS: Mapping[str, str] = {
     "/help": "this",
     "/who": "the members, and what each does",
     "/tasks": "every task of this project",
-    "/stop": "stop and keep (as ^C)",
+    "/stop": "park the task (like ^C)",
     "/end": "end the conversation",
 }
 """What may be typed after a slash in a chat, and what it does."""
 KEYS: Mapping[str, str] = {
-    "Enter": "say it to the team; while somebody works, it is heard after that turn",
+    "Enter": "send it to the team; while somebody works, it is read after that turn",
     "@name": "picks who speaks next",
     "Tab": "opens the oldest question, then the next; completes names and commands",
-    "Esc": "breaks off the turn that runs",
-    "^C": "stops and keeps: coterie resume goes on",
+    "Esc": "interrupts the current turn",
+    "^C": "parks the task: coterie resume continues it",
 }
+
+WORK_COMMANDS: Mapping[str, str] = {name: what for name, what in COMMANDS.items() if name != "/end"}
+"""The same where a goal is worked on, and there is no conversation to end."""
+
+
+def work_keys(enter: str) -> Mapping[str, str]:
+    """Return what the keys do there; `enter` says what happens to what is typed."""
+    return {
+        "Enter": enter,
+        "Tab": "opens the oldest question, then the next; completes commands",
+        "Esc": "interrupts the current turns",
+        "^C": KEYS["^C"],
+    }
+
 
 _MARKS: dict[MemberState, str] = {
     "starting": "●",
@@ -64,7 +78,7 @@ _MARKS: dict[MemberState, str] = {
 _BUSY = ("starting", "working", "quiet")
 _TAIL = 400
 _PICKS = "@name picks speaker"
-STOPS, LEAVES, HELP = "^C stop, keep", "^C leave, it goes on", "/help"
+STOPS, LEAVES, HELP = "^C stop, keep", "^C leave, it keeps running", "/help"
 
 
 @dataclass
@@ -81,14 +95,14 @@ class ChatStatus:
     """Follows the records of one task."""
 
     stops: str = STOPS
-    """What ^C does: elsewhere a task goes on when whoever watches it leaves."""
-    queued: str = "heard after this turn"
-    """What becomes of a word while somebody works."""
+    """What ^C does; a task that runs elsewhere continues when its viewer leaves."""
+    queued: str = "read after this turn"
+    """What happens to a message while somebody works."""
     commands: Mapping[str, str] = COMMANDS
     """What may be typed after a slash, and what it does."""
     shortcuts: Mapping[str, str] = KEYS
-    spare: Sequence[str] = (_PICKS,)
-    """What goes first from a hint that is too long."""
+    dropped_first: Sequence[str] = (_PICKS,)
+    """What is dropped first from a hint that is too long."""
 
     watches: bool = False
     """Whether the task runs elsewhere."""
@@ -103,28 +117,28 @@ class ChatStatus:
         self._began = time.monotonic()
         self._tokens = 0
         self._limit = team.budget.tokens or 0
-        """How many tokens the task may use; more where the user has said so."""
+        """How many tokens the task may use, including what the user granted since."""
         self._tail = ""
         """The end of what is being said right now."""
         self.task = ""
         self.turn = 0
 
     def began(self, task_id: str) -> None:
-        """The clock of the task starts."""
+        """Start the clock of the task."""
         self.task: str = task_id
         self._began = time.monotonic()
 
     def caught_up(self, tokens: int, questions: Sequence[QuestionView]) -> None:
-        """What earlier runs of the task have used and were given."""
+        """Take over what earlier runs of the task used and were granted."""
         self._tokens: int = tokens
         for view in questions:
             self._grant(view.interaction, view.answer)
 
     def watch(self) -> None:
-        """The task runs elsewhere: leaving does not stop it, `/stop` does."""
+        """Watch a task that runs elsewhere: leaving does not stop it, `/stop` does."""
         self.watches, self.stops = True, LEAVES
-        self.shortcuts = {**self.shortcuts, "^C": "leaves this screen; the task goes on"}
-        self.commands = {**self.commands, "/stop": "stop the task and keep it"}
+        self.shortcuts = {**self.shortcuts, "^C": "leaves this screen; the task keeps running"}
+        self.commands = {**self.commands, "/stop": "park the task"}
 
     def saw(self, record: Record) -> None:
         match record:
@@ -150,7 +164,7 @@ class ChatStatus:
         before = self._doing.get(record.member)
         same = before is not None and before.state == record.state
         since = before.since if before and same else time.monotonic()
-        if record.since:  # a screen that came later, or sees no end in between
+        if record.since:  # the screen came later, or missed an end in between
             since = time.monotonic() - instant.seconds_between(record.since, instant.now())
         self._doing[record.member] = _Doing(record, since)
 
@@ -193,7 +207,7 @@ class ChatStatus:
         return question.task_id
 
     def status(self, width: int, paint: Paint = NO_COLOUR) -> str:
-        """Who does what on the left, how far it is on the right; the less important goes first."""
+        """Who does what on the left, progress on the right; the less important is dropped first."""
         line = self._status(width)
         for member in self._team.members:
             name = self._named(member.id)
@@ -212,34 +226,34 @@ class ChatStatus:
         return ends(left, " · ".join(facts), width) if facts else clip(left, width)
 
     def _saying(self, room: int) -> str:
-        """The end of what is being said, where there is room for it."""
+        """The end of what is being said, if there is room for it."""
         said = one_line(self._tail)
         if room < 16 or not said:
             return ""
         return f"   …{said[-(room - 4) :]}" if said.isascii() else ""
 
     def who(self) -> list[str]:
-        """Everybody, for `/who`."""
+        """Describe every member, for `/who`."""
         lines: list[str] = []
         for member in self._team.in_order:
-            full = member.permissions.mode == FULL  # stands beside its name already
+            full = member.permissions.mode == FULL  # already shown beside its name
             agent = (member.agent if full else about(member)) if member.agent else "human"
             what = f"{agent}   {one_line(member.role)}"
             lines.append(f"   {self._shown(member.id)}   {what}".rstrip())
         return lines
 
     def keys(self) -> list[str]:
-        """What keys and commands do, for `/help`."""
+        """Describe the keys and commands, for `/help`."""
         known = {**self.shortcuts, **self.commands}
         width = max(8, *map(len, known))
         return [f"   {name:<{width}} {what}" for name, what in known.items()]
 
     def hint(self, width: int) -> str:
-        """The keys that do something now."""
+        """Return the keys that do something now."""
         parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
         parts += self._hints()
         while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
-            parts.remove(next((part for part in self.spare if part in parts), parts[1]))
+            parts.remove(next((part for part in self.dropped_first if part in parts), parts[1]))
         return clip(" " + " · ".join(parts), width)
 
     def _hints(self) -> list[str]:
@@ -268,7 +282,7 @@ class ChatStatus:
         return f"{mark} {shown} {in_words(doing.record, took)}"
 
     def _named(self, name: str) -> str:
-        """A member's name; that it never asks stands wherever it is shown."""
+        """A member's name, marked wherever it is shown if the member never asks."""
         member = self._team.get(name)
         return f"{name} {FULL}" if member and member.permissions.mode == FULL else name
 

@@ -14,7 +14,7 @@ from coterie.app.views import AT_WORK, read_ticket, ticket_of
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
-from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
+from coterie.cli.screen.status import HELP, STOPS, WORK_COMMANDS, ChatStatus, work_keys
 from coterie.cli.text import NO_COLOUR, Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import TicketEvents
 from coterie.cli.ticket_report import page_lines
@@ -22,7 +22,7 @@ from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction, in_short
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
-from coterie.model.task import run_with, ticket_task
+from coterie.model.task import running_task, ticket_task
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket, TicketView
 
@@ -30,52 +30,46 @@ if TYPE_CHECKING:
     from coterie.app.project import App
 
 _CHANGING = {"ticket", "message", "interaction"}
-"""Records after which the table is read anew."""
-_REST = 10
-"""Reading the table anew takes at most one part in so many of the time."""
+"""Records after which the table is reloaded."""
+_RELOAD_PAUSE_FACTOR = 10
+"""How long to pause after reloading the table, as a multiple of the time that it took."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 _TELLS = "type to tell the manager"
 _HEAD = 3
-"""Lines above the table: what it is about, how far it is, a blank one."""
+"""Lines above the table: the title, the progress, a blank one."""
 
 
 class TicketStatus(ChatStatus):
-    """Follows the records of a session, and how each ticket stands."""
+    """Follows the records of a session and the state of each ticket."""
 
     commands: Mapping[str, str] = {
-        **{name: what for name, what in COMMANDS.items() if name != "/end"},
+        **WORK_COMMANDS,
         "/T4": "one ticket: its history, instruction, report and review",
     }
-
-    shortcuts: Mapping[str, str] = {
-        "Enter": "tell the manager, who may change the plan",
-        "Tab": "opens the oldest question, then the next; completes commands",
-        "Esc": "breaks off the turns that run",
-        "^C": KEYS["^C"],
-    }
-    spare: Sequence[str] = (HELP, _TELLS, STOPS)
-    queued: str = "the manager hears it next"
+    shortcuts: Mapping[str, str] = work_keys("send it to the manager, who may change the plan")
+    dropped_first: Sequence[str] = (HELP, _TELLS, STOPS)
+    queued: str = "the manager reads it next"
 
     def __init__(self, team: Team, max_turns: int | None) -> None:
         super().__init__(team, max_turns)
         self.goal: str = ""
         self._views: dict[str, TicketView] = {}
-        self._begun: dict[str, tuple[float, float]] = {}
-        """By ticket that is worked on: since when, and what it had taken before that."""
+        self._started: dict[str, tuple[float, float]] = {}
+        """By ticket that is worked on: since when, and how long it had taken before that."""
         self._money = 0.0
 
     def load(self, views: Iterable[TicketView]) -> None:
-        """How the tickets stand, with what they took, from what is kept."""
+        """Load the state of the tickets and the time they took, as stored."""
         before, self._views = self._views, {}
         for view in views:
             known = before.get(view.ticket.id)
-            # The end of a turn may not be on record yet.
+            # The end of a turn may not be recorded yet.
             seconds = view.seconds or (known.seconds if known else 0.0)
             self._views[view.ticket.id] = replace(view, seconds=seconds)
             self._clock(view)
 
     def spent(self, money: float) -> None:
-        """What earlier runs cost."""
+        """Set what earlier runs cost."""
         self._money = money
 
     def saw(self, record: Record) -> None:
@@ -94,38 +88,38 @@ class TicketStatus(ChatStatus):
             dependencies=record.dependencies,
             closed_by=record.closed_by,
         )
-        took, checks = self._taken(before), record.checks or before.checks
+        took, checks = self._seconds_so_far(before), record.checks or before.checks
         view = replace(before, ticket=ticket, checks=checks, seconds=took)
         self._views[record.id] = view
         self._clock(view)
 
     def _clock(self, view: TicketView) -> None:
-        """Let the time of a ticket run on while somebody works on it."""
+        """Keep a ticket's clock running while somebody works on it."""
         name = view.ticket.id
         if view.ticket.state not in AT_WORK or view.ticket.closed_by is not None:
-            self._begun.pop(name, None)
-        elif name not in self._begun:
-            self._begun[name] = (time.monotonic(), view.seconds)
+            self._started.pop(name, None)
+        elif name not in self._started:
+            self._started[name] = (time.monotonic(), view.seconds)
 
     @property
     def tickets(self) -> Sequence[str]:
         return list(self._views)
 
     def rows(self) -> list[Row]:
-        """All tickets as they stand this second."""
-        views = [replace(view, seconds=self._taken(view)) for view in self._views.values()]
+        """Return all tickets as they are right now."""
+        views = [replace(view, seconds=self._seconds_so_far(view)) for view in self._views.values()]
         return rows_of(views, self._team, self._asking())
 
-    def _taken(self, view: TicketView) -> float:
-        """What a ticket took up to now, whether or not that is on record yet."""
-        begun = self._begun.get(view.ticket.id)
+    def _seconds_so_far(self, view: TicketView) -> float:
+        """Return how long a ticket has taken so far, whether or not that is recorded yet."""
+        begun = self._started.get(view.ticket.id)
         if begun is None:
             return view.seconds
         since, before = begun
         return max(view.seconds, before + time.monotonic() - since)
 
     def _asking(self) -> dict[str, str]:
-        """By ticket: the question that its work waits for."""
+        """Return, by ticket, the question that its work waits for."""
         found: dict[str, str] = {}
         for record, _ in self.asked:
             question = record.interaction
@@ -138,10 +132,10 @@ class TicketStatus(ChatStatus):
     def place(self, question: Interaction) -> str:
         """What a question is about: its ticket, else the session."""
         name = self._about(question)
-        return ticket_task(run_with(question.task_id), name) if name else question.task_id
+        return ticket_task(running_task(question.task_id), name) if name else question.task_id
 
     def table(self, width: int, height: int, paint: Paint = NO_COLOUR) -> list[str]:
-        """What it is about, how far it is, and the tickets, in at most so many lines."""
+        """The title, the progress and the tickets, in at most `height` lines."""
         if not self.task:
             return []
         listed = self.rows()
@@ -160,7 +154,7 @@ class TicketStatus(ChatStatus):
         return ends(left, right, width).replace(left, paint(left, "title"), 1)
 
     def status(self, width: int, paint: Paint = NO_COLOUR) -> str:
-        """The oldest open question; where there is none, who does what."""
+        """The oldest open question; if there is none, who does what."""
         if not self.asked:
             return super().status(width, paint)
         record, came = self.asked[0]
@@ -171,13 +165,13 @@ class TicketStatus(ChatStatus):
         return paint(ends(line, waiting.strip(), width), "asks")
 
     def _facts(self) -> list[str]:
-        """They stand above the table."""
+        """Empty once there is a task: the facts are then shown above the table."""
         return [] if self.task else super()._facts()
 
     def _hints(self) -> list[str]:
         asking = [name for name in self._asking() if name]
         at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
-        # The first of these is a ticket that there is something to see of.
+        # Only the first is offered: a ticket for which there is something to see.
         tickets = [f"/{name} one ticket" for name in [*asking, *at_work, *self._views]]
         return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], self.stops, HELP]
 
@@ -189,7 +183,7 @@ class TicketScreen(Screen):
     _app: App | None = None
     _is_stale: bool = False
     """Whether something happened since the table was last read."""
-    _rests_until: float = 0.0
+    _next_reload: float = 0.0
     renderer: type[RecordLines] = TicketEvents
 
     def _make_board(self, max_turns: int | None) -> TicketStatus:
@@ -197,17 +191,17 @@ class TicketScreen(Screen):
         return self._tickets
 
     def attach(self, app: App, task_id: str) -> None:
-        """From now on what is typed goes to this session's manager."""
+        """From now on, send what is typed to this session's manager."""
         super().attach(app, task_id)
         self._app = app
-        self._entry.soon(self._catch_up)
+        self._entry.enqueue(self._catch_up)
 
-    def opened(self, goal: str, author: str = YOU) -> None:
-        """The goal stands above the table."""
+    def show_goal(self, goal: str, author: str = YOU) -> None:
+        """Show the goal above the table."""
         self._tickets.goal = goal
 
     def look_back(self, entries: Sequence[Entry]) -> None:
-        """The end of what happened before; how tickets stand is read from what is kept."""
+        """Show the last entries from before this run; the tickets' state comes from the store."""
         self._prompt.print([line for entry in entries for line in self._renderer.past(entry)])
 
     def saw(self, record: Record) -> None:
@@ -217,7 +211,7 @@ class TicketScreen(Screen):
             self._refresh_soon()
 
     async def _catch_up(self) -> None:
-        """What was there before this run."""
+        """Load what existed before this run."""
         if self._app is None:
             return
         task = self._board.task
@@ -227,22 +221,22 @@ class TicketScreen(Screen):
         self._tickets.spent(sum((cost.usage.cost_usd or 0.0) for cost in costs if cost.usage))
         views = await self._app.tickets(task)
         self._tickets.load(views)
-        self._renderer.knows(views)
+        self._renderer.load_tickets(views)
 
     def _refresh_soon(self) -> None:
-        if self._is_stale and self._app is not None and time.monotonic() > self._rests_until:
+        if self._is_stale and self._app is not None and time.monotonic() > self._next_reload:
             self._is_stale = False
-            self._rests_until = math.inf
-            self._entry.soon(self._refresh)
+            self._next_reload = math.inf
+            self._entry.enqueue(self._refresh)
 
     async def _refresh(self) -> None:
-        """What tickets took is known only to the record of turns."""
+        """Reload the tickets: how long they took is known only from the recorded turns."""
         began = time.monotonic()
         if self._app is not None:
             self._tickets.load(await self._app.tickets(self._board.task))
         now = time.monotonic()
-        # A session of a thousand tickets takes long to read: most of the time is for others.
-        self._rests_until = now + _REST * (now - began)
+        # A session of a thousand tickets takes long to read: leave most of the time to the rest.
+        self._next_reload = now + _RELOAD_PAUSE_FACTOR * (now - began)
 
     def table(self, width: int, height: int) -> list[str]:
         self._refresh_soon()
@@ -270,7 +264,7 @@ class TicketScreen(Screen):
 
 
 def _clock(seconds: float) -> str:
-    """`0m20`, `12m04s`, `2h03m`: of the same length for as long as possible."""
+    """`0m20s`, `12m04s`, `2h03m`: of the same length for as long as possible."""
     minutes, left = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{left:02d}s"

@@ -1,4 +1,4 @@
-"""`ports.Blobs` in PostgreSQL: in parts, by the digest of the whole."""
+"""`ports.Blobs` in PostgreSQL: stored in parts, by the digest of the whole."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coterie.errors import LeaseLost, StorageFull
 from coterie.model.journal import Fence
 from coterie.model.machine import SentRef
 from coterie.stores.postgres.failures import explained
-from coterie.stores.postgres.place import Place
+from coterie.stores.postgres.store_url import StoreUrl
 
 LARGEST = 64 << 20
-"""No more than this is kept as one."""
+"""The maximum size of one blob, in bytes."""
 LARGEST_SESSION = 1 << 30
-"""No more than this is kept for one session."""
+"""The maximum total size of a session's blobs, in bytes."""
 _PART = 1 << 20
 
 _SIZE = "SELECT coalesce(sum(length(data)), 0) FROM blobs WHERE session_id = %s"
@@ -40,20 +40,20 @@ ON CONFLICT (session_id, path) DO UPDATE SET digest = EXCLUDED.digest
 """
 _FILES = "SELECT path, digest FROM sent_files WHERE session_id = %s"
 LOST = "CT001"
-"""The code with which the store refuses an old token."""
+"""The error code with which the store refuses an old token."""
 _GET_KEY = "SELECT key FROM session_keys WHERE session_id = %s"
 
 
 @dataclass(frozen=True)
 class PostgresBlobs:
-    """The blobs in the store at a place."""
+    """The blobs in a store."""
 
-    place: Place
+    store: StoreUrl
 
     async def put(self, session: str, data: bytes) -> str:
-        """In one transaction: it is there as a whole or not at all."""
+        """In one transaction, so that the blob is stored completely or not at all."""
         if len(data) > LARGEST:
-            raise self._too_large(f"{_megabytes(len(data))}, and {_megabytes(LARGEST)} is the most")
+            raise self._too_large(f"{_megabytes(len(data))}; the limit is {_megabytes(LARGEST)}")
         digest = hashlib.sha256(data).hexdigest()
         async with self._transaction() as connection:
             known = await (await connection.execute(_KNOWN, [digest])).fetchone()
@@ -63,23 +63,23 @@ class PostgresBlobs:
             total = (size[0] if size else 0) + len(data)
             if total > LARGEST_SESSION:
                 raise self._too_large(
-                    f"what {session} sent is {_megabytes(total)} by now, and "
-                    f"{_megabytes(LARGEST_SESSION)} is the most"
+                    f"{session} would have sent {_megabytes(total)}; "
+                    f"the limit is {_megabytes(LARGEST_SESSION)}"
                 )
-            for place in range(0, max(len(data), 1), _PART):
-                part = (digest, place, session, data[place : place + _PART])
+            for offset in range(0, max(len(data), 1), _PART):
+                part = (digest, offset, session, data[offset : offset + _PART])
                 await connection.execute(_PUT, part)
         return digest
 
     async def get(self, digest: str) -> bytes | None:
-        """Checked: what does not have its digest is as good as none."""
+        """Verified: data that does not match its digest counts as missing."""
         async with self._transaction() as connection:
             parts = await (await connection.execute(_GET, [digest])).fetchall()
         data = b"".join(bytes(part) for (part,) in parts)
         return data if parts and hashlib.sha256(data).hexdigest() == digest else None
 
     async def session_key(self, session: str, made: bytes) -> bytes:
-        """Of several that propose one, one is kept."""
+        """If several processes propose a key, the first one is kept."""
         async with self._transaction() as connection:
             await connection.execute(_PUT_KEY, [session, made])
             found = await (await connection.execute(_GET_KEY, [session])).fetchone()
@@ -87,44 +87,44 @@ class PostgresBlobs:
         return bytes(found[0])
 
     async def set_ref(self, fence: Fence, session: str, ref: SentRef) -> None:
-        """In one transaction with the look at the lease."""
+        """In one transaction with the check of the lease."""
         async with self._transaction(fence) as connection:
             await connection.execute("SELECT hold(%s, %s)", [fence.task_id, fence.token])
             row = (session, ref.name, ref.commit, ref.digest, ref.remote_ref)
             await connection.execute(_SET_REF, row)
 
     async def refs(self, session: str) -> list[SentRef]:
-        """By name."""
+        """Ordered by name."""
         async with self._transaction() as connection:
             rows = await (await connection.execute(_REFS, [session])).fetchall()
         return [SentRef(*row) for row in rows]
 
     async def set_file(self, fence: Fence, session: str, path: str, digest: str) -> None:
-        """In one transaction with the look at the lease."""
+        """In one transaction with the check of the lease."""
         async with self._transaction(fence) as connection:
             await connection.execute("SELECT hold(%s, %s)", [fence.task_id, fence.token])
             await connection.execute(_SET_FILE, [session, path, digest])
 
     async def files(self, session: str) -> Mapping[str, str]:
-        """By path."""
+        """Keyed by path."""
         async with self._transaction() as connection:
             rows = await (await connection.execute(_FILES, [session])).fetchall()
         return dict(rows)
 
     def _too_large(self, why: str) -> StorageFull:
-        return StorageFull(self.place.shown, f"Too large to be sent by the store: {why}")
+        return StorageFull(self.store.shown, f"Too large to send through the store: {why}")
 
     @asynccontextmanager
     async def _transaction(
         self, fence: Fence | None = None
     ) -> AsyncGenerator[psycopg.AsyncConnection]:
         try:
-            async with await psycopg.AsyncConnection.connect(self.place.conninfo) as connection:
+            async with await psycopg.AsyncConnection.connect(self.store.conninfo) as connection:
                 yield connection
         except psycopg.Error as error:
             if fence is not None and error.sqlstate == LOST:
                 raise LeaseLost(fence.task_id, fence.token) from None
-            raise explained(self.place, error) from None
+            raise explained(self.store, error) from None
 
 
 def _megabytes(count: int) -> str:

@@ -1,9 +1,9 @@
 """`ports.Dispatch`: offers in a table of ours, handed out by procrastinate.
 
-The queue has a job for every offer that is open and due and that nobody has in hand; it may lose
-one, or have it twice.  It lives in the schema `dispatch`; this file alone, and what makes that
-schema, know of it.  A call has a connection to itself, and one is kept for the next call: to
-connect costs the server more than all that is asked.
+The queue has a job for every offer that is open, due and not taken; it may lose a job, or have it
+twice.  It lives in the schema `dispatch`, known only to this module and to the one that creates
+that schema.  Each call has a connection to itself, and one is kept for the next call: connecting
+costs the server more than all the queries.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from psycopg_pool import PoolTimeout
 
 from coterie.errors import StorageError
 from coterie.model.machine import MachineRow, MachineView, Offer, Pool
+from coterie.ports import RunTask
 from coterie.stores.postgres.failures import explained
-from coterie.stores.postgres.place import SCHEMA, Place
 from coterie.stores.postgres.queue_schema import QUEUE_SCHEMA
+from coterie.stores.postgres.store_url import SCHEMA, StoreUrl
 
 _JOB = "coterie.run"
 _POLL = 5.0
-"""How often the queue is looked at without being told to, in seconds: it tells of every job, and a
-look reads all jobs that are for others."""
-_AWAY = 1.0
-"""How soon a queue that is out of reach is tried again, in seconds."""
+"""How often the queue is polled without a notification, in seconds: it notifies of every job, and
+polling reads all jobs that are for other machines."""
+_RECONNECT_DELAY = 1.0
+"""How soon an unreachable queue is tried again, in seconds."""
 _STALLED = 30.0
-"""A job whose queue worker has given no sign for so long, in seconds, is queued anew."""
+"""A job whose queue worker has sent no heartbeat for this many seconds is queued again."""
 _SEARCH = 15.0
-"""How often one process looks for jobs that the queue has lost, in seconds; it looks at all."""
-_AGAIN = "5 seconds"
-"""How soon a machine that could not take an offer may be asked again."""
+"""How often a process searches for jobs that the queue has lost, in seconds; it reads all jobs."""
+_RETRY_DELAY = "5 seconds"
+"""How soon an offer that a machine could not take may be handed out again."""
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[DictRow]
@@ -66,7 +67,7 @@ UPDATE offers SET taker = %s WHERE task_id = %s AND state = 'open' AND taker IS 
     AND (due IS NULL OR due <= now())
 RETURNING task_id, pool, needs, machine, woken, refused, taker
 """
-_LET_GO = "UPDATE offers SET taker = NULL, job = NULL{} WHERE task_id = %s AND taker = %s"
+_RELEASE = "UPDATE offers SET taker = NULL, job = NULL{} WHERE task_id = %s AND taker = %s"
 _HOLD = "UPDATE offers SET state = 'held', job = NULL WHERE task_id = %s"
 _GIVE_BACK = """
 UPDATE offers SET taker = NULL, job = NULL
@@ -82,14 +83,14 @@ WHERE state = 'open' AND job IS NULL AND taker IS NULL AND (due IS NULL OR due <
     AND refused = '{}'
 FOR UPDATE SKIP LOCKED
 """
-_LEFT_OVER = """
+_REFUSED = """
 SELECT task_id, pool, needs, machine, woken, refused, taker FROM offers
 WHERE state = 'open' AND taker IS NULL AND refused <> '{}' AND (due IS NULL OR due <= now())
     AND coalesce(machine, %(machine)s) = %(machine)s
     AND NOT jsonb_exists(refused::jsonb, %(machine)s) AND needs::jsonb <@ %(has)s::jsonb
 ORDER BY task_id
 """
-_ASK_ANEW = """
+_CLEAR_REFUSALS = """
 UPDATE offers SET refused = (refused::jsonb - %(machine)s)::text
 WHERE refused <> '{}' AND jsonb_exists(refused::jsonb, %(machine)s)
 """
@@ -113,16 +114,16 @@ FROM machines ORDER BY name
 
 @dataclass
 class PostgresDispatch:
-    """The offers and the queue in the store at a place."""
+    """The offers and the queue in a store."""
 
-    place: Place
+    store: StoreUrl
     search: float = _SEARCH
     _app: App = field(init=False)
     _idle: list[Connection] = field(default_factory=list[Connection])
     _searched: float = -inf
 
     def __post_init__(self) -> None:
-        # What it has to say is for its own developers; what matters to a user is raised.
+        # The log output is for the libraries' own developers; what matters to a user is raised.
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._app = App(
@@ -133,10 +134,10 @@ class PostgresDispatch:
 
     @property
     def _conninfo(self) -> str:
-        return self.place.with_path(QUEUE_SCHEMA, SCHEMA)
+        return self.store.with_path(QUEUE_SCHEMA, SCHEMA)
 
     async def offer(self, offer: Offer, at: str | None = None) -> None:
-        """Queued in one transaction with the offer."""
+        """The job is queued in one transaction with the offer."""
         needs = json.dumps(sorted(offer.needs))
         async with self._transaction() as connection:
             row = (offer.task_id, offer.pool, needs, offer.machine, at)
@@ -144,64 +145,64 @@ class PostgresDispatch:
             await self._queue(connection)
 
     async def get(self, task_id: str) -> Offer | None:
-        """In whatever state."""
+        """In any state."""
         async with self._transaction() as connection:
             return _offer(await (await connection.execute(_GET, [task_id])).fetchone())
 
     async def offered(self) -> Mapping[str, Offer]:
-        """Those that are open."""
+        """Only the open offers."""
         async with self._transaction() as connection:
             rows = await (await connection.execute(_OFFERED)).fetchall()
         return {row["task_id"]: found for row in rows if (found := _offer(row))}
 
     async def hold(self, task_id: str) -> None:
-        """Its job, if there is one, finds nothing to take."""
+        """If a job is already queued, it will find nothing to take."""
         async with self._transaction() as connection:
             await connection.execute(_HOLD, [task_id])
 
     async def take(self, task_id: str, owner: str) -> Offer | None:
-        """One of several that are handed it has it."""
+        """If several owners are handed an offer, only one takes it."""
         async with self._transaction() as connection:
             return _offer(await (await connection.execute(_TAKE, [owner, task_id])).fetchone())
 
     async def put_back(self, offer: Offer, owner: str, *, held: bool = False) -> None:
-        """An answer that came meanwhile has opened it again, whatever we saw."""
+        """With `held`, the offer stays open if an answer has arrived since it was taken."""
         state = ", state = CASE WHEN woken = %s THEN 'held' ELSE state END" if held else ""
-        await self._let_go(offer, owner, state, *([offer.woken] if held else []))
+        await self._release(offer, owner, state, *([offer.woken] if held else []))
 
-    async def put_off(self, offer: Offer, owner: str, at: str | None = None) -> None:
-        """Unless something happens before that."""
-        due = "%s::timestamptz" if at else f"now() + interval '{_AGAIN}'"
+    async def defer(self, offer: Offer, owner: str, at: str | None = None) -> None:
+        """The delay ends as soon as something happens to the task."""
+        due = "%s::timestamptz" if at else f"now() + interval '{_RETRY_DELAY}'"
         change = f", due = CASE WHEN woken = %s THEN {due} END"
-        await self._let_go(offer, owner, change, offer.woken, *([at] if at else []))
+        await self._release(offer, owner, change, offer.woken, *([at] if at else []))
 
     async def refuse(self, offer: Offer, owner: str, machine: str, why: str) -> None:
-        """What it refused once it refuses again, until somebody does something about it; and no
-        queue is for all machines but one."""
+        """Not queued again: the machine would refuse it again until somebody changes something
+        there, and no queue addresses all machines but one."""
         change = ", refused = (refused::jsonb || jsonb_build_object(%s::text, %s::text))::text"
-        await self._let_go(offer, owner, change, machine, why.replace("\0", ""))
+        await self._release(offer, owner, change, machine, why.replace("\0", ""))
 
-    async def left_over(self, has: Sequence[str], machine: str) -> list[Offer]:
-        """Looked for, for want of a queue."""
+    async def refused_offers(self, has: Sequence[str], machine: str) -> list[Offer]:
+        """Found by a query, as no queue holds these offers."""
         given = {"has": json.dumps(list(has)), "machine": machine}
         async with self._transaction() as connection:
-            rows = await (await connection.execute(_LEFT_OVER, given)).fetchall()
+            rows = await (await connection.execute(_REFUSED, given)).fetchall()
         return [found for row in rows if (found := _offer(row))]
 
-    async def ask_anew(self, machine: str) -> None:
-        """What nobody else refused is queued again."""
+    async def clear_refusals(self, machine: str) -> None:
+        """Offers that no other machine refused are queued again."""
         async with self._transaction() as connection:
-            await connection.execute(_ASK_ANEW, {"machine": machine})
+            await connection.execute(_CLEAR_REFUSALS, {"machine": machine})
             await self._queue(connection)
 
-    async def _let_go(self, offer: Offer, owner: str, change: str, *values: object) -> None:
+    async def _release(self, offer: Offer, owner: str, change: str, *values: object) -> None:
         async with self._transaction() as connection:
-            text = _LET_GO.format(change)
+            text = _RELEASE.format(change)
             await connection.execute(text.encode(), [*values, offer.task_id, owner])
             await self._queue(connection)
 
     async def sweep(self) -> bool:
-        """Queue what is not, and now and then what is no more."""
+        """Queue what is not queued, and from time to time what the queue has lost."""
         at = time.monotonic()
         searches = at - self._searched >= self.search
         if searches:
@@ -232,46 +233,40 @@ class PostgresDispatch:
             await connection.execute(text, [job, offer.task_id])
 
     async def serve(
-        self,
-        pool: Pool,
-        queues: Sequence[str],
-        seats: int,
-        run: Callable[[str], Awaitable[None]],
-        *,
-        until_empty: bool = False,
+        self, pool: Pool, queues: Sequence[str], seats: int, run: RunTask, *, once: bool = False
     ) -> None:
-        """A worker of the queue, started anew where it ends: it does so where the database is away
-        for half a minute, and what runs must not end with that."""
-        asyncio.get_running_loop().set_exception_handler(_unheard)
+        """Run a queue worker, and restart it when it ends: it ends when the database is out of
+        reach for half a minute, and running tasks must not end with it."""
+        asyncio.get_running_loop().set_exception_handler(_ignore_queue_errors)
         while True:
             with suppress(ProcrastinateException, psycopg.Error, PoolTimeout):
                 connector = PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4)
                 app = App(connector=connector)
-                app.task(name=_JOB)(run_with(run))
+                app.task(name=_JOB)(running_task(run))
                 async with app.open_async():
                     await app.run_worker_async(
                         queues=queues,
                         concurrency=seats,
                         name=pool,
-                        wait=not until_empty,
+                        wait=not once,
                         fetch_job_polling_interval=_POLL,
                         delete_jobs="always",
                         install_signal_handlers=False,
                         shutdown_graceful_timeout=0.1,
                     )
-                if until_empty:
+                if once:
                     return
-            await anyio.sleep(_AWAY)
+            await anyio.sleep(_RECONNECT_DELAY)
 
     async def announce(self, machine: MachineRow) -> None:
-        """The row of the machine."""
+        """Insert or update the machine's row."""
         row = (machine.name, json.dumps(machine.agents), machine.seats, machine.root_commit)
         said = (machine.version, machine.seen, machine.allows_full)
         async with self._transaction() as connection:
             await connection.execute(_ANNOUNCE, (*row, *said))
 
     async def machines(self) -> list[MachineView]:
-        """Those that ran a worker here."""
+        """Every machine that has run a worker with this store."""
         async with self._transaction() as connection:
             rows = await (await connection.execute(_MACHINES)).fetchall()
         return [
@@ -289,7 +284,7 @@ class PostgresDispatch:
         ]
 
     async def close(self) -> None:
-        """Let go of what calls have opened."""
+        """Close the connections that calls have opened."""
         while self._idle:
             await self._idle.pop().close()
         with suppress(ProcrastinateException, psycopg.Error):
@@ -300,7 +295,7 @@ class PostgresDispatch:
             await self._app.open_async()
             return await call()
         except (ProcrastinateException, psycopg.Error, PoolTimeout) as error:
-            raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
+            raise StorageError(self.store.shown, f"The queue cannot be used: {error}") from None
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[Connection]:
@@ -310,18 +305,18 @@ class PostgresDispatch:
                 yield connection
                 await connection.execute("COMMIT")
             except BaseException:
-                await connection.close()  # whatever is under way in it
+                await connection.close()  # whatever is in progress on it
                 raise
         except ProcrastinateException as error:
-            raise StorageError(self.place.shown, f"The queue cannot be used: {error}") from None
+            raise StorageError(self.store.shown, f"The queue cannot be used: {error}") from None
         except psycopg.Error as error:
-            raise explained(self.place, error) from None
+            raise explained(self.store, error) from None
         self._idle.append(connection)
         while len(self._idle) > 1:
             await self._idle.pop().close()
 
     async def _begun(self) -> Connection:
-        """A connection with an open transaction; one that was cut since its last use is none."""
+        """Return a connection with an open transaction; kept ones that were cut are discarded."""
         while True:
             kept = self._idle.pop() if self._idle else None
             connection = kept or await Connection.connect(
@@ -337,17 +332,17 @@ class PostgresDispatch:
                 return connection
 
 
-def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say nothing of tasks that a worker of the queue leaves behind where it is ended without its
-    database: what they had in hand is found by whoever sweeps."""
+def _ignore_queue_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Silence asyncio tasks that a queue worker leaves behind when it ends without its database:
+    the next sweep finds their jobs."""
     error = context.get("exception")
-    is_left = "task" in context and error is None  # collected while it waited
+    is_left = "task" in context and error is None  # garbage-collected while waiting
     if not is_left and not isinstance(error, ProcrastinateException | psycopg.Error | PoolTimeout):
         loop.default_exception_handler(context)
 
 
-def run_with(run: Callable[[str], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """What the queue calls with the arguments of a job."""
+def running_task(run: RunTask) -> Callable[..., Awaitable[None]]:
+    """Return the function that the queue calls with the arguments of a job."""
 
     async def called(task_id: str) -> None:
         await run(task_id)

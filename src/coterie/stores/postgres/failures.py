@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to a user: which `StorageError`, and what to do."""
+"""What PostgreSQL's errors mean to a user: the matching `StorageError`, with advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.errors import (
 if TYPE_CHECKING:
     import psycopg
 
-    from coterie.stores.postgres.place import Place
+    from coterie.stores.postgres.store_url import StoreUrl
 
 _FULL = frozenset({"53100", "54000"})  # disk_full, program_limit_exceeded
 _READ_ONLY = frozenset({"25006"})  # read_only_sql_transaction
@@ -23,53 +23,53 @@ _NO_RIGHT = frozenset({"42501"})  # insufficient_privilege
 _LOCKED = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled
 
 
-def explained(place: Place, error: psycopg.Error) -> StorageError:
-    """The error of a statement as the user should read it."""
-    return from_server(place, error.sqlstate or "", first_line(str(error)))
+def explained(store: StoreUrl, error: psycopg.Error) -> StorageError:
+    """Convert the error of a statement to one for the user."""
+    return from_server(store, error.sqlstate or "", first_line(str(error)))
 
 
-def from_server(place: Place, state: str, problem: str) -> StorageError:
-    """The same for what the server said, by its code."""
+def from_server(store: StoreUrl, state: str, problem: str) -> StorageError:
+    """Like `explained`, for a server's message and its code."""
     if state in _FULL:
         return StorageFull(
-            place.shown,
+            store.shown,
             f"The disk of the database is full: {problem}",
-            "Make room there, then coterie resume; what was committed before is safe.",
+            "Free some space there, then run coterie resume; what was committed before is safe.",
         )
     if state in _READ_ONLY:
         return StorageReadOnly(
-            place.shown,
-            f"The database cannot be written: {problem}",
-            "Name the server that takes writes, not a replica of it.",
+            store.shown,
+            f"The database is read-only: {problem}",
+            "Use the URL of the primary server, not of a replica.",
         )
     if state in _NO_RIGHT:
         return StorageReadOnly(
-            place.shown,
-            f"User {place.user} has no right to do that: {problem}",
-            f"As its owner:  ALTER DATABASE {place.database} OWNER TO {place.user};",
+            store.shown,
+            f"User {store.user} lacks a privilege: {problem}",
+            f"As its owner:  ALTER DATABASE {store.database} OWNER TO {store.user};",
         )
     if state in _LOCKED:
         return StorageLocked(
-            place.shown, f"Another process holds the database: {problem}", "Try again."
+            store.shown, f"Another process has locked the database: {problem}", "Try again."
         )
     return StorageError(
-        place.shown,
+        store.shown,
         f"The database cannot be used: {problem}",
-        f"coterie doctor --store {place.quoted}",
+        f"coterie doctor --store {store.quoted}",
     )
 
 
-def history_lost(place: Place, problem: str) -> HistoryLost:
-    """The server is there, but we know of commits that it does not hold."""
+def history_lost(store: StoreUrl, problem: str) -> HistoryLost:
+    """The server is up, but lacks commits that we know of."""
     return HistoryLost(
-        place.shown,
+        store.shown,
         f"History is lost: {problem}",
-        "Put the newer database back. To go on without what is missing, end every process of "
-        f"Coterie on every machine, then: coterie store continue {place.quoted}",
+        "Restore the newer database. To continue without the missing history, stop every "
+        f"Coterie process on every machine, then run: coterie store continue {store.quoted}",
     )
 
 
 def first_line(text: str) -> str:
-    """The first line that says something, without its full stop."""
+    """Return the first non-empty line, without its full stop."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else "no reason given"

@@ -1,8 +1,8 @@
-"""How far a store's history is known to go on this machine, whatever the store itself says of that.
+"""The known extent of a store's history, recorded on this machine independently of the store.
 
-A replica that took over and had lost commits, and a backup that was put back, are sound and yet
-older.  So each machine keeps the head of every store that it used in a file of its own, named after
-the history: a store that goes on from a backup on purpose begins another one.
+A replica that took over after losing commits, and a restored backup, are consistent and yet older.
+So each machine keeps the head of every store that it has used in a file of its own, named after the
+history: a store that deliberately continues from a backup begins another history.
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ import psycopg
 from coterie.errors import NotOurs
 from coterie.stores.codec import Head, HeadFile
 from coterie.stores.postgres.failures import history_lost
-from coterie.stores.postgres.place import Place
+from coterie.stores.postgres.store_url import StoreUrl
 
 FOLDER = "stores"
 HEAD = "SELECT events, encode(events_hash, 'hex'), audit, encode(audit_hash, 'hex') FROM head"
-"""What a `Head` is made of; whoever has just appended holds that row, so it is theirs."""
+"""Selects a `Head`; a transaction that has just appended holds the row, so it reads its own."""
 
 
 @dataclass
 class KnownHead:
-    """The head of one store, for one process."""
+    """The known head of one store, for one process."""
 
     home: Path
     """The user's `~/.coterie`."""
     _history: str | None = None
     _name: str | None = None
-    """Of its file."""
+    """The name of the head file."""
     _head: Head = Head(0, "")
     _unwritten: bool = False
     _writing: asyncio.Future[None] | None = field(default=None, repr=False)
 
-    def check(self, place: Place, connection: psycopg.Connection, *, keeps: bool = True) -> None:
-        """Raise HistoryLost where the store holds less than is known, or something else.
+    def check(self, store: StoreUrl, connection: psycopg.Connection, *, keeps: bool = True) -> None:
+        """Raise HistoryLost if the store holds less than is known, or something else.
 
-        What it holds is known from then on, if it `keeps` that.  Blocks.
+        If `keeps` is set, the store's head is known from then on.  Blocks.
         """
         row = connection.execute("SELECT history FROM project").fetchone()
         if row is None:
             return
         history = str(row[0])
         if self._history not in (None, history):
-            raise history_lost(place, "it was begun anew, from a backup")
+            raise history_lost(store, "it was continued from a backup")
         name = f"{_digest(history)}.json"
-        # Before the store is looked at: what others append meanwhile they write down after that.
+        # Read before the store: others write down what they append only after their commit.
         known = _later(self._head, self._read(name))
         row = connection.execute(HEAD).fetchone()
         assert row is not None
         found = Head(*row)
-        self._compare(place, connection, known, found)
+        self._compare(store, connection, known, found)
         if keeps:
             self._history, self._name, self._head = history, name, _later(self._head, found)
             self._write(found)
 
     def _compare(
-        self, place: Place, connection: psycopg.Connection, known: Head, found: Head
+        self, store: StoreUrl, connection: psycopg.Connection, known: Head, found: Head
     ) -> None:
         if found.sequence < known.sequence:
             said = f"it ends at event {found.sequence}, but event {known.sequence} was written"
-            raise history_lost(place, said)
+            raise history_lost(store, said)
         query = "SELECT encode(hash, 'hex') FROM events WHERE sequence = %s"
         row = connection.execute(query, [known.sequence]).fetchone()
         if row is not None and row[0] != known.hash:
-            raise history_lost(place, f"event {known.sequence} is not the one that was written")
+            raise history_lost(store, f"event {known.sequence} differs from what was written")
 
     def note(self, head: Head) -> None:
-        """This is committed; it is written down soon.  On the loop."""
+        """Note a committed head, to be written to the file soon.  Runs on the loop."""
         if self._name is None or head.sequence <= self._head.sequence:
             return
         self._head, self._unwritten = head, True
@@ -80,12 +80,15 @@ class KnownHead:
             self._start()
 
     async def written(self) -> None:
-        """Wait until all that is known is written down."""
+        """Wait until everything noted is written to the file."""
         while self._writing is not None:
             await asyncio.shield(self._writing)
+            # A future that was done already returns without yielding to the loop, which would
+            # then never run the callback that clears it.
+            await asyncio.sleep(0)
 
     def read(self) -> Head | None:
-        """What the file says of the store that was last checked.  Blocks."""
+        """Return the head on file of the store that was last checked.  Blocks."""
         return None if self._name is None else self._read(self._name)
 
     def _start(self) -> None:
@@ -107,7 +110,7 @@ class KnownHead:
     def _write(self, head: Head) -> None:
         if self._name is None:
             return
-        with suppress(OSError, NotOurs):  # what is not written down only shows less
+        with suppress(OSError, NotOurs):  # a head that is not written only detects less
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
             with closing(HeadFile(self.home, FOLDER, self._name)) as file:
                 file.raise_to(head)
@@ -118,5 +121,5 @@ def _later(one: Head, other: Head) -> Head:
 
 
 def _digest(history: str) -> str:
-    """Whatever the store says, it is a name."""
+    """Make a file name, whatever the store returns as its history."""
     return hashlib.blake2b(history.encode(), digest_size=12).hexdigest()

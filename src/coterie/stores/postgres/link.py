@@ -1,8 +1,8 @@
-"""One connection to PostgreSQL, of which the event loop reads: messages go out, results and
-notifications come in.
+"""One connection to PostgreSQL, read by the event loop: messages go out, results and notifications
+come in.
 
-libpq itself, not psycopg's cursors: a message of several statements is one round trip, and what
-others notify is heard on the same connection, with no task that waits for it.
+It uses libpq itself, not psycopg's cursors: a message of several statements is one round trip, and
+notifications arrive on the same connection, without a task that waits for them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq import abc as pq
 
 from coterie.stores.codec import Row
-from coterie.stores.postgres.sql_text import original, rows_of
+from coterie.stores.postgres.sql_text import rows_of, unescape_nul
 
 _GONE = ("08", "57P")
-"""How the codes begin with which a server ends a connection."""
+"""Prefixes of the codes with which a server ends a connection."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the server said of a message of which nothing was kept."""
+    """The server's error for a message that was rolled back."""
 
     state: str
     problem: str
@@ -34,14 +34,14 @@ class Refusal:
 
 @dataclass
 class ServerReply:
-    """What came back: the rows of each statement that has any, or a refusal."""
+    """The reply to a message: the rows of each statement that returns rows, or a refusal."""
 
     rows: list[list[Row]] = field(default_factory=list[list[Row]])
     refusal: Refusal | None = None
 
 
 class Link:
-    """A connection in use; after `lost` was called it is of no use any more."""
+    """A connection in use; once `lost` has been called, it is unusable."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Link:
         self._loop.add_reader(self._socket, self._readable)
 
     def send(self, message: bytes, answered: Callable[[ServerReply], None]) -> None:
-        """Send a message of several statements, one transaction; one at a time."""
+        """Send a message of several statements as one transaction; one message at a time."""
         self._answered, self._reply = answered, ServerReply()
         try:
             self._server.send_query(message)
@@ -72,7 +72,7 @@ class Link:
             self._flush()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._is_open = False
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
@@ -94,7 +94,7 @@ class Link:
             self._server.consume_input()
             while self._answered is not None and not self._server.is_busy():
                 self._take(self._server.get_result())
-            # Last: a notification may have come in the middle of results, and is read with them.
+            # Last: a notification may arrive in the middle of results, and is read with them.
             while self._is_open and (note := self._server.notifies()) is not None:
                 self._heard(note.extra.decode())
         except psycopg.Error:
@@ -122,12 +122,12 @@ class Link:
 
 
 def _refusal(result: pq.PGresult) -> Refusal:
-    def told(name: DiagnosticField) -> str:
-        return original((result.error_field(name) or b"").decode(errors="replace"))
+    def field_text(name: DiagnosticField) -> str:
+        return unescape_nul((result.error_field(name) or b"").decode(errors="replace"))
 
     return Refusal(
-        told(DiagnosticField.SQLSTATE),
-        told(DiagnosticField.MESSAGE_PRIMARY),
-        told(DiagnosticField.MESSAGE_DETAIL),
-        told(DiagnosticField.MESSAGE_HINT),
+        field_text(DiagnosticField.SQLSTATE),
+        field_text(DiagnosticField.MESSAGE_PRIMARY),
+        field_text(DiagnosticField.MESSAGE_DETAIL),
+        field_text(DiagnosticField.MESSAGE_HINT),
     )

@@ -1,26 +1,26 @@
-"""Notices that others have written: every commit notifies, and says by whom it was."""
+"""Notices when others have written: every commit sends a notification that names its writer."""
 
 from __future__ import annotations
 
 import asyncio
 
 PAUSE = 0.05
-"""What nobody waits for, such as a message, is told no more often than this, in seconds."""
+"""The minimum interval between wake-ups for non-urgent changes, such as messages, in seconds."""
 
 
 class Listener:
-    """Who waits for a change, and what wakes them.  A change only means: look again."""
+    """Wakes tasks that wait for a change.  A change only means: look again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, own: str) -> None:
         self._loop = loop
         self._own = own
-        # Not 0: the first `changed(0)` says "look", so that nothing from before is missed.
+        # Not 0: the first `changed(0)` returns at once, so that no earlier change is missed.
         self.version: int = 1
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def changed(self, seen: int) -> int:
-        """Wait until the version is another one than `seen`; returns it."""
+        """Wait until the version is higher than `seen`; returns it."""
         while self.version <= seen:
             if self._changed is None:
                 self._changed = self._loop.create_future()
@@ -28,7 +28,7 @@ class Listener:
         return self.version
 
     def heard(self, note: str) -> None:
-        """A commit, by the id of its writer; `!` behind it: an answer or a request."""
+        """Handle a commit's notification: its writer's id, with a `!` for an answer or request."""
         writer, urgent, _ = note.partition("!")
         if writer == self._own:
             return
@@ -38,7 +38,7 @@ class Listener:
             self._timer = self._loop.call_later(PAUSE, self.bump)
 
     def bump(self) -> None:
-        """Somebody may have written: wake all who wait."""
+        """Wake all waiting tasks: somebody may have written."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
 """`ports.OwnerRows` in PostgreSQL, on connections of its own.
 
-A renewal must not wait for anything: every call has a connection to itself, which is closed where
-the call fails or is cancelled, and else kept for the next one.
+A renewal must not wait for anything: every call has a connection to itself, which is closed if the
+call fails or is cancelled, and otherwise kept for the next one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from coterie.stores.codec import Head, Row, Value
 from coterie.stores.postgres.failures import explained, from_server
 from coterie.stores.postgres.known_head import HEAD, KnownHead
 from coterie.stores.postgres.link import Link, ServerReply
-from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.sql_text import encoded, filled
+from coterie.stores.postgres.store_url import StoreUrl
 
 _ADD = (
     "INSERT INTO owners (id, machine, beat, started_at, version, dead) "
@@ -38,7 +38,7 @@ _DECLARE_DEAD = (
 
 @dataclass
 class _Call:
-    """One question to the server, and its answer."""
+    """One query to the server, and its reply."""
 
     answered: anyio.Event = field(default_factory=anyio.Event)
     reply: ServerReply | None = None
@@ -53,19 +53,19 @@ class _Call:
 
 @dataclass
 class _Opening:
-    """A connection that is made on a thread, which nobody may be waiting for any more."""
+    """A connection being opened on a thread, whose caller may have stopped waiting for it."""
 
-    place: Place
+    store: StoreUrl
     known: KnownHead | None = None
     connection: psycopg.Connection | None = None
     _is_wanted: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
-        connection = self.place.connect(autocommit=True)
+        connection = self.store.connect(autocommit=True)
         if self.known is not None:
             try:
-                self.known.check(self.place, connection)
+                self.known.check(self.store, connection)
             except BaseException:
                 connection.close()
                 raise
@@ -102,42 +102,42 @@ class _Line:
 class PostgresOwnerRows:
     """The owners in the store at a URL."""
 
-    place: Place
+    store: StoreUrl
     known: KnownHead | None = None
     _idle: list[_Line] = field(default_factory=list[_Line])
 
     @classmethod
     def at(cls, url: str) -> PostgresOwnerRows:
-        """Nothing is connected before the first call."""
-        return cls(Place.of(url))
+        """Create it without connecting, which the first call does."""
+        return cls(StoreUrl.of(url))
 
     async def add(self, row: OwnerRow) -> None:
-        """A new owner, alive."""
+        """Insert a new owner, alive."""
         values = (row.id, row.machine, row.beat, row.started_at, row.version)
         await self._asked(_ADD, *values)
 
     async def renew(self, owner: str) -> int | None:
-        """One beat more, unless it is dead; and how far the history goes by now."""
+        """Increment the beat unless the owner is dead; also note how far the history goes now."""
         found, head = await self._all(f"{_BEAT};{HEAD}", owner)
         if self.known is not None:
             self.known.note(Head(*head[0]))
         return int(str(found[0][0])) if found else None
 
     async def get(self, owner: str) -> OwnerRow | None:
-        """What is known of an owner."""
+        """Return an owner's row, if there is one."""
         found = await self._asked(_GET, owner)
         return _row(found[0]) if found else None
 
     async def living(self) -> list[OwnerRow]:
-        """Those that nobody has declared dead."""
+        """Return the owners that nobody has declared dead."""
         return [_row(row) for row in await self._asked(_LIVING)]
 
     async def declare_dead(self, owner: str, beat: int | None) -> bool:
-        """By compare and set, where a beat is given."""
+        """By compare-and-set, if a beat is given."""
         return bool(await self._asked(_DECLARE_DEAD, owner, beat))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all kept connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -156,10 +156,10 @@ class PostgresOwnerRows:
             raise
         reply = line.call.reply
         if reply is None:
-            raise from_server(self.place, "08006", "the connection was lost")
+            raise from_server(self.store, "08006", "the connection was lost")
         self._idle.append(line)
         if reply.refusal is not None:
-            raise from_server(self.place, reply.refusal.state, reply.refusal.problem)
+            raise from_server(self.store, reply.refusal.state, reply.refusal.problem)
         return reply.rows
 
     async def _line(self) -> _Line:
@@ -168,11 +168,11 @@ class PostgresOwnerRows:
             if line.link is not None:
                 line.call = _Call()
                 return line
-        opening = _Opening(self.place, self.known)
+        opening = _Opening(self.store, self.known)
         try:
             await anyio.to_thread.run_sync(opening.run, abandon_on_cancel=True)
         except psycopg.Error as error:
-            raise explained(self.place, error) from None
+            raise explained(self.store, error) from None
         except BaseException:
             opening.abandon()
             raise

@@ -1,7 +1,7 @@
--- What only PostgreSQL runs.  A write that cannot follow raises by `must`, for nothing is read
--- before it is written; the last value of such a statement is what is wrong then.
+-- Statements for PostgreSQL only.  A write that cannot follow raises through `must`, as nothing is
+-- read before writing; the last value of such a statement is its error message.
 
--- a message
+-- messages of the writer
 
 -- name: begin_batch
 SELECT begin_batch(?, ?, ?)

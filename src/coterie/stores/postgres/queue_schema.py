@@ -7,13 +7,13 @@ from pathlib import Path
 import psycopg
 from procrastinate.schema import SchemaManager
 
-from coterie.stores.postgres.place import SCHEMA
+from coterie.stores.postgres.store_url import SCHEMA
 
 QUEUE_SCHEMA = "dispatch"
 
 
 def upgrade_queue(connection: psycopg.Connection) -> None:
-    """Make the queue's schema, or run what was added to it since; in the transaction of ours."""
+    """Create the queue's schema or run its new migrations, in the same transaction as ours."""
     scripts = sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
     known = {name for (name,) in connection.execute("SELECT name FROM queue_migrations")}
     found = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [QUEUE_SCHEMA])

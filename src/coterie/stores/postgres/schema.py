@@ -1,7 +1,7 @@
-"""The schema in PostgreSQL: made and upgraded by a command of the user's, never by connecting.
+"""The schema in PostgreSQL: created and upgraded by explicit commands, never by connecting.
 
-All of it is in the schema `coterie` of its database, with its number in `schema_version`.  The
-numbers are those of SQLite's migrations, of which the first ten are one file here.  Blocking.
+Everything is in the schema `coterie` of the database, with its version in `schema_version`.  The
+versions are those of SQLite's migrations, the first ten of which are one file here.  Blocking.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from coterie.model.lease_clock import LeaseTimes
 from coterie.stores.postgres.diagnosis import no_connection, refuse_pooling
 from coterie.stores.postgres.failures import explained
 from coterie.stores.postgres.known_head import KnownHead
-from coterie.stores.postgres.place import SCHEMA, Place
 from coterie.stores.postgres.queue_schema import upgrade_queue
+from coterie.stores.postgres.store_url import SCHEMA, StoreUrl
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _LOCK = 0x636F7465
-"""For `pg_advisory_xact_lock`: one process at a time changes the schema."""
+"""For `pg_advisory_xact_lock`: only one process at a time changes the schema."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A connection that was made ready, and what the server kept of its writer before."""
+    """A prepared connection, and what the server has recorded about its writer."""
 
     connection: psycopg.Connection
     batch: int | None
-    """The number of its last commit; None where it is not known there."""
-    told: str
+    """The number of its last commit; None if the server does not know the writer."""
+    answers: str
+    """What its last commit answered, separated by semicolons."""
 
 
 def migrations() -> list[tuple[int, Path]]:
@@ -43,17 +44,17 @@ def migrations() -> list[tuple[int, Path]]:
 
 
 def latest() -> int:
-    """The number that this program works with."""
+    """Return the version that this program works with."""
     return migrations()[-1][0]
 
 
 @dataclass(frozen=True)
 class StoreProject:
-    """Whose tasks a store holds."""
+    """The project whose tasks a store holds."""
 
     name: str
     root_commit: str
-    """The first commit of its repository, the same in every clone; empty: it is in none."""
+    """The first commit of its repository, the same in every clone; empty if it has none."""
 
     def __str__(self) -> str:
         known_by = f"first commit {self.root_commit[:10]}" if self.root_commit else "not in git"
@@ -61,55 +62,56 @@ class StoreProject:
 
 
 def init(url: str, project: StoreProject | None = None, ttl: float = LeaseTimes.ttl) -> bool:
-    """Make the schema in a database that has none, for this project; True where it was made.
+    """Create the schema for this project in a database that has none; True if it was created.
 
-    One that is current, and this project's, stays as it is.  `ttl` is for how many seconds an owner
-    that is silent keeps its tasks.
+    A schema that is current and this project's stays unchanged.  `ttl` is for how many seconds a
+    silent owner keeps its tasks.
     """
-    place = Place.of(url)
-    with _changing(place) as connection:
-        _refuse_encoding(connection, place)
+    store = StoreUrl.of(url)
+    with _changing(store) as connection:
+        _refuse_encoding(connection, store)
         made = not _is_there(connection)
         if made:
             _make(connection)
-        check_version(place, version_in(connection, place))
+        check_version(store, version_in(connection, store))
         if project is not None:
             if _project_in(connection) is None:
                 row = (project.name, project.root_commit, ttl)
                 text = "INSERT INTO project (name, root_commit, ttl) VALUES (%s, %s, %s)"
                 connection.execute(text, row)
-            _check_project(connection, place, project)
+            _check_project(connection, store, project)
     return made
 
 
 def upgrade(url: str) -> tuple[int, int]:
-    """Bring the schema up to date; its number before and after."""
-    place = Place.of(url)
-    with _changing(place) as connection:
-        before = version_in(connection, place)
+    """Bring the schema up to date; returns its version before and after."""
+    store = StoreUrl.of(url)
+    with _changing(store) as connection:
+        before = version_in(connection, store)
         if before > latest():
-            check_version(place, before)
+            check_version(store, before)
         _migrate(connection, before)
     return before, latest()
 
 
 def check(url: str, project: StoreProject | None = None, known: KnownHead | None = None) -> float:
-    """For how many seconds a silent owner keeps its tasks; raises StorageError unless the schema is
-    the one we work with, and, where a project is given, ForeignStore unless it is that project's;
-    HistoryLost where more is `known` to have been in it.
+    """Return for how many seconds a silent owner keeps its tasks.
+
+    Raises StorageError unless the schema is the one we work with, ForeignStore if a project is
+    given and the store is another's, and HistoryLost if it lacks history that is `known`.
     """
-    place = Place.of(url)
-    with _connected(place) as connection:
-        _checked(connection, place, project)
+    store = StoreUrl.of(url)
+    with _connected(store) as connection:
+        _checked(connection, store, project)
         if known is not None:
-            known.check(place, connection)
+            known.check(store, connection)
         found = connection.execute("SELECT ttl FROM project").fetchone()
         return float(found[0]) if found else LeaseTimes.ttl
 
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """What there is to know about a store that can be used."""
+    """Facts about a store that can be used."""
 
     url: str
     """Without a password."""
@@ -121,19 +123,19 @@ class StoreFacts:
     server: str
     encrypted: bool
     loses_commits: bool
-    """The server answers before a commit is safe."""
+    """Whether the server confirms commits before they are durable."""
     lease_seconds: float
-    """For how long a machine that is silent keeps its tasks."""
+    """For how long a silent machine keeps its tasks."""
 
 
 def begin_history(url: str, project: StoreProject | None = None) -> None:
-    """Go on with a store as it is, although more may be known to have been in it.
+    """Continue with a store as it is, although some of its history may be lost.
 
-    Whoever still runs by what was lost is dead to it, and its tokens are none any more.
+    All owners are declared dead and their tokens become invalid, as they may rely on what was lost.
     """
-    place = Place.of(url)
-    with _changing(place) as connection:
-        _checked(connection, place, project)
+    store = StoreUrl.of(url)
+    with _changing(store) as connection:
+        _checked(connection, store, project)
         connection.execute(_BEGIN_HISTORY)
 
 
@@ -144,23 +146,23 @@ UPDATE leases SET token = token + 1000000;
 UPDATE offers SET taker = NULL, job = NULL;
 DELETE FROM writers;
 """
-"""Tokens that were given out before are lower than all that will be."""
+"""All tokens issued before, even in the lost history, are lower than those issued from now on."""
 
 
 def describe(
     url: str, project: StoreProject | None = None, known: KnownHead | None = None
 ) -> StoreFacts:
-    """All of it; raises StorageError as `check` does."""
-    place = Place.of(url)
-    with _connected(place) as connection:
-        version = _checked(connection, place, project)
+    """Return the facts about a store; raises StorageError as `check` does."""
+    store = StoreUrl.of(url)
+    with _connected(store) as connection:
+        version = _checked(connection, store, project)
         if known is not None:
-            known.check(place, connection, keeps=False)
+            known.check(store, connection, keeps=False)
         row = connection.execute(_FACTS).fetchone()
         assert row is not None
         tasks, machines, size, server, commits, ttl = row
         return StoreFacts(
-            url=place.shown,
+            url=store.shown,
             schema=version,
             project=_project_in(connection),
             tasks=tasks,
@@ -180,11 +182,11 @@ SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM machines),
 """
 
 
-def _checked(connection: psycopg.Connection, place: Place, project: StoreProject | None) -> int:
-    version = version_in(connection, place)
-    check_version(place, version)
+def _checked(connection: psycopg.Connection, store: StoreUrl, project: StoreProject | None) -> int:
+    version = version_in(connection, store)
+    check_version(store, version)
     if project is not None:
-        _check_project(connection, place, project)
+        _check_project(connection, store, project)
     return version
 
 
@@ -193,51 +195,51 @@ def _project_in(connection: psycopg.Connection) -> StoreProject | None:
     return StoreProject(*row) if row else None
 
 
-def _check_project(connection: psycopg.Connection, place: Place, project: StoreProject) -> None:
+def _check_project(connection: psycopg.Connection, store: StoreUrl, project: StoreProject) -> None:
     found = _project_in(connection)
     if found is None:
-        way = f"coterie store init {place.quoted}"
-        raise StorageError(place.shown, "The store is of no project yet", way)
+        way = f"coterie store init {store.quoted}"
+        raise StorageError(store.shown, "The store does not belong to a project yet", way)
     if found.root_commit != project.root_commit:
         raise ForeignStore(
-            place.shown,
-            f"The store is another project's, {found}; this one is {project}",
-            f"Make one for this: createdb NAME, then coterie store init {place.example}",
+            store.shown,
+            f"The store belongs to another project, {found}; this project is {project}",
+            f"Create one for this project: createdb NAME, then coterie store init {store.example}",
         )
 
 
-def check_version(place: Place, version: int) -> None:
-    """Refuse any number but ours, and say what to type."""
+def check_version(store: StoreUrl, version: int) -> None:
+    """Refuse any version but ours, with the command that helps."""
     if version > latest():
         raise StorageError(
-            place.shown,
+            store.shown,
             f"The store was made by a newer Coterie ({version}, this one knows {latest()})",
             "pip install --upgrade 'coterie[postgres]'",
         )
     if version < latest():
         raise StorageError(
-            place.shown,
-            f"The store is of an older Coterie ({version}, this one needs {latest()})",
-            f"coterie store upgrade {place.quoted}",
+            store.shown,
+            f"The store was made by an older Coterie ({version}, this one needs {latest()})",
+            f"coterie store upgrade {store.quoted}",
         )
 
 
-def version_in(connection: psycopg.Connection, place: Place) -> int:
-    """The number that the database says; raises StorageError where there is no schema of ours."""
+def version_in(connection: psycopg.Connection, store: StoreUrl) -> int:
+    """Return the version of the schema; raises StorageError if there is no schema of ours."""
     if not _is_there(connection):
         raise StorageError(
-            place.shown,
+            store.shown,
             "The database has no Coterie store",
-            f"coterie store init {place.quoted}",
+            f"coterie store init {store.quoted}",
         )
     found = connection.execute(
         "SELECT to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.schema_version"]
     ).fetchone()
     if found is None or not found[0]:
         raise StorageError(
-            place.shown,
+            store.shown,
             f"The schema {SCHEMA!r} of the database is not Coterie's",
-            f"Use another database: createdb NAME, then coterie store init {place.example}",
+            f"Use another database: createdb NAME, then coterie store init {store.example}",
         )
     row = connection.execute("SELECT max(number) FROM schema_version").fetchone()
     return int(row[0]) if row and row[0] else 0
@@ -265,45 +267,47 @@ def _migrate(connection: psycopg.Connection, before: int) -> None:
     upgrade_queue(connection)
 
 
-def opened(place: Place, writer: str, known: KnownHead | None = None, *, is_new: bool) -> Session:
-    """A connection for a storage, made ready: our schema, no pooler between, and listening.
+def opened(
+    store: StoreUrl, writer: str, known: KnownHead | None = None, *, is_new: bool
+) -> Session:
+    """Open a connection for a storage: with our schema, no pooler in between, and listening.
 
-    Raises psycopg.OperationalError where the server cannot be reached: it may be back soon; and
-    HistoryLost where it is back with less than is known.
+    Raises psycopg.OperationalError if the server cannot be reached, as it may be back soon, and
+    HistoryLost if it is back with less history than is known.
     """
-    connection = place.connect(autocommit=True)
+    connection = store.connect(autocommit=True)
     try:
-        _make_ready(connection, place)
+        _make_ready(connection, store)
         if known is not None:
-            known.check(place, connection)
+            known.check(store, connection)
         return _session(connection, writer, is_new=is_new)
     except psycopg.OperationalError:
         connection.close()
         raise
     except psycopg.Error as error:
         connection.close()
-        raise explained(place, error) from error
+        raise explained(store, error) from error
     except BaseException:
         connection.close()
         raise
 
 
-def _refuse_encoding(connection: psycopg.Connection, place: Place) -> None:
+def _refuse_encoding(connection: psycopg.Connection, store: StoreUrl) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StorageError(
-            place.shown,
-            f"The database is encoded as {encoding}, which cannot hold every text",
+            store.shown,
+            f"The database is encoded as {encoding}, which cannot store all text",
             "createdb --encoding UTF8 --template template0 NAME, then "
-            f"coterie store init {place.example}",
+            f"coterie store init {store.example}",
         )
 
 
-def _make_ready(connection: psycopg.Connection, place: Place) -> None:
-    refuse_pooling(place, connection)
-    _refuse_encoding(connection, place)
-    check_version(place, version_in(connection, place))
-    # Whatever the server's default is: what we were told is committed is not lost with it.
+def _make_ready(connection: psycopg.Connection, store: StoreUrl) -> None:
+    refuse_pooling(store, connection)
+    _refuse_encoding(connection, store)
+    check_version(store, version_in(connection, store))
+    # Whatever the server's default is: a crash of the server must not lose a confirmed commit.
     connection.execute("SET synchronous_commit = on")
     connection.execute("LISTEN coterie")
 
@@ -316,22 +320,22 @@ def _session(connection: psycopg.Connection, writer: str, *, is_new: bool) -> Se
 
 
 @contextlib.contextmanager
-def _changing(place: Place) -> Generator[psycopg.Connection]:
-    """One transaction, all or nothing; others who change the schema are waited for."""
-    with _connected(place) as connection:
+def _changing(store: StoreUrl) -> Generator[psycopg.Connection]:
+    """Open one transaction, after waiting for other processes that change the schema."""
+    with _connected(store) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         yield connection
 
 
 @contextlib.contextmanager
-def _connected(place: Place) -> Generator[psycopg.Connection]:
+def _connected(store: StoreUrl) -> Generator[psycopg.Connection]:
     try:
-        connection = place.connect()
+        connection = store.connect()
     except psycopg.Error as error:
-        raise no_connection(place, error) from None
+        raise no_connection(store, error) from None
     try:
         with connection:
-            refuse_pooling(place, connection)
+            refuse_pooling(store, connection)
             yield connection
     except psycopg.Error as error:
-        raise explained(place, error) from error
+        raise explained(store, error) from error

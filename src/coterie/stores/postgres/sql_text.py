@@ -1,7 +1,7 @@
-"""Between our values and the text of PostgreSQL's simple protocol.
+"""Conversion between our values and the text of PostgreSQL's simple protocol.
 
-A text may hold NUL, which PostgreSQL's cannot: it is kept as U+E000 and a `0`, and U+E000 itself as
-U+E000 and an `e`.
+Our texts may contain NUL, PostgreSQL's cannot: it is stored as U+E000 and a `0`, and U+E000 itself
+as U+E000 and an `e`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from psycopg.pq import abc as pq
 
-from coterie.stores.codec import Row, Value, mended
+from coterie.stores.codec import Row, Value, repair_surrogates
 from coterie.stores.statements import load
 
 SQL = load(Path(__file__).parent)
@@ -20,7 +20,7 @@ ANSWERING = frozenset(
     for name, text in SQL.items()
     if "RETURNING" in text and text.startswith(("INSERT", "UPDATE", "DELETE"))
 )
-"""Writes that answer with a number or nothing, which is kept with the commit."""
+"""Writes that return a number or nothing, which is recorded with the commit."""
 
 
 _PARTS = {
@@ -30,19 +30,19 @@ _PARTS = {
 _MARK = "\ue000"
 
 
-class Hashed(str):
-    """A text that is hashed by the server and not kept: it goes there as it is."""
+class HashedText(str):
+    """A text that the server hashes but does not store: it is sent as it is."""
 
     __slots__ = ()
 
 
 def statement(name: str, *given: Value) -> str:
-    """A named statement with its values in their places."""
+    """Return a named statement with its values filled in."""
     return filled(_PARTS[name], given)
 
 
 def filled(parts: Sequence[str], given: Sequence[Value]) -> str:
-    """The parts of a statement with values between them."""
+    """Join the parts of a statement, with values between them."""
     text = [parts[0]]
     for value, part in zip(given, parts[1:], strict=True):
         text.append(_literal(value))
@@ -54,15 +54,15 @@ def _literal(value: Value) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        # `standard_conforming_strings` is on: nothing but the quote is special.
-        return "'" + _kept(value).replace("'", "''") + "'"
+        # `standard_conforming_strings` is on: only the quote is special.
+        return "'" + _escape_nul(value).replace("'", "''") + "'"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
     return str(int(value))
 
 
-def _kept(text: str) -> str:
-    if isinstance(text, Hashed):
+def _escape_nul(text: str) -> str:
+    if isinstance(text, HashedText):
         return text
     if _MARK in text or "\0" in text:
         text = text.replace(_MARK, _MARK + "e").replace("\0", _MARK + "0")
@@ -70,22 +70,22 @@ def _kept(text: str) -> str:
 
 
 def encoded(message: str) -> bytes:
-    """For the wire; halves of surrogate pairs are mended rather than refused."""
+    """Encode for the wire; halves of surrogate pairs are repaired rather than refused."""
     try:
         return message.encode()
     except UnicodeEncodeError:
-        return mended(message).encode()
+        return repair_surrogates(message).encode()
 
 
-def original(text: str) -> str:
-    """A text as it was before it was kept."""
+def unescape_nul(text: str) -> str:
+    """Return a stored text as it was before it was stored."""
     if _MARK in text:
         text = text.replace(_MARK + "0", "\0").replace(_MARK + "e", _MARK)
     return text
 
 
 def _text(found: bytes) -> str:
-    return original(found.decode())
+    return unescape_nul(found.decode())
 
 
 _KINDS: dict[int, Callable[[bytes], object]] = {
@@ -95,11 +95,11 @@ _KINDS: dict[int, Callable[[bytes], object]] = {
     23: int,
     701: float,
 }
-"""How a column's type is read, by its number in `pg_type`; all others are text."""
+"""How values are read, by their type's OID in `pg_type`; all others are text."""
 
 
 def rows_of(result: pq.PGresult) -> list[Row]:
-    """All rows of a result."""
+    """Return all rows of a result."""
     columns = range(result.nfields)
     readers = [_KINDS.get(result.ftype(column), _text) for column in columns]
     value = result.get_value

@@ -15,8 +15,8 @@ from coterie.model.team import Reservation
 from coterie.stores.chain import broken_chains, cut_off
 from coterie.stores.codec import RESERVATION, Row
 from coterie.stores.postgres.known_head import KnownHead
-from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.sql_text import ANSWERING, statement
+from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.postgres.submission import Submission
 from coterie.stores.postgres.writer import PATIENCE, PostgresWriter
 from coterie.stores.postgres.writes import statements
@@ -24,7 +24,7 @@ from coterie.stores.statements import After, Query, Reading, T
 from coterie.stores.storage import DatabaseStorage
 
 _URGENT = frozenset({"insert_request"})
-"""What somebody waits for in another process: it is told at once."""
+"""Statements that another process waits for: it is notified at once."""
 
 
 class _Statements:
@@ -57,7 +57,7 @@ class _Statements:
     def queue(self, fence: Fence | None, writes: Sequence[Write], after: After) -> None:
         try:
             job = _writing(writes, fence, after)
-        except IllegalWrite as error:  # what was posted before it is kept
+        except IllegalWrite as error:  # what was posted before is still written
             job = Submission([statement("illegal_write", str(error))])
         self._writer.post(job)
 
@@ -72,7 +72,7 @@ class _Statements:
         asked = (event.task_id, event.response.interaction_id)
         taken = () if request is None else (journal.TakeRequest(request),)
         made = [
-            # Each statement sees what is committed when it begins: first the lock, then the look.
+            # Each statement sees what is committed when it begins: lock first, then check.
             statement("lock_head"),
             statement("question_is_open", *asked),
             *statements((journal.AppendEvent(event), *taken)),
@@ -105,7 +105,7 @@ def _job(queries: Sequence[Query], fence: Fence | None = None, after: After = No
 
 
 class PostgresStorage(DatabaseStorage):
-    """All stores behind one connection; made by `open`, let go by `close`."""
+    """All stores over one connection; made by `open`, released by `close`."""
 
     def __init__(self, writer: PostgresWriter) -> None:
         self._writer = writer
@@ -117,10 +117,10 @@ class PostgresStorage(DatabaseStorage):
     ) -> PostgresStorage:
         """Connect to the database, which must have our schema.
 
-        Raises StorageError where it cannot be reached, its schema is not the one we work with, or
-        more is `known` to have been in it.
+        Raises StorageError if it cannot be reached, its schema is not the one we work with, or it
+        lacks history that is `known`.
         """
-        storage = cls(PostgresWriter(Place.of(url), patience, known))
+        storage = cls(PostgresWriter(StoreUrl.of(url), patience, known))
         await storage._writer.start()
         return storage
 
@@ -130,4 +130,4 @@ class PostgresStorage(DatabaseStorage):
         return await read(broken_chains()) or await read(cut_off(head))
 
     def _damaged(self, problem: str) -> StorageDamaged:
-        return StorageDamaged(self._writer.place.shown, problem, "Put back a backup of it.")
+        return StorageDamaged(self._writer.store.shown, problem, "Restore it from a backup.")

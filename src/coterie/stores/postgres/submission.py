@@ -13,19 +13,19 @@ from coterie.stores.statements import After, Reading
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """One submission.  Without a future it was posted: its caller has gone on."""
+    """One submission.  Without a future it was posted: its caller does not wait for it."""
 
     statements: Sequence[str] = ()
     fence: Fence | None = None
     future: asyncio.Future[Any] | None = None
     after: After = None
     answers: int = 0
-    """How many of the statements answer with a value."""
+    """How many of the statements return a value."""
     reading: Reading[Any] | None = None
     asked: str = ""
-    """The message that the reading waits for."""
+    """The message whose reply the reading waits for."""
     has_event: bool = False
-    """Whether the history is longer after it."""
+    """Whether it appends to the history."""
     is_urgent: bool = False
     is_alone: bool = False
     result: Any = None
@@ -33,7 +33,7 @@ class Submission:
 
 
 def writes_in(queue: Sequence[Submission]) -> int:
-    """How many writes are at the head of the queue that may go together."""
+    """Count the writes at the head of the queue that may go together."""
     count = 0
     for job in queue:
         if job.reading is not None or job.is_alone:

@@ -1,14 +1,13 @@
-"""The way to PostgreSQL: what is submitted at one time becomes one message, and so one transaction.
+"""The writer for PostgreSQL: writes submitted together become one message, and so one transaction.
 
-Each message that writes has a number.  Where the connection is lost before its answer came, the
-number that the server kept for us tells whether it was: then its answers are there too, else it is
-sent again.  All of it runs on the event loop but for connecting, which blocks: that has a thread.
+Each message that writes has a number.  If the connection is lost before the reply arrives, the
+number recorded on the server tells whether it was committed: if so, its answers are there too, else
+it is sent again.  Everything runs on the event loop but connecting, which blocks and has a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import anyio
 import psycopg
 
-from coterie.errors import LeaseLost, StorageError, StorageLocked
+from coterie.errors import LeaseLost, stops_writing
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent
 from coterie.stores.codec import Head, Row
@@ -28,27 +27,27 @@ from coterie.stores.postgres.failures import from_server, history_lost
 from coterie.stores.postgres.known_head import HEAD, KnownHead
 from coterie.stores.postgres.link import Link, Refusal, ServerReply
 from coterie.stores.postgres.listener import Listener
-from coterie.stores.postgres.place import Place
 from coterie.stores.postgres.schema import Session
 from coterie.stores.postgres.sql_text import encoded, statement
+from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.postgres.submission import Submission, writes_in
 from coterie.stores.statements import Reading, T
 
-RIDE = 0.005
-"""How long a posted write waits for a commit to ride in, in seconds."""
+POST_DELAY = 0.005
+"""How long a posted write waits for a commit that it can join, in seconds."""
 PATIENCE = 60.0
-"""How long a database that is away is waited for, in seconds."""
-_AGAIN = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failure
-_NOT_SO, _KEPT = "CT004", "CT005"
+"""How long to wait for a database that is out of reach, in seconds."""
+_RETRYABLE = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failure
+_CONDITION_FAILED, _ALREADY_COMMITTED = "CT004", "CT005"
 
 
 class PostgresWriter:
-    """Sends jobs in their order, one message at a time, and settles them."""
+    """Sends jobs in order, one message at a time, and settles them."""
 
     def __init__(
-        self, place: Place, patience: float = PATIENCE, known: KnownHead | None = None
+        self, store: StoreUrl, patience: float = PATIENCE, known: KnownHead | None = None
     ) -> None:
-        self.place = place
+        self.store = store
         self.known = known
         self.failure: Exception | None = None
         self._id = secrets.token_hex(8)
@@ -56,11 +55,11 @@ class PostgresWriter:
         self._loop = asyncio.get_running_loop()
         self.watch: Listener = Listener(self._loop, self._id)
         self._batch = 0
-        """The number of the last message that the server has kept."""
+        """The number of the last message that the server has committed."""
         self._link: Link | None = None
         self._queue: list[Submission] = []
         self._sent: list[Submission] = []
-        """What the message on its way holds: one reading, or writes."""
+        """The jobs of the message in flight: one reading, or writes."""
         self._timer: asyncio.TimerHandle | None = None
         self._reported = False
         self._stopping = False
@@ -70,21 +69,26 @@ class PostgresWriter:
     # -- for the stores ------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect; raises StorageError where that cannot be done, or the schema is not ours."""
+        """Connect; raises StorageError if that fails or the schema is not ours."""
         opened: asyncio.Future[Session] = self._loop.create_future()
         self._connect(opened, patience=0)
-        self._attach(await opened)
+        try:
+            self._attach(await opened)
+        except asyncio.CancelledError:
+            if not opened.cancelled() and opened.exception() is None:
+                opened.result().connection.close()
+            raise
 
     async def submit(self, job: Submission) -> Any:
-        """Write in a transaction after all that was posted; returns when it is durable.
+        """Write in a transaction after everything posted before; returns when it is durable.
 
-        Where the caller is cancelled, it may be done all the same.
+        If the caller is cancelled, the write may still be done.
         """
-        self._refuse_if_failed()
+        self._raise_if_failed()
         return await self._queued(job)
 
     async def read(self, reading: Reading[T]) -> T:
-        """Run the reading after all that was submitted before."""
+        """Run the reading after everything submitted before it."""
         if self._stopping:
             raise RuntimeError("the storage is closed")
         if self._link is None and self.failure is not None:
@@ -98,16 +102,16 @@ class PostgresWriter:
         return await job.future
 
     def post(self, job: Submission) -> None:
-        """Queue it: it rides in the next message, or goes alone a little later."""
-        self._refuse_if_failed()
+        """Queue a write: it joins the next message, or is sent alone shortly after."""
+        self._raise_if_failed()
         self._queue.append(job)
         if self._timer is None:
-            self._timer = self._loop.call_later(RIDE, self._ride_ended)
+            self._timer = self._loop.call_later(POST_DELAY, self._post_delay_ended)
 
     async def stop(self) -> None:
-        """Write what is queued and let go of the connection.
+        """Write what is queued and close the connection.
 
-        Raises what made a posted write fail, if nobody has been told of it yet.
+        Raises the error that made a posted write fail, unless it has been reported already.
         """
         if not self._stopping:
             self._stopping = True
@@ -131,21 +135,21 @@ class PostgresWriter:
         self._pump()
         await self._idle
 
-    def _refuse_if_failed(self) -> None:
+    def _raise_if_failed(self) -> None:
         if self._stopping:
             raise RuntimeError("the storage is closed")
         if self.failure is not None:
             self._reported = True
             raise self.failure
 
-    # -- out -----------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------
 
-    def _ride_ended(self) -> None:
+    def _post_delay_ended(self) -> None:
         self._timer = None
         self._pump()
 
     def _pump(self) -> None:
-        """Send the next message, unless one is on its way."""
+        """Send the next message, unless one is in flight."""
         while self._link is not None and not self._sent and self._queue:
             self._send(self._link)
         if self._idle is not None and not self._sent and not self._queue and not self._idle.done():
@@ -154,7 +158,7 @@ class PostgresWriter:
     def _send(self, link: Link) -> None:
         first = self._queue[0]
         if first.reading is None and self.failure is not None:
-            self._refuse(self._queue.pop(0), self.failure)
+            self._fail(self._queue.pop(0), self.failure)
             return
         count = 1 if first.reading is not None or first.is_alone else writes_in(self._queue)
         jobs, self._queue = self._queue[:count], self._queue[count:]
@@ -174,7 +178,7 @@ class PostgresWriter:
         held: Fence | None = None
         for job in jobs:
             if job.fence is None:
-                held = None  # it may have been a claim
+                held = None  # it may have claimed a lease
             elif job.fence is not held:
                 held = job.fence
                 parts.append(statement("hold", held.task_id, held.token))
@@ -186,7 +190,7 @@ class PostgresWriter:
         return ";\n".join(parts)
 
     def _advance(self, job: Submission, rows: list[list[Row]] | None) -> bool:
-        """Give a reading the rows that it asked for; whether it asks for more."""
+        """Give a reading the rows that it asked for; returns whether it asks for more."""
         assert job.reading is not None
         try:
             queries = next(job.reading) if rows is None else job.reading.send(rows)
@@ -196,60 +200,60 @@ class PostgresWriter:
             job.error = error
         else:
             asked = [statement(*query) for query in queries]
-            if len(asked) > 1:  # all as of one moment
+            if len(asked) > 1:  # all from one snapshot
                 asked.insert(0, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             job.asked = ";\n".join(asked)
             return True
         self._settle([job])
         return False
 
-    # -- back ----------------------------------------------------------------------------------
+    # -- replies -------------------------------------------------------------------------------
 
     def _answered(self, reply: ServerReply) -> None:
         jobs, self._sent = self._sent, []
         if jobs[0].reading is not None:
             self._read_answered(jobs[0], reply)
         elif reply.refusal is not None:
-            self._refused(jobs, reply.refusal)
+            self._rolled_back(jobs, reply.refusal)
         else:
-            told = reply.rows.pop()[0][0] if any(job.answers for job in jobs) else ""
+            answers = reply.rows.pop()[0][0] if any(job.answers for job in jobs) else ""
             if self.known is not None and any(job.has_event for job in jobs):
                 self.known.note(Head(*reply.rows[-1][0]))
-            self._kept(jobs, told)
+            self._committed(jobs, answers)
         self._pump()
 
     def _read_answered(self, job: Submission, reply: ServerReply) -> None:
         if reply.refusal is not None:
-            job.error = from_server(self.place, reply.refusal.state, reply.refusal.problem)
+            job.error = from_server(self.store, reply.refusal.state, reply.refusal.problem)
             self._settle([job])
         elif self._advance(job, reply.rows):
             self._queue.insert(0, job)
 
-    def _kept(self, jobs: Sequence[Submission], told: str) -> None:
+    def _committed(self, jobs: Sequence[Submission], answers: str) -> None:
         self._batch += 1
-        answers = iter(told.split(";"))
+        each = iter(answers.split(";"))
         for job in jobs:
             if job.answers:
-                last = [next(answers) for _ in range(job.answers)][-1]
+                last = [next(each) for _ in range(job.answers)][-1]
                 job.result = [(int(last),)] if last else []
         self._settle(jobs)
 
-    def _refused(self, jobs: list[Submission], refusal: Refusal) -> None:
-        """Nothing was kept: all are tried again, each by itself, or the only one has failed."""
-        if refusal.state == _KEPT:  # on the connection before this one
+    def _rolled_back(self, jobs: list[Submission], refusal: Refusal) -> None:
+        """Handle a rollback: several jobs are retried one by one, a single one has failed."""
+        if refusal.state == _ALREADY_COMMITTED:  # it was committed on the previous connection
             self._sent = jobs
             self._reconnect()
-        elif refusal.state in _AGAIN:
+        elif refusal.state in _RETRYABLE:
             self._queue[:0] = jobs
         elif len(jobs) > 1:
             for job in jobs:
                 job.is_alone = True
             self._queue[:0] = jobs
-        elif refusal.state == _NOT_SO:
+        elif refusal.state == _CONDITION_FAILED:
             jobs[0].result = False
             self._settle(jobs)
         else:
-            self._refuse(jobs[0], self._error_of(refusal))
+            self._fail(jobs[0], self._error_of(refusal))
 
     def _error_of(self, refusal: Refusal) -> Exception:
         if refusal.state == "CT001":
@@ -258,15 +262,11 @@ class PostgresWriter:
             return IllegalEvent(refusal.problem)
         if refusal.state == "CT002" or refusal.state.startswith("23"):
             return IllegalWrite(refusal.problem)
-        return from_server(self.place, refusal.state, refusal.problem)
+        return from_server(self.store, refusal.state, refusal.problem)
 
-    def _refuse(self, job: Submission, cause: Exception) -> None:
+    def _fail(self, job: Submission, cause: Exception) -> None:
         job.error = cause
-        # Of a lock nothing was tried: the caller may try again.
-        stops_all = isinstance(cause, LeaseLost | StorageError) and not isinstance(
-            cause, StorageLocked
-        )
-        if self.failure is None and (job.future is None or stops_all):
+        if self.failure is None and (job.future is None or stops_writing(cause)):
             self.failure = cause
         self._settle([job])
 
@@ -293,7 +293,7 @@ class PostgresWriter:
     # -- connecting ----------------------------------------------------------------------------
 
     def _reconnect(self) -> None:
-        """The connection is lost, or of no use: make another one and ask what was kept."""
+        """Replace a lost or useless connection by a new one, and ask what was committed."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -316,19 +316,22 @@ class PostgresWriter:
             self._give_up(error, [*jobs, *self._queue])
             return
         session = opened.result()
+        if self._given_up.is_set():
+            session.connection.close()
+            return
         if (session.batch is None and not self._stopping) or _is_older(session, self._batch):
             session.connection.close()
-            lost = history_lost(self.place, "it does not hold what it confirmed to this process")
+            lost = history_lost(self.store, "it lacks commits that it confirmed to this process")
             self._give_up(lost, [*jobs, *self._queue])
             return
         link = self._attach(session)
         if not jobs or jobs[0].reading is not None:
             self._queue[:0] = jobs
         elif session.batch in (self._batch + 1, None):
-            self._kept(jobs, session.told)
-        else:  # the very same: it may still be under way on the connection that was cut
+            self._committed(jobs, session.answers)
+        else:  # the same message: it may still be in progress on the connection that was cut
             self._transmit(link, jobs)
-        self.watch.bump()  # what was notified in the meantime is lost
+        self.watch.bump()  # notifications sent in the meantime are lost
         self._pump()
 
     def _give_up(self, error: BaseException, jobs: list[Submission]) -> None:
@@ -338,7 +341,7 @@ class PostgresWriter:
         for job in jobs:
             job.error = self.failure
         self._settle(jobs)
-        self.watch.bump()  # whoever waits for a change is told of that, too: they look
+        self.watch.bump()  # tasks that wait for a change look again and see the failure, too
         self._pump()
 
     def _attach(self, session: Session) -> Link:
@@ -351,21 +354,24 @@ class PostgresWriter:
                 call, given = opened.set_result, self._session(patience)
             except Exception as error:  # noqa: BLE001 - it is for who waits
                 call, given = opened.set_exception, error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            try:
                 self._loop.call_soon_threadsafe(_unless_done, opened, call, given)
+            except RuntimeError:  # the loop is closed: nobody is waiting
+                if isinstance(given, Session):
+                    given.connection.close()
 
         threading.Thread(target=run, name="coterie-connect", daemon=True).start()
 
     def _session(self, patience: float) -> Session:
-        """On the thread: a connection that was made ready, tried again as long as there is hope."""
+        """On the thread: open a prepared connection, retrying until patience runs out."""
         until = time.monotonic() + patience
         pause = 0.05
         while True:
             try:
-                return schema.opened(self.place, self._id, self.known, is_new=patience == 0)
+                return schema.opened(self.store, self._id, self.known, is_new=patience == 0)
             except psycopg.OperationalError as error:
                 if time.monotonic() >= until or self._given_up.wait(pause):
-                    raise no_connection(self.place, error) from None
+                    raise no_connection(self.store, error) from None
                 pause = min(pause * 2, 1.0)
 
 
@@ -377,5 +383,5 @@ def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], g
 
 
 def _is_older(session: Session, batch: int) -> bool:
-    """Whether the server has forgotten what it kept: another one stepped in that had less."""
+    """Whether the server lacks what it had committed: another one with less took over."""
     return session.batch is not None and session.batch < batch

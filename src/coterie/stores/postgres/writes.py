@@ -1,5 +1,5 @@
-"""What each `Write` is in SQL: statements that raise where it cannot follow what is recorded, so
-that nothing has to be read before."""
+"""Each `Write` in SQL: statements that raise if it cannot follow what is recorded, so that nothing
+has to be read beforehand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from coterie.model import journal, task
 from coterie.model.journal import Write
 from coterie.stores import codec
-from coterie.stores.postgres.sql_text import SQL, Hashed, filled, statement
+from coterie.stores.postgres.sql_text import SQL, HashedText, filled, statement
 from coterie.stores.writes import PLAIN, moments, problem_of, put_ticket, updates
 
 _UPDATES = {
@@ -20,7 +20,7 @@ _UPDATES = {
 
 
 def statements(writes: Iterable[Write]) -> list[str]:
-    """All of them, in order; raises IllegalWrite for what is wrong in itself."""
+    """Return the statements of all writes, in order; raises IllegalWrite for an invalid write."""
     found: list[str] = []
     for write in writes:
         found.extend(_WRITES[type(write)](write))
@@ -40,19 +40,19 @@ def _append_message(write: journal.AppendMessage) -> Sequence[str]:
 
 
 def _append_audit(write: journal.AppendAudit) -> Sequence[str]:
-    # Mended before the hash, which must be over what is kept.
-    row = codec.mended_row(codec.AUDIT.row(write.entry))
-    return [statement("insert_audit", *row, Hashed(codec.hashed_after_number(row)))]
+    # Repair before hashing: the hash must cover the stored text.
+    row = codec.repair_row(codec.AUDIT.row(write.entry))
+    return [statement("insert_audit", *row, HashedText(codec.hashed_after_number(row)))]
 
 
 def _open_step(write: journal.OpenStep) -> Sequence[str]:
     step = write.step
-    problem = f"{step.task_id}: step {step.name!r} is recorded already"
+    problem = f"{step.task_id}: step {step.name!r} is already recorded"
     return [statement("open_step", *codec.STEP.row(step), problem)]
 
 
 def _open_turn(write: journal.OpenTurn) -> Sequence[str]:
-    problem = f"{write.task_id}: attempt {write.attempt} of {write.step!r} is recorded already"
+    problem = f"{write.task_id}: attempt {write.attempt} of {write.step!r} is already recorded"
     return [statement("open_turn", *write, problem)]
 
 
@@ -72,14 +72,14 @@ def _put_ticket(write: journal.PutTicket) -> Sequence[str]:
 def _append_event(write: journal.AppendEvent) -> Sequence[str]:
     event = write.event
     row = (event.task_id, event.type, event.at, codec.event_text(event))
-    tail = Hashed(codec.hashed_after_number(row))
+    tail = HashedText(codec.hashed_after_number(row))
     reason: str = getattr(event, "reason", "")
     found = [statement("append_event", *row, tail, _following(event.type), reason)]
     if isinstance(event, task.TaskCreated):
         found.append(statement("insert_task", *codec.task_row(event)))
     elif isinstance(event, task.UserInteractionRequested):
         asked = event.interaction.interaction_id
-        problem = f"{event.task_id}: what {asked} asks is asked already"
+        problem = f"{event.task_id}: question {asked} has already been asked"
         question = (asked, event.task_id, write.step or "", write.once, problem)
         found.append(statement("insert_question", *question))
     elif isinstance(event, task.UserInteractionResponded):
@@ -94,7 +94,7 @@ def _append_event(write: journal.AppendEvent) -> Sequence[str]:
 
 @cache
 def _following(kind: str) -> str | None:
-    """By a task's status what an event of this kind makes of it, as JSON; None for the first."""
+    """Map a task's status to its next after an event of this kind, as JSON; None for the first."""
     if kind == "TaskCreated":
         return None
     follows = {status: after[kind] for status, after in task.TRANSITIONS.items() if kind in after}

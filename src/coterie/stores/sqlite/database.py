@@ -1,10 +1,10 @@
-"""The database file: made whole or not at all, migrated, and refused where it is not intact.
+"""The database file: created completely or not at all, migrated, and refused if not intact.
 
-Events and audit are two chains of hashes, whose heads are kept outside the database as well, in
-`logs/head.json`.  A database whose `-wal` file was lost is sound and yet older.  Events are
-numbered without gaps, so a head that is lower than the one on file, or another one, shows it.
-The audit's head is kept whenever an event is, at the latest when a task ends: so rows cut off its
-end are missed.
+Events and audit are two hash chains, whose heads are recorded outside the database as well, in
+`logs/head.json`.  A database whose `-wal` file was lost is consistent and yet older.  Events are
+numbered without gaps, so a head that is lower than the one on file, or differs from it, reveals
+that.  The audit's head is recorded with every event, at the latest when a task ends, so that rows
+cut off its end are noticed.
 
 Blocking; runs on the writer's thread.
 """
@@ -46,16 +46,16 @@ from coterie.stores.storage import DatabaseStorage
 from coterie.workspace.beneath import require_file
 
 CHECKPOINT_PAGES = 64
-"""A short log is soon written over in place, which costs less than a file that grows."""
+"""A short log is soon overwritten in place, which costs less than a growing file."""
 
 CHECKED_WHOLE = 32 * 1024 * 1024
-"""Up to this size every page is looked at when the file is opened (0.75 ms a MiB)."""
+"""Up to this size, every page is checked when the file is opened (0.75 ms per MiB)."""
 
 
 def open_database(path: Path, timeout: float) -> sqlite3.Connection:
-    """A connection to the database at `path`, which is made if there is none.
+    """Open a connection to the database at `path`, which is created if there is none.
 
-    Raises StorageError in one of its kinds; nothing half-made is left behind.
+    Raises StorageError or a subclass of it; nothing half-made is left behind.
     """
     try:
         return _opened(path, timeout)
@@ -64,7 +64,7 @@ def open_database(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
-    """A connection to the database of this process by that name; it ends with its last one."""
+    """Connect to this process's database of that name, which ends with its last connection."""
     connection = _connection(f"file:/{quote(name, safe='')}?vfs=memdb", timeout)
     migrate(connection)
     return connection
@@ -79,12 +79,12 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
         require_file(path.parent, path.name + ending)
     if not path.exists():
         _create(path, timeout)
-    if not os.access(path, os.W_OK):  # SQLite itself would say so only at the first write
+    if not os.access(path, os.W_OK):  # SQLite itself would report it only at the first write
         raise failures.read_only(path)
     if path.stat().st_size == 0:
         raise failures.damaged(path, "The database is empty: its history is lost")
-    # Before the database is looked at: another process may append in between, and raises the
-    # file only after its commit.
+    # Read before the database: another process may append in between, and updates the head file
+    # only after its commit.
     known = _head_file(path).read()
     connection = _connected(path, timeout)
     try:
@@ -103,7 +103,7 @@ def _connection(at: str, wait: float) -> sqlite3.Connection:
 
 
 def _connected(path: Path, timeout: float) -> sqlite3.Connection:
-    # mode=rw: a file that went away is an error, never a fresh start.
+    # mode=rw: a missing file is an error, never a fresh start.
     connection = _connection(f"file:{quote(str(path))}?mode=rw", timeout)
     try:
         mode = _pragma(connection, "journal_mode=WAL")
@@ -116,7 +116,7 @@ def _connected(path: Path, timeout: float) -> sqlite3.Connection:
         connection.close()
         raise StorageError(
             str(path),
-            "The file system cannot hold a write-ahead log",
+            "The file system does not support SQLite's write-ahead log",
             "Put the project on a local disk; network file systems do not work.",
         )
     return connection
@@ -137,7 +137,7 @@ def _create(path: Path, timeout: float) -> None:
         fresh = path.with_name(path.name + ".new")
         try:
             build(fresh, timeout)
-            # Under the lock nobody else makes one, so this never replaces a database.
+            # Under the lock nobody else creates one, so this never replaces a database.
             fresh.rename(path)
             sync(path.parent)
         finally:
@@ -151,7 +151,7 @@ def _refuse_second_start(path: Path, known: Head | None) -> None:
         )
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size > 0:
-        # SQLite would play another database's log into the new one.
+        # SQLite would replay another database's log into the new one.
         raise failures.damaged(path, "The database is gone, but its -wal file is still there")
 
 
@@ -166,7 +166,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             "pip install --upgrade coterie",
         )
     if version == 0:  # ours are never without tables, not even for an instant
-        raise failures.damaged(path, "The file is not a database of Coterie")
+        raise failures.damaged(path, "The file is not a Coterie database")
     migrate(connection)
 
 
@@ -186,7 +186,7 @@ def _check(connection: sqlite3.Connection, path: Path, known: Head | None) -> No
             f"but event {known.sequence} was written",
         )
     if rows[0][0].hex() != known.hash:
-        raise failures.history_lost(path, f"event {known.sequence} is not the one that was written")
+        raise failures.history_lost(path, f"event {known.sequence} differs from what was written")
 
 
 def _head_file(database: Path) -> HeadFile:
@@ -194,7 +194,7 @@ def _head_file(database: Path) -> HeadFile:
 
 
 def head_of(connection: sqlite3.Connection) -> Head:
-    """The last event, and the last row of the audit, that the database holds."""
+    """Return number and hash of the last event and of the last audit row in the database."""
     ends = (select(connection, name) for name in ("last_event", "last_audit"))
     event, audit = ((rows[0][0], rows[0][1].hex()) if rows else (0, "") for rows in ends)
     return Head(*event, *audit)
@@ -205,11 +205,11 @@ def _integrity(connection: sqlite3.Connection) -> list[str]:
 
 
 PATIENCE = 5.0
-"""How long another process may hold the database before we say so, in seconds."""
+"""How long to wait for another process that holds the database, in seconds."""
 
 
 class _Statements(SqliteStatements):
-    """With what is written only where something else is so."""
+    """Adds the writes that depend on a condition."""
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         fence = Fence(event.task_id, 1)
@@ -249,7 +249,7 @@ class _Statements(SqliteStatements):
 
 
 class SqliteStorage(DatabaseStorage):
-    """All stores behind one writer; made by `open` or `in_memory`, let go by `close`."""
+    """All stores over one writer; made by `open` or `in_memory`, released by `close`."""
 
     def __init__(
         self, path: Path, connect: Callable[[], sqlite3.Connection], head_file: HeadFile | None
@@ -261,9 +261,9 @@ class SqliteStorage(DatabaseStorage):
 
     @classmethod
     async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:
-        """Open the database at `path`, which is made if there is none; its folder must exist.
+        """Open the database at `path`, which is created if there is none; its folder must exist.
 
-        Raises StorageError where it is damaged, locked, newer than we are or cannot be written.
+        Raises StorageError if it is damaged, locked, newer than this program or not writable.
         """
         storage = cls(path, partial(open_database, path, patience), _head_file(path))
         await storage._writer.start()
@@ -271,9 +271,9 @@ class SqliteStorage(DatabaseStorage):
 
     @classmethod
     async def in_memory(cls, name: str | None = None) -> SqliteStorage:
-        """A database without a file, gone when the last storage on it is closed.
+        """Open a database without a file, gone when the last storage on it is closed.
 
-        Two of one name, in this process, are on the same data, as two processes on one file.
+        Two storages of one name in this process share the data, like two processes on one file.
         """
         name = name or secrets.token_hex(8)
         storage = cls(Path(name), partial(open_in_memory, name, PATIENCE), None)
@@ -291,7 +291,7 @@ class SqliteStorage(DatabaseStorage):
         known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
         pages = await self._writer.read(_integrity)
         if pages != ["ok"]:
-            return pages  # the rows cannot be trusted to be rows
+            return pages  # the rows cannot be relied on
         read = self._statements.read
         return await read(broken_chains()) or await read(cut_off(known))
 

@@ -1,4 +1,4 @@
-"""What SQLite's and the system's errors mean to a user: which `StorageError`, and what to do."""
+"""What SQLite's and the system's errors mean to a user: a matching `StorageError`, with advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.model import instant
 from coterie.model.journal import IllegalWrite
 
 _PRIMARY = 0xFF
-"""The low byte of an extended result code is the general one."""
+"""The low byte of an extended result code is the primary code."""
 
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
@@ -23,9 +23,9 @@ _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def explained(error: Exception, path: Path) -> Exception:
-    """The error as the user should read it; what is no trouble of the storage stays as it is."""
+    """Convert an error to one for the user; errors from other causes are returned unchanged."""
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
-        return error  # misuse: a bug of ours, which must look like one
+        return error  # misuse: a bug in our code, which must look like one
     if isinstance(error, sqlite3.IntegrityError):
         return IllegalWrite(str(error))
     if isinstance(error, sqlite3.Error):
@@ -52,8 +52,8 @@ def _from_sqlite(error: sqlite3.Error, path: Path) -> StorageError:
 
 
 def _from_failed_io(error: sqlite3.Error, path: Path) -> StorageError:
-    # SQLite says "full" for ENOSPC only; a size limit and a quota come as plain I/O errors,
-    # and Python does not tell the errno.
+    # SQLite reports "full" only for ENOSPC; a size limit or a quota shows as a plain I/O error,
+    # and Python does not expose the errno.
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if limit != resource.RLIM_INFINITY and _largest(path) + 64 * 1024 > limit:
         return full(path, f"The database has reached the file size limit of {limit} bytes")
@@ -62,12 +62,12 @@ def _from_failed_io(error: sqlite3.Error, path: Path) -> StorageError:
     return StorageError(
         str(path),
         f"The disk reported an error: {error}",
-        "Look at the disk or its quota (df, quota, dmesg); what was committed before is safe.",
+        "Check the disk and its quota (df, quota, dmesg); what was committed before is safe.",
     )
 
 
 def from_system(error: OSError, path: Path) -> StorageError:
-    """The same for an error of the operating system."""
+    """Like `explained`, for an error of the operating system."""
     if error.errno in _FULL:
         return full(path, "The disk is full, or a size limit was reached")
     if error.errno in _READ_ONLY:
@@ -76,50 +76,52 @@ def from_system(error: OSError, path: Path) -> StorageError:
 
 
 def damaged(path: Path, problem: str) -> StorageDamaged:
-    """With the advice that keeps everything: all files of the database, moved together."""
+    """With advice that loses nothing: move all files of the database together."""
     home = path.parent
     aside = home / f"damaged-{instant.now()[:19].replace(':', '')}"
     moved = f"{shlex.quote(str(path))}* {shlex.quote(str(home / 'logs' / 'head.json'))}"
     return StorageDamaged(
         str(path),
         problem,
-        "Put back a copy of it, its -wal file included. To begin anew and keep these files: "
+        "Restore a copy, including its -wal file. To start over and keep these files: "
         f"mkdir {shlex.quote(str(aside))} && mv {moved} {shlex.quote(str(aside))}",
     )
 
 
 def history_lost(path: Path, problem: str) -> StorageDamaged:
-    """The file itself is sound, but we know of events that it does not hold."""
+    """The file itself is intact, but lacks events that we know of."""
     head = shlex.quote(str(path.parent / "logs" / "head.json"))
     return StorageDamaged(
         str(path),
         f"History is lost: {problem}",
-        "Put back the newer file together with its -wal file. "
-        f"To go on without what is missing: mv {head} {head}.lost",
+        "Restore the newer file together with its -wal file. "
+        f"To continue without the missing events: mv {head} {head}.lost",
     )
 
 
 def locked(path: Path) -> StorageLocked:
-    """Somebody else is in a transaction, or stopped inside one."""
+    """Another process is in a transaction, or was stopped inside one."""
     return StorageLocked(
         str(path),
-        "Another process holds the database",
-        f"Try again; who it is: fuser -v {shlex.quote(str(path))}",
+        "Another process has locked the database",
+        f"Try again; to see which process it is: fuser -v {shlex.quote(str(path))}",
     )
 
 
 def full(path: Path, problem: str) -> StorageFull:
     """Nothing half-written is left: the transaction was rolled back as a whole."""
     return StorageFull(
-        str(path), problem, "Make room, then coterie resume; what was committed before is safe."
+        str(path),
+        problem,
+        "Free some space, then run coterie resume; what was committed before is safe.",
     )
 
 
 def read_only(path: Path) -> StorageReadOnly:
-    """Also where only the folder cannot be written: SQLite needs to make files in it."""
+    """Also if only the folder is not writable: SQLite must create files in it."""
     return StorageReadOnly(
         str(path),
-        "The database cannot be written",
+        "The database is not writable",
         f"Make {path.parent} writable for you, or use another folder: coterie -C DIR",
     )
 

@@ -1,4 +1,4 @@
--- What only SQLite runs: the statements of transactions and of writes, and those that read JSON.
+-- Statements for SQLite only: those of transactions and of writes, and those that read JSON.
 
 -- name: begin
 BEGIN IMMEDIATE
@@ -147,7 +147,7 @@ SET closed_at = :closed_at, outcome = :outcome, detail = :detail, thread = :thre
     usage = coalesce(:usage, usage)
 WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS NULL
 
--- the first attempt, in the row of its step
+-- the first attempt, stored in the row of its step
 
 -- name: open_step_with_turn
 INSERT INTO steps ({Step}, member, token, opened_at, thread, machine, opened)
@@ -166,6 +166,11 @@ WHERE task_id = :task_id AND name = :step AND outcome IS NULL AND member IS NOT 
 -- name: close_turn_with_step
 UPDATE steps
 SET result = ?, closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = coalesce(?, usage)
+WHERE task_id = ? AND name = ? AND result IS NULL AND outcome IS NULL AND member IS NOT NULL
+
+-- name: complete_turn_with_step
+UPDATE steps
+SET result = ?, closed_at = ?, outcome = ?, thread = ?, usage = coalesce(?, usage)
 WHERE task_id = ? AND name = ? AND result IS NULL AND outcome IS NULL AND member IS NOT NULL
 
 -- name: used

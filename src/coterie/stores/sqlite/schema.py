@@ -1,4 +1,4 @@
-"""The schema in SQLite: a new database made whole, an old one migrated when it is opened."""
+"""The schema in SQLite: created for a new database, migrated when an old one is opened."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = 2048
-"""A turn changes a little of several tables, and whole pages are written: small ones cost less."""
+"""A turn changes a little in several tables, and whole pages are written: small ones cost less."""
 BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database, by the end of its name."""
+"""The suffixes of the files that SQLite keeps next to a database."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -24,13 +24,13 @@ LATEST = migrations()[-1][0]
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a database up to date, from whatever number it has."""
+    """Bring a database up to date from whatever version it has."""
     for number, script in migrations():
         _apply(connection, number, script)
 
 
 def build(fresh: Path, timeout: float) -> None:
-    """Make a database file, in one piece and durable."""
+    """Create a complete, durable database file."""
     remove(fresh)  # left by a crash
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(fresh, timeout=timeout, isolation_level=None)
@@ -44,13 +44,13 @@ def build(fresh: Path, timeout: float) -> None:
 
 
 def remove(fresh: Path) -> None:
-    """Take a database away, with all that is beside it."""
+    """Delete a database and the files next to it."""
     for ending in ("", *BESIDE):
         fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
+    """Make a file, or the entries of a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -61,7 +61,7 @@ def sync(path: Path) -> None:
 def _apply(connection: sqlite3.Connection, number: int, script: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked inside the transaction: another process may just have done it.
+        # Checked inside the transaction: another process may just have done it.
         if connection.execute("PRAGMA user_version").fetchall()[0][0] < number:
             for statement in _statements(script.read_text(encoding="utf-8")):
                 connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Submissions, many in one transaction, each kept or undone; and what each `Write` does to the
+"""Submissions, many in one transaction, each kept or rolled back; and what each `Write` does to the
 database.  The hot path: two submissions a turn.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
-from coterie.errors import LeaseLost, StorageError, StorageLocked
+from coterie.errors import LeaseLost, StorageError, stops_writing
 from coterie.model import journal, task
 from coterie.model.journal import Fence, IllegalWrite, Write
 from coterie.model.task import TaskCreated
@@ -32,28 +32,28 @@ _UPDATES = updates(SQL)
 _FIRST_TURN = updates(
     {**SQL, "spend_turn": SQL["spend_first_turn"], "close_turn": SQL["close_first_turn"]}
 )
-"""The same of an attempt that is in the row of its step."""
+"""The same for an attempt that is stored in the row of its step."""
 
-# Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
+# Without it, sqlite3 searches for an adapter in vain each time, which costs more than binding.
 sqlite3.register_adapter(NoneType, lambda none: none)
 
 
 def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row]:
-    """All rows at once: an open cursor would keep the write-ahead log from being cut short."""
+    """Fetch all rows at once: an open cursor would prevent the log from being truncated."""
     return connection.execute(SQL[name], given).fetchall()
 
 
 def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
-    """Write a row; text that UTF-8 cannot hold is mended rather than refused."""
+    """Write a row; text that UTF-8 cannot encode is repaired rather than refused."""
     try:
         return connection.execute(statement, row)
     except UnicodeEncodeError:
-        return connection.execute(statement, codec.mended_row(row))
+        return connection.execute(statement, codec.repair_row(row))
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One submission.  Without a future it was posted: its caller has gone on."""
+    """One submission.  Without a future it was posted: its caller does not wait for it."""
 
     work: Work[Any]
     fence: Fence | None = None
@@ -65,10 +65,10 @@ class Job:
 
 
 class Transactions:
-    """Runs jobs in their order and leaves each with its result or its error.
+    """Runs jobs in order and leaves each with its result or its error.
 
-    Once `failure` is set nothing is written any more: a caller has gone on from a write that
-    was not kept, or the file cannot be trusted, or the task is somebody else's.
+    Once `failure` is set, nothing more is written: a posted write was lost after its caller had
+    moved on, or `stops_writing` says so.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path, committed: Work[None]) -> None:
@@ -80,7 +80,7 @@ class Transactions:
         self._is_patient = True
 
     def serve(self, jobs: Sequence[Job]) -> bool:
-        """Run them all, neighbouring writes in one transaction; whether there were writes."""
+        """Run all jobs, adjacent writes in one transaction; returns whether there were writes."""
         self._wait_for_others(is_patient=True)
         writes: list[Job] = []
         wrote = False
@@ -88,7 +88,7 @@ class Transactions:
             if not job.reads:
                 writes.append(job)
                 continue
-            if writes:  # a read sees what was submitted before it, and only if it is durable
+            if writes:  # a read sees what was submitted before it, once that is durable
                 self._write(writes)
                 writes, wrote = [], True
             self._read(job)
@@ -97,28 +97,28 @@ class Transactions:
         return wrote or bool(writes)
 
     def serve_at_once(self, writes: list[Job]) -> bool:
-        """Run them in one transaction; False: that did not go, and nothing was kept."""
+        """Run the writes in one transaction; False if that failed and nothing was committed."""
         if self.failure is not None:
             return False
         try:
             self._wait_for_others(is_patient=False)
-            self._together(writes)
+            self._run_together(writes)
         except Exception:  # noqa: BLE001 - `serve` will find it too
             self._undo()
             return False
         return True
 
     def checkpoint(self) -> None:
-        """Move the log into the file, unless others are at work: then they will.
+        """Move the log into the file, unless other processes use the database: then they will.
 
-        A failure is no loss: what is in the log is durable.
+        A failure loses nothing: what is in the log is durable.
         """
         with contextlib.suppress(sqlite3.Error):
             self._wait_for_others(is_patient=False)
             self._connection.execute(SQL["checkpoint"]).fetchall()
 
     def _wait_for_others(self, *, is_patient: bool) -> None:
-        """Whether another process that holds the database is waited for from here on."""
+        """Set whether to wait from now on for another process that holds the database."""
         if is_patient != self._is_patient:
             self._is_patient = is_patient
             patience = self._patience if is_patient else 0
@@ -131,27 +131,27 @@ class Transactions:
             job.error = explained(error, self._path)
 
     def _write(self, jobs: list[Job]) -> None:
-        """All at once; only when something fails, each in a savepoint of its own."""
+        """Write all at once; only if something fails, each in a savepoint of its own."""
         if self.failure is not None:
             self._fail(jobs, self.failure)
             return
         try:
-            self._together(jobs)
+            self._run_together(jobs)
         except Exception as error:  # noqa: BLE001 - it is for the callers
             self._undo()
             cause = explained(error, self._path)
             if len(jobs) == 1 or isinstance(cause, StorageError):
                 self._fail(jobs, cause)
             else:
-                self._apart(jobs)
+                self._run_in_savepoints(jobs)
 
-    def _together(self, jobs: list[Job]) -> None:
+    def _run_together(self, jobs: list[Job]) -> None:
         connection = self._connection
         connection.execute(SQL["begin"])
         checked: Fence | None = None
         for job in jobs:
             if job.fence is None:
-                checked = None  # it may have been a claim
+                checked = None  # it may have claimed a lease
             elif job.fence is not checked:
                 self._check(job.fence)
                 checked = job.fence
@@ -159,12 +159,12 @@ class Transactions:
         connection.execute(SQL["commit"])
         self._after_commit()
 
-    def _apart(self, jobs: list[Job]) -> None:
+    def _run_in_savepoints(self, jobs: list[Job]) -> None:
         try:
             self._connection.execute(SQL["begin"])
             for job in jobs:
                 if self.failure is None:
-                    self._alone(job)
+                    self._run_in_savepoint(job)
                 else:
                     job.error = self.failure
             self._connection.execute(SQL["commit"])
@@ -174,7 +174,7 @@ class Transactions:
         else:
             self._after_commit()
 
-    def _alone(self, job: Job) -> None:
+    def _run_in_savepoint(self, job: Job) -> None:
         connection = self._connection
         connection.execute(SQL["savepoint"])
         try:
@@ -184,7 +184,7 @@ class Transactions:
         except Exception as error:
             cause = explained(error, self._path)
             if isinstance(cause, StorageError):
-                raise  # not this job's own trouble
+                raise  # not specific to this job
             connection.execute(SQL["rollback_to"])
             self._refuse(job, cause)
         connection.execute(SQL["release"])
@@ -198,11 +198,11 @@ class Transactions:
         try:
             self._committed(self._connection)
         except (sqlite3.Error, OSError) as error:
-            # What was committed stands; the next one would not be safe.
+            # What was committed stands; the next commit would not be safe.
             self.failure = explained(error, self._path)
 
     def _undo(self) -> None:
-        # On a full disk SQLite has rolled back by itself, and a second time would hide the cause.
+        # On a full disk SQLite rolls back by itself, and a second rollback would hide the cause.
         if self._connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute(SQL["rollback"])
@@ -214,19 +214,15 @@ class Transactions:
 
     def _refuse(self, job: Job, cause: Exception) -> None:
         job.error = cause
-        # Of a lock nothing was tried: the caller may try again.
-        stops_all = isinstance(cause, LeaseLost | StorageError) and not isinstance(
-            cause, StorageLocked
-        )
-        if self.failure is None and (job.future is None or stops_all):
+        if self.failure is None and (job.future is None or stops_writing(cause)):
             self.failure = cause
 
 
 class Writes:
-    """Applies writes; knows how far the `opened` numbers of each task have come.
+    """Applies writes; tracks the last `opened` number of each task.
 
-    That is asked of the database once for each fencing token: as long as the token holds,
-    nobody else opens steps of the task.
+    It is read from the database once per fencing token: as long as the token is valid, nobody
+    else opens steps of the task.
     """
 
     def __init__(self) -> None:
@@ -247,7 +243,7 @@ class Writes:
         }
 
     def after_events(self, keep: Work[None]) -> Work[None]:
-        """Work that is done after commits in which the head of the events moved."""
+        """Return work to do after commits, which runs `keep` if events were appended."""
 
         def keep_if_appended(connection: sqlite3.Connection) -> None:
             if self._events_appended:
@@ -259,19 +255,19 @@ class Writes:
     def apply(
         self, fence: Fence | None, writes: Sequence[Write], connection: sqlite3.Connection
     ) -> None:
-        """All of them in order; raises at the first that is refused."""
+        """Apply all writes in order; raises at the first that is refused."""
         self._run, self._token = ("", 0) if fence is None else (fence.task_id, fence.token)
         is_done = False
         for write, then in zip_longest(writes, writes[1:]):
             if is_done:
                 is_done = False
-            elif self._joined(connection, write, then):
-                is_done = True  # the one that follows, too
+            elif self._merged(connection, write, then):
+                is_done = True  # the next write, too
             else:
                 self._apply[type(write)](connection, write)
 
-    def _joined(self, connection: sqlite3.Connection, write: Write, then: Write | None) -> bool:
-        """Whether both were done as one row: a step begins, or ends, with its first attempt."""
+    def _merged(self, connection: sqlite3.Connection, write: Write, then: Write | None) -> bool:
+        """Write both as one row if a step begins or ends with its first attempt; whether it did."""
         if isinstance(write, journal.OpenStep):
             if not isinstance(then, journal.OpenTurn) or then[:3] != (*write.step[:2], 1):
                 return False
@@ -280,9 +276,13 @@ class Writes:
             return True
         if not isinstance(write, journal.CloseTurn) or not isinstance(then, journal.CloseStep):
             return False
-        row = (then.result, *write[3:], *then[:2])
-        closes = write[:3] == (*then[:2], 1)
-        return closes and execute(connection, SQL["close_turn_with_step"], row).rowcount == 1
+        if write[:3] != (*then[:2], 1):
+            return False
+        name, ended = "close_turn_with_step", write[3:]
+        if write.outcome == "completed" and write.detail is None:
+            name, ended = "complete_turn_with_step", (*write[3:5], *write[6:])
+        row = (then.result, *ended, *then[:2])
+        return execute(connection, SQL[name], row).rowcount == 1
 
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self._events_appended = True
@@ -300,7 +300,7 @@ class Writes:
         _insert(connection, "open_turn", row, f"attempt {write.attempt} of {write.step!r}")
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
-        task_id = self._run or task_id  # the turns of a session are in one order
+        task_id = self._run or task_id  # the turns of a session share one order
         token, last = self._opened.get(task_id, (0, 0))
         if token == 0 or token != self._token:
             last = select(connection, "last_opened", *[task_id] * 4)[0][0]
@@ -314,7 +314,7 @@ def _insert(connection: sqlite3.Connection, name: str, row: Sequence[Value], wha
     except sqlite3.IntegrityError:
         done = False
     if not done:
-        raise IllegalWrite(f"{row[0]}: {what} is recorded already")
+        raise IllegalWrite(f"{row[0]}: {what} is already recorded")
 
 
 def _update_turn(connection: sqlite3.Connection, write: Any) -> None:
@@ -340,8 +340,8 @@ def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage
 def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) -> None:
     rows = select(connection, "last_audit")
     last, previous = rows[0] if rows else (0, b"")
-    # Mended before the hash, which must be over what is kept.
-    row = codec.mended_row((last + 1, *codec.AUDIT.row(write.entry)))
+    # Repair before hashing: the hash must cover the stored text.
+    row = codec.repair_row((last + 1, *codec.AUDIT.row(write.entry)))
     connection.execute(SQL["insert_audit"], (*row, codec.chained(previous, row)))
 
 
@@ -363,7 +363,7 @@ def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> Non
 
 
 def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
-    """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
+    """Append an event and update the projections; raises IllegalEvent if it cannot follow."""
     event = write.event
     before = _before(connection, event.task_id)
     status, _ = task.transition(before, event)
@@ -379,7 +379,7 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
         asked = event.interaction.interaction_id
         row = (asked, event.task_id, write.step or "", sequence, write.once)
         if execute(connection, SQL["insert_question"], row).rowcount != 1:
-            raise IllegalWrite(f"{event.task_id}: what {asked} asks is asked already")
+            raise IllegalWrite(f"{event.task_id}: question {asked} has already been asked")
     elif isinstance(event, task.UserInteractionResponded):
         row = (codec.question_state(event), sequence, event.response.interaction_id)
         connection.execute(SQL["respond_question"], row)
@@ -392,7 +392,7 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
 def _before(
     connection: sqlite3.Connection, task_id: str
 ) -> tuple[task.Status, frozenset[str]] | None:
-    """A task's status and open questions; None where there is no such task."""
+    """Return a task's status and open questions; None if there is no such task."""
     rows: list[tuple[task.Status]] = select(connection, "task_status", task_id)
     if not rows:
         return None

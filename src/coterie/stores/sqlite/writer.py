@@ -1,8 +1,8 @@
-"""The way to the database: what is submitted at one time becomes one transaction.
+"""The writer for SQLite: writes that are submitted together become one transaction.
 
-Where the disk is quick the loop commits by itself, because handing a commit to another thread and
+If the disk is fast, the loop commits by itself, because handing a commit to another thread and
 back costs more CPU than the commit.  Reads, a slow disk and a database that somebody else writes
-to are for the thread, which calls the loop back once for each batch.
+to are left to the thread, which calls the loop back once per batch.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from coterie.stores.codec import Row
 from coterie.stores.sqlite.transactions import SQL, Job, Transactions, Work, Writes, execute, select
 from coterie.stores.statements import After, Query, Reading, T
 
-RIDE = 0.005
-"""How long a posted write waits for a commit to ride in, in seconds."""
+POST_DELAY = 0.005
+"""How long a posted write waits for a commit that it can join, in seconds."""
 QUICK = 0.002
 """The loop commits by itself until two commits in a row have taken longer than this, in seconds."""
-TURN = 0.005
-"""How long whoever commits on the loop may go on before others have their turn, in seconds."""
+LOOP_SLICE = 0.005
+"""How long commits on the loop may go on before other tasks get their turn, in seconds."""
 POLL = 0.05
-"""How often others' commits are looked for, in seconds, while somebody waits for them."""
+"""How often to poll for others' commits, in seconds, while somebody waits for them."""
 IDLE = 2.0
-"""After this long without a write the log is moved into the file and cut to nothing."""
+"""After this many seconds without a write, the log is moved into the file and truncated."""
 
 
 class Writer:
-    """Takes submissions from the event loop to the thread, and their outcomes back."""
+    """Passes submissions from the event loop to the thread, and their outcomes back."""
 
     def __init__(
         self, path: Path, connect: Callable[[], sqlite3.Connection], committed: Work[None]
@@ -47,13 +47,13 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
         self._transactions: Transactions | None = None
-        self._connection = threading.Lock()  # held by whoever uses it, the loop or the thread
+        self._connection = threading.Lock()  # held by its current user, the loop or the thread
         self._sent = 0  # how many jobs are with the thread, which may take several batches at once
         self._is_quick = self._was_quick = False
-        self._wrote_at: float | None = None  # when the log last grew, if it has since it was cut
+        self._wrote_at: float | None = None  # when the log last grew, if not truncated since
         self._posted: list[Job] = []
         self._posted_at = 0.0
-        self._went_round = (0.0, 0)  # when the loop last did after a commit, at which version
+        self._last_yield = (0.0, 0)  # when a commit last yielded, and at which version
         self._timer: asyncio.TimerHandle | None = None
         self._reported = self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -74,13 +74,13 @@ class Writer:
             raise
 
     async def submit(self, work: Work[T], fence: Fence | None = None, after: After = None) -> T:
-        """Run the work in a transaction after all that was posted; returns when it is durable.
-        Where the caller is cancelled, the work may be done all the same."""
-        self._refuse_if_failed()
+        """Run the work in a transaction after everything posted; returns when it is durable.
+        If the caller is cancelled, the work may still be done."""
+        self._raise_if_failed()
         job = Job(work, fence, None, after)
         self._posted.append(job)
         if self._commit_here():
-            if self._others_are_due():
+            if self._should_yield():
                 await asyncio.sleep(0)
             if job.error is not None:
                 self._reported = self._reported or job.error is self._failure
@@ -90,16 +90,16 @@ class Writer:
         self._send()
         return await job.future
 
-    def _others_are_due(self) -> bool:
-        """Whether the loop is to go round: to do so after each commit costs as much as a write."""
-        (at, before), now, version = self._went_round, self._wrote_at or 0.0, self.watch.version
-        if now - at <= TURN and version == before:
+    def _should_yield(self) -> bool:
+        """Whether to yield to the loop: doing so after each commit costs as much as a write."""
+        (at, before), now, version = self._last_yield, self._wrote_at or 0.0, self.watch.version
+        if now - at <= LOOP_SLICE and version == before:
             return False
-        self._went_round = (now, version)
+        self._last_yield = (now, version)
         return True
 
     async def read(self, work: Work[T]) -> T:
-        """Run the work, which only reads, after all that was submitted before."""
+        """Run the work, which only reads, after everything submitted before it."""
         if self._stopping:
             raise RuntimeError("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -108,17 +108,17 @@ class Writer:
         return await future
 
     def post(self, work: Work[Any], fence: Fence | None = None, after: After = None) -> None:
-        """Queue the work: it rides in the next submission, or goes alone a little later."""
-        self._refuse_if_failed()
+        """Queue the work: it joins the next submission, or runs alone shortly after."""
+        self._raise_if_failed()
         if not self._posted:
             self._posted_at = self._loop.time()
             if self._timer is None:
-                self._timer = self._loop.call_later(RIDE, self._ride_ended)
+                self._timer = self._loop.call_later(POST_DELAY, self._post_delay_ended)
         self._posted.append(Job(work, fence, None, after))
 
     async def stop(self) -> None:
-        """Write what is queued and close the file; raises what made a posted write fail, if nobody
-        has been told of it yet."""
+        """Write what is queued and close the file; raises the error that made a posted write fail,
+        unless it has been reported already."""
         if not self._stopping:
             self._stopping = True
             if self._timer is not None:
@@ -138,7 +138,7 @@ class Writer:
     def _failure(self) -> Exception | None:
         return None if self._transactions is None else self._transactions.failure
 
-    def _refuse_if_failed(self) -> None:
+    def _raise_if_failed(self) -> None:
         if self._stopping:
             raise RuntimeError("the storage is closed")
         if self._failure is not None:
@@ -152,18 +152,18 @@ class Writer:
         self._queue.put(jobs)
 
     def _commit_here(self) -> bool:
-        """Commit everything on the loop, if that needs no waiting; whether it is dealt with."""
+        """Commit everything on the loop if that needs no waiting; returns whether it did."""
         transactions = self._transactions
         if not self._is_quick or self._sent or transactions is None:
             return False
-        if not self._connection.acquire(blocking=False):  # the thread looks, or cuts the log
+        if not self._connection.acquire(blocking=False):  # the thread polls, or truncates the log
             return False
         try:
             began = time.monotonic()
             if not transactions.serve_at_once(self._posted):
                 return False
             if self._wrote_at is None:
-                self._queue.put(())  # the thread cuts the log once nothing is written any more
+                self._queue.put(())  # the thread truncates the log once writes have stopped
             self._wrote(began)
         finally:
             self._connection.release()
@@ -176,13 +176,13 @@ class Writer:
         last, self._was_quick = self._was_quick, self._wrote_at - began <= QUICK
         self._is_quick = last or self._was_quick
 
-    def _ride_ended(self) -> None:
+    def _post_delay_ended(self) -> None:
         self._timer = None
         if not self._posted:
             return
-        left = self._posted_at + RIDE - self._loop.time()
-        if left > RIDE / 10:  # the timer was set for an earlier one, which found its ride
-            self._timer = self._loop.call_later(left, self._ride_ended)
+        left = self._posted_at + POST_DELAY - self._loop.time()
+        if left > POST_DELAY / 10:  # the timer was set for an earlier write, which has been sent
+            self._timer = self._loop.call_later(left, self._post_delay_ended)
         elif not self._commit_here():
             self._send()
 
@@ -228,7 +228,7 @@ class Writer:
         self._call_loop(self._ended.set_result, None)
 
     def _call_loop(self, call: Callable[[T], None], given: T) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
             self._loop.call_soon_threadsafe(call, given)
 
     def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
@@ -246,11 +246,11 @@ class Writer:
                     self._wrote_at = None
                 if wanted:
                     self.watch.poll(connection)
-            if jobs:  # last: the loop wakes up, and needs the interpreter that we then let go
+            if jobs:  # last: the loop wakes up and needs the GIL, which we then release
                 self._call_loop(self._received, jobs)
 
     def _take(self, timeout: float | None) -> tuple[Sequence[Job], bool]:
-        """Everything that is queued, waiting for the first; and whether to go on after it."""
+        """Take everything queued, waiting for the first item; and whether to go on after it."""
         try:
             taken = self._queue.get(timeout=timeout)
         except Empty:
@@ -265,8 +265,8 @@ class Writer:
 
 
 class Watch:
-    """Notices that others have written: who waits for that, on the loop, and the check for it, on
-    the writer's thread.
+    """Notices when others have written: tasks wait for that on the loop, and the writer's thread
+    checks for it.
 
     The check is `PRAGMA data_version` on the writer's own connection between transactions: it
     changes with every commit of another connection; ours are announced by `bump`.  A change only
@@ -276,7 +276,7 @@ class Watch:
     def __init__(self, loop: asyncio.AbstractEventLoop, wake_thread: Callable[[], None]) -> None:
         self._loop = loop
         self._wake_thread = wake_thread
-        # Not 0: the first `changed(0)` says "look", so that nothing from before is missed.
+        # Not 0: the first `changed(0)` returns at once, so that no earlier change is missed.
         self.version: int = 1
         self._waiters: set[asyncio.Future[None]] = set()
         self._wanted = False
@@ -287,7 +287,7 @@ class Watch:
     # -- on the loop ---------------------------------------------------------------------------
 
     async def changed(self, seen: int) -> int:
-        """Wait until the version is another one than `seen`; returns it."""
+        """Wait until the version is higher than `seen`; returns it."""
         while self.version <= seen:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.add(waiter)
@@ -302,7 +302,7 @@ class Watch:
         return self.version
 
     def bump(self) -> None:
-        """Somebody may have written: wake all who wait."""
+        """Wake all waiting tasks: somebody may have written."""
         self.version += 1
         for waiter in self._waiters:
             if not waiter.done():
@@ -311,19 +311,19 @@ class Watch:
     # -- on the thread -------------------------------------------------------------------------
 
     def begin(self, connection: sqlite3.Connection) -> None:
-        """Remember how things stand before anybody has looked."""
+        """Record the initial data version."""
         self._seen = self._data_version(connection)
 
     def wanted(self) -> bool:
-        """Whether to look from time to time.  The order matters: the loop first says that it
-        wants, then asks whether we look; we first say that we do not, then ask again."""
+        """Whether to poll.  The order matters: the loop first sets `_wanted`, then reads
+        `_polling`; the thread first clears `_polling`, then reads `_wanted` again."""
         self._polling = self._wanted
         if not self._polling:
             self._polling = self._wanted
         return self._polling
 
     def poll(self, connection: sqlite3.Connection) -> None:
-        """Look for a change, unless we did a moment ago."""
+        """Check for a change, unless we did so a moment ago."""
         now = time.monotonic()
         if now - self._polled_at < POLL * 0.9:
             return
@@ -331,14 +331,14 @@ class Watch:
         version = self._data_version(connection)
         if version != self._seen:
             self._seen = version
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 self._loop.call_soon_threadsafe(self.bump)
 
     def _data_version(self, connection: sqlite3.Connection) -> object:
         try:
             return connection.execute(SQL["data_version"]).fetchall()[0][0]
         except sqlite3.Error:
-            return object()  # unlike any other: who looks again will be told what is wrong
+            return object()  # unlike any other: the next read will report what is wrong
 
 
 class SqliteStatements:
@@ -393,7 +393,7 @@ def _read(reading: Reading[T], connection: sqlite3.Connection) -> T:
 def _rows(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Row]]:
     if len(queries) == 1:
         return [select(connection, *queries[0])]
-    connection.execute(SQL["begin_reading"])  # all as of one moment
+    connection.execute(SQL["begin_reading"])  # all from one snapshot
     try:
         return [select(connection, *query) for query in queries]
     finally:

@@ -1,1 +1,1 @@
-"""Contract suites: what every implementation of a port must do.  Subclass one, say how to open."""
+"""Contract suites for the implementations of ports: subclass one and fill in what is abstract."""

@@ -1,7 +1,7 @@
-"""What every `coterie.Adapter` and its channels must do.
+"""The contract of every `coterie.Adapter` and its channels.
 
-Subclass `AgentContract`, say how to make the agent behave, and pytest runs the whole suite.  It
-needs anyio's plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
+Subclass `AgentContract`, implement `agent`, and pytest runs the whole suite.  It needs anyio's
+plugin in auto mode and a fixture `anyio_backend` that returns "asyncio".
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from coterie.ports import Adapter, Channel
 from coterie.testing.scripted import ChildRecorder
 
 Behaviour = Literal["reply", "ask", "fail", "hang"]
-"""What an agent does in its turn: reply; ask for one permission, then reply; break; or emit
-something and then nothing any more."""
+"""What an agent does in its turn: reply; ask for one permission, then reply; fail; or emit
+something and then go silent."""
 SLOWEST = 30.0
-"""No call of an adapter may take longer than this many seconds here."""
+"""No call of an adapter may take longer than this many seconds in the suite."""
 SILENCE = 0.5
-"""After this many seconds an agent that hangs has emitted all it ever will."""
+"""After this many seconds a hanging agent has emitted all it ever will."""
 
 
 @dataclass(frozen=True)
 class AgentUnderTest:
-    """An adapter whose agent behaves in one way, and what its channels are opened with."""
+    """An adapter whose agent always behaves in one way, and what its channels are opened with."""
 
     adapter: Adapter
     member: Member
     workspace: Workspace
     answers: Callable[[], int] = lambda: 1
-    """How many answers the agent has got so far."""
+    """Returns how many answers the agent has received so far."""
     keep: Callable[[Remembered], object] = lambda update: None
-    """Keeps what an agent of ours adds to its thread."""
+    """Stores what an agent of Coterie's own adds to its thread."""
 
 
 class AgentContract(ABC):
     """The whole suite."""
 
     behaviours: ClassVar[frozenset[Behaviour]] = frozenset({"reply", "ask", "fail", "hang"})
-    """What the agent can do; what it cannot is not tried."""
+    """What the agent can do; anything else is not tested."""
 
     @abstractmethod
     def agent(
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AbstractAsyncContextManager[AgentUnderTest]:
-        """An adapter for an agent that behaves so in every turn."""
+        """Open an adapter whose agent behaves this way in every turn."""
         ...
 
     @asynccontextmanager
     async def opened(
         self, folder: Path, behaviour: Behaviour
     ) -> AsyncGenerator[tuple[AgentUnderTest, Channel]]:
-        """A channel; whatever was done with it, closing it twice leaves no process."""
+        """Open a channel; whatever was done with it, closing it twice must leave no process."""
         children = ChildRecorder()
         async with self.agent(folder, behaviour, children) as made:
             with anyio.fail_after(SLOWEST):
@@ -89,10 +89,10 @@ class AgentContract(ABC):
                 assert isinstance(await self._end(made, channel), TurnCompleted)
                 assert channel.alive
             assert known[0] is channel.holds_past
-            assert known[1] in (None, channel.thread)  # once it is known it stays
+            assert known[1] in (None, channel.thread)  # once known, it stays
 
     async def test_an_answer_reaches_the_agent_once(self, tmp_path: Path) -> None:
-        """The agent goes on when it was answered, and is told no second time."""
+        """The agent continues once answered, and does not receive the answer twice."""
         if "ask" not in self.behaviours:
             return
         async with self.opened(tmp_path, "ask") as (made, channel):
@@ -100,7 +100,7 @@ class AgentContract(ABC):
             assert made.answers() == 1
 
     async def test_what_an_agent_does_is_not_raised(self, tmp_path: Path) -> None:
-        """A turn that breaks is a TurnFailed that says why."""
+        """A turn that fails ends with a TurnFailed that says why."""
         if "fail" not in self.behaviours:
             return
         async with self.opened(tmp_path, "fail") as (made, channel):
@@ -109,7 +109,7 @@ class AgentContract(ABC):
             assert end.message
 
     async def test_an_interrupt_ends_the_turn(self, tmp_path: Path) -> None:
-        """Also one between two turns, which ends nothing."""
+        """An interrupt while no turn runs ends nothing."""
         if "hang" not in self.behaviours:
             return
         async with self.opened(tmp_path, "hang") as (made, channel):
@@ -118,7 +118,7 @@ class AgentContract(ABC):
             assert isinstance(end, TurnInterrupted | TurnCompleted)
 
     async def test_a_turn_may_be_cancelled(self, tmp_path: Path) -> None:
-        """Cancelled in the middle, a channel can still be closed."""
+        """A channel whose turn was cancelled midway can still be closed."""
         if "hang" not in self.behaviours:
             return
         async with self.opened(tmp_path, "hang") as (made, channel):
@@ -131,7 +131,7 @@ class AgentContract(ABC):
             assert scope.cancelled_caught
 
     async def test_an_unused_channel_is_closed(self, tmp_path: Path) -> None:
-        """Also one that was never spoken to."""
+        """Closing works without any turn taken."""
         async with self.opened(tmp_path, "reply"):
             pass
 
@@ -141,7 +141,7 @@ class AgentContract(ABC):
         channel: Channel,
         disturb: Callable[[], Awaitable[None]] | None = None,
     ) -> End:
-        """A turn, its questions approved; `disturb` is called when it has fallen silent."""
+        """Take a turn and approve its questions; `disturb` is called once it has fallen silent."""
         ends: list[End] = []
         with anyio.fail_after(SLOWEST):
             async with anyio.create_task_group() as group:

@@ -1,8 +1,8 @@
-"""What every `ports.Dispatch` must do.
+"""The contract of every `ports.Dispatch`.
 
-Subclass `DispatchContract`, say how the things come about that are not the dispatch's own doing,
-and pytest runs the whole suite.  It needs anyio's plugin in auto mode and a fixture `anyio_backend`
-that says "asyncio".
+Subclass `DispatchContract`, implement the events that a dispatch does not cause itself, and pytest
+runs the whole suite.  It needs anyio's plugin in auto mode and a fixture `anyio_backend` that
+returns "asyncio".
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from coterie.model import instant
 from coterie.model.machine import FULL, MachineRow, Offer, queues_of
 from coterie.ports import Dispatch
 from coterie.testing.contracts.dispatch_refusals import RefusalsContract
-from coterie.testing.contracts.dispatch_stage import HAS, HOUR, OFFER, PATIENCE, TASK
+from coterie.testing.contracts.dispatch_stage import AGENTS, HOUR, OFFER, PATIENCE, TASK
 
 
 class DispatchContract(RefusalsContract):
     """What is on offer, to whom, and when."""
 
-    # -- taking, and letting go ------------------------------------------------------------------
+    # -- taking and releasing --------------------------------------------------------------------
 
     async def test_what_is_offered_is_handed_out_and_one_has_it(self, dispatch: Dispatch) -> None:
         assert (await dispatch.get(TASK), await dispatch.sweep()) == (None, False)
@@ -38,7 +38,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.offer(OFFER)
         taken = await self.taken(dispatch, "one")
         await dispatch.put_back(taken, "two")
-        await dispatch.put_off(taken, "two")
+        await dispatch.defer(taken, "two")
         await dispatch.refuse(taken, "two", "gpu2", "no")
         assert await dispatch.take(TASK, "two") is None
         await dispatch.put_back(taken, "one")
@@ -89,7 +89,7 @@ class DispatchContract(RefusalsContract):
 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
-                queues = queues_of("seat", HAS, "gpu1")
+                queues = queues_of("seat", AGENTS, "gpu1")
                 group.start_soon(dispatch.serve, "seat", queues, 2, run)
                 for number in range(4):
                     await dispatch.offer(Offer(f"t{number}"))
@@ -97,7 +97,7 @@ class DispatchContract(RefusalsContract):
                 group.cancel_scope.cancel()
         assert most <= 2
 
-    # -- who is asked ----------------------------------------------------------------------------
+    # -- which machines are asked ----------------------------------------------------------------
 
     async def test_only_those_are_asked_who_have_what_it_needs(self, dispatch: Dispatch) -> None:
         await dispatch.offer(Offer("any"))
@@ -119,7 +119,7 @@ class DispatchContract(RefusalsContract):
         assert await self.handed_out(dispatch, machine="gpu2") == [TASK]
         assert await dispatch.take(TASK, "two") == replace(OFFER, woken=1)
 
-    # -- when ------------------------------------------------------------------------------------
+    # -- due times -------------------------------------------------------------------------------
 
     async def test_what_is_offered_for_later_is_not_taken_before(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER, instant.after(HOUR))
@@ -144,13 +144,13 @@ class DispatchContract(RefusalsContract):
         await dispatch.offer(OFFER)
         for at, wait in ((None, 6.0), (instant.after(HOUR), HOUR + 60)):
             taken = await self.taken(dispatch, "one")
-            await dispatch.put_off(taken, "one", at)
+            await dispatch.defer(taken, "one", at)
             assert (await self.handed_out(dispatch), await dispatch.take(TASK, "two")) == ([], None)
             await self.later(wait)
             await dispatch.sweep()
         assert await self.handed_out(dispatch) == [TASK]
 
-    # -- what is held, and what opens it again ---------------------------------------------------
+    # -- holding and reopening -------------------------------------------------------------------
 
     async def test_what_is_held_is_not_taken_until_it_is_offered(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER)
@@ -170,28 +170,28 @@ class DispatchContract(RefusalsContract):
         await dispatch.put_back(taken, "one")
         assert (await dispatch.take(TASK, "two"), await dispatch.sweep()) == (None, False)
 
-    @pytest.mark.parametrize("how", ["answer", "say"])
+    @pytest.mark.parametrize("how", ["answer", "message"])
     async def test_an_answer_and_a_word_open_it_again(self, dispatch: Dispatch, how: str) -> None:
         await self.create(TASK)
         await dispatch.offer(OFFER)
         await dispatch.hold(TASK)
-        await (self.answer if how == "answer" else self.say)(TASK)
+        await (self.answer if how == "answer" else self.send_message)(TASK)
         assert await dispatch.sweep()
         assert TASK in await self.handed_out(dispatch)
         assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
 
-    @pytest.mark.parametrize("how", ["answer", "say"])
+    @pytest.mark.parametrize("how", ["answer", "message"])
     async def test_an_answer_and_a_word_do_not_wait_for_what_was_put_off(
         self, dispatch: Dispatch, how: str
     ) -> None:
         await self.create(TASK)
         await dispatch.offer(OFFER, instant.after(HOUR))
-        await (self.answer if how == "answer" else self.say)(TASK)
+        await (self.answer if how == "answer" else self.send_message)(TASK)
         assert await dispatch.sweep()
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
 
-    @pytest.mark.parametrize("how", ["answer", "say", "offer"])
+    @pytest.mark.parametrize("how", ["answer", "message", "offer"])
     async def test_what_comes_while_it_is_in_hand_leaves_it_open(
         self, dispatch: Dispatch, how: str
     ) -> None:
@@ -202,11 +202,11 @@ class DispatchContract(RefusalsContract):
             if how == "offer":
                 await dispatch.offer(OFFER)
             else:
-                await (self.answer if how == "answer" else self.say)(TASK)
+                await (self.answer if how == "answer" else self.send_message)(TASK)
             if put_back == "held":
                 await dispatch.put_back(taken, "one", held=True)
             else:
-                await dispatch.put_off(taken, "one", instant.after(HOUR))
+                await dispatch.defer(taken, "one", instant.after(HOUR))
             await dispatch.sweep()
         assert TASK in await self.handed_out(dispatch)
 
@@ -220,7 +220,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.put_back(taken, "one", held=True)
         assert not await dispatch.sweep()
 
-    # -- what has ended --------------------------------------------------------------------------
+    # -- ended tasks -----------------------------------------------------------------------------
 
     async def test_an_ended_task_is_on_offer_no_more(self, dispatch: Dispatch) -> None:
         await self.create(TASK)
@@ -239,7 +239,7 @@ class DispatchContract(RefusalsContract):
         await self.create(child, TASK)
         await dispatch.offer(session)
         await dispatch.offer(Offer(child))
-        for number, what in enumerate((self.answer, self.say, self.end), 1):
+        for number, what in enumerate((self.answer, self.send_message, self.end), 1):
             await dispatch.hold(TASK)
             await what(child)
             await dispatch.sweep()
@@ -255,10 +255,10 @@ class DispatchContract(RefusalsContract):
         await self.create(child, TASK)
         await dispatch.offer(Offer(child))
         await dispatch.hold(child)
-        await self.say(TASK)
+        await self.send_message(TASK)
         assert (await dispatch.sweep(), await dispatch.get(child)) == (False, Offer(child))
 
-    # -- the dead --------------------------------------------------------------------------------
+    # -- dead owners -----------------------------------------------------------------------------
 
     async def test_what_a_dead_owner_had_in_hand_is_given_back(self, dispatch: Dispatch) -> None:
         for name in ("a", "b", "c"):
@@ -272,7 +272,7 @@ class DispatchContract(RefusalsContract):
         assert await self.handed_out(dispatch) == ["a"]
         assert await dispatch.take("a", "two") == Offer("a")
         assert taken[0] is not None
-        await dispatch.put_back(taken[0], "one", held=True)  # too late: it is another's
+        await dispatch.put_back(taken[0], "one", held=True)  # too late: another owner has it
         assert await dispatch.take("a", "two") is None
 
     async def test_what_a_dead_owner_takes_all_the_same_is_given_back(
@@ -286,11 +286,11 @@ class DispatchContract(RefusalsContract):
 
     async def test_a_machine_is_alive_while_an_owner_of_it_is(self, dispatch: Dispatch) -> None:
         for name in ("gpu2", "gpu1"):
-            await dispatch.announce(MachineRow(name, HAS, 2, "c0ffee", "1.0", "2026-01-01"))
+            await dispatch.announce(MachineRow(name, AGENTS, 2, "c0ffee", "1.0", "2026-01-01"))
         said = ("c0ffee", "1.1", "2026-01-02", True)
         await dispatch.announce(MachineRow("gpu1", ("echo",), 3, *said))
         await self.die("two")
         first, second = await dispatch.machines()
         shown = (first.name, first.state, first.has, first.seats, first.version, first.seen)
         assert shown == ("gpu1", "alive", ["echo", FULL], 3, "1.1", "2026-01-02")
-        assert (second.name, second.state, second.has) == ("gpu2", "dead", list(HAS))
+        assert (second.name, second.state, second.has) == ("gpu2", "dead", list(AGENTS))

@@ -1,18 +1,18 @@
-"""What every `ports.Dispatch` must do with what a machine refuses."""
+"""The part of the `ports.Dispatch` contract about offers that a machine refuses."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from coterie.ports import Dispatch
-from coterie.testing.contracts.dispatch_stage import HAS, HOUR, OFFER, TASK, DispatchStage
+from coterie.testing.contracts.dispatch_stage import AGENTS, HOUR, OFFER, TASK, DispatchHarness
 
 
-class RefusalsContract(DispatchStage):
-    """A machine is not asked twice, and the others are."""
+class RefusalsContract(DispatchHarness):
+    """A machine that refused is not asked again, but the others are."""
 
     async def refused(self, dispatch: Dispatch, owner: str, machine: str, why: str = "no") -> None:
-        """The machine takes what is offered, and refuses it."""
+        """Have a machine take the offer and refuse it."""
         taken = await dispatch.take(TASK, owner)
         assert taken is not None
         await dispatch.refuse(taken, owner, machine, why)
@@ -24,24 +24,26 @@ class RefusalsContract(DispatchStage):
             await self.refused(dispatch, owner, machine, why)
             await self.later(HOUR)
             assert (await dispatch.sweep(), await self.handed_out(dispatch)) == (True, [])
-            assert await dispatch.left_over(HAS, machine) == []
+            assert await dispatch.refused_offers(AGENTS, machine) == []
         found = await dispatch.get(TASK)
         assert found is not None
         assert {machine: why.replace("\0", "") for machine, why in found.refused.items()} == {
             "gpu1": "it's  not trusted",
             "gpu2": "",
         }
-        assert await dispatch.left_over(HAS, "gpu3") == [found]
-        assert await dispatch.left_over(HAS[1:], "gpu3") == []
+        assert await dispatch.refused_offers(AGENTS, "gpu3") == [found]
+        assert await dispatch.refused_offers(AGENTS[1:], "gpu3") == []
         await dispatch.hold(TASK)
-        assert await dispatch.left_over(HAS, "gpu3") == []
+        assert await dispatch.refused_offers(AGENTS, "gpu3") == []
 
     async def test_what_is_one_machine_s_is_left_over_for_nobody_else(
         self, dispatch: Dispatch
     ) -> None:
         await dispatch.offer(replace(OFFER, machine="gpu2"))
         await self.refused(dispatch, "one", "gpu1")
-        left = [await dispatch.left_over(HAS, machine) for machine in ("gpu1", "gpu2", "gpu3")]
+        left = [
+            await dispatch.refused_offers(AGENTS, machine) for machine in ("gpu1", "gpu2", "gpu3")
+        ]
         assert [len(one) for one in left] == [0, 1, 0]
 
     async def test_a_machine_is_asked_anew_for_what_it_refused(self, dispatch: Dispatch) -> None:
@@ -49,12 +51,12 @@ class RefusalsContract(DispatchStage):
         assert await self.handed_out(dispatch) == [TASK]
         await self.refused(dispatch, "one", "gpu1")
         await self.refused(dispatch, "two", "gpu2")
-        await dispatch.ask_anew("gpu2")
-        left = [await dispatch.left_over(HAS, machine) for machine in ("gpu1", "gpu2")]
+        await dispatch.clear_refusals("gpu2")
+        left = [await dispatch.refused_offers(AGENTS, machine) for machine in ("gpu1", "gpu2")]
         assert [len(one) for one in left] == [0, 1]
         assert await self.handed_out(dispatch) == []
-        await dispatch.ask_anew("gpu1")
-        assert await dispatch.left_over(HAS, "gpu2") == []
+        await dispatch.clear_refusals("gpu1")
+        assert await dispatch.refused_offers(AGENTS, "gpu2") == []
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.get(TASK) == OFFER
 

@@ -1,4 +1,4 @@
-"""What the suites of a `ports.Dispatch` share; `dispatch.py` is the whole suite."""
+"""What the `ports.Dispatch` suites share; `dispatch.py` is the whole suite."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from coterie.ports import Dispatch
 
 TASK = "k3f9"
 OFFER = Offer(TASK, "seat", ("claude",))
-HAS = ("claude", "codex")
+AGENTS = ("claude", "codex")
 PATIENCE = 30.0
 HOUR = 3600.0
 
 
-class DispatchStage(ABC):
-    """What an implementation fills in, and what the suites of a dispatch share."""
+class DispatchHarness(ABC):
+    """What an implementation provides, and helpers that the suites share."""
 
     @abstractmethod
     async def open(self) -> Dispatch:
-        """Nothing is on offer yet."""
+        """Open a dispatch with nothing on offer yet."""
 
     @abstractmethod
     async def create(self, task_id: str, parent: str | None = None) -> None:
-        """There is a task."""
+        """Create a task."""
 
     @abstractmethod
     async def answer(self, task_id: str) -> None:
-        """A question of it is asked and answered."""
+        """Have a task ask a question, and answer it."""
 
     @abstractmethod
-    async def say(self, task_id: str) -> None:
-        """Something is said to it."""
+    async def send_message(self, task_id: str) -> None:
+        """Send a task a message."""
 
     @abstractmethod
     async def end(self, task_id: str) -> None:
-        """It is completed."""
+        """Complete a task."""
 
     @abstractmethod
-    async def live(self, owner: str, machine: str) -> None:
-        """There is an owner."""
+    async def register_owner(self, owner: str, machine: str) -> None:
+        """Register a living owner."""
 
     @abstractmethod
     async def die(self, owner: str) -> None:
-        """It is declared dead."""
+        """Declare an owner dead."""
 
     @abstractmethod
     async def lose_jobs(self) -> None:
-        """The queue forgets all that was queued."""
+        """Make the queue forget all its jobs."""
 
     @abstractmethod
     async def later(self, seconds: float) -> None:
-        """So much time goes by."""
+        """Let this much time pass."""
 
     @pytest.fixture
     async def dispatch(self) -> AsyncGenerator[Dispatch]:
-        """With two owners, of two machines."""
+        """A dispatch with two owners, on two machines."""
         opened = await self.open()
-        await self.live("one", "gpu1")
-        await self.live("two", "gpu2")
+        await self.register_owner("one", "gpu1")
+        await self.register_owner("two", "gpu2")
         yield opened
         await opened.close()
 
@@ -70,10 +70,10 @@ class DispatchStage(ABC):
         self,
         dispatch: Dispatch,
         machine: str = "gpu1",
-        has: tuple[str, ...] = HAS,
+        has: tuple[str, ...] = AGENTS,
         pool: Pool = "seat",
     ) -> list[str]:
-        """What the queue hands to a machine now, in this order; it takes nothing."""
+        """Return what the queue hands to a machine now, in order; nothing is taken."""
         seen: list[str] = []
 
         async def run(task_id: str) -> None:
@@ -81,11 +81,11 @@ class DispatchStage(ABC):
 
         with anyio.fail_after(PATIENCE):
             queues = queues_of(pool, has, machine)
-            await dispatch.serve(pool, queues, 1, run, until_empty=True)
+            await dispatch.serve(pool, queues, 1, run, once=True)
         return seen
 
     async def taken(self, dispatch: Dispatch, owner: str) -> Offer:
-        """The offer, handed out and in hand."""
+        """Have the offer handed out and taken; returns it."""
         assert TASK in await self.handed_out(dispatch)
         offer = await dispatch.take(TASK, owner)
         assert offer is not None

@@ -1,13 +1,14 @@
-"""What every `ports.Owners` must do.
+"""The contract of every `ports.Owners`.
 
-Subclass `OwnersContract`, give it `open` and `die`, and pytest runs the whole suite.  It needs
-anyio's plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
+Subclass `OwnersContract`, implement `open` and `die`, and pytest runs the whole suite.  It needs
+anyio's plugin in auto mode and a fixture `anyio_backend` that returns "asyncio".
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -22,12 +23,12 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import TASK, created, message
 
 PATIENCE = 30.0
-"""How long a death may take to be proven; in practice as long as the implementation waits."""
+"""How long proving a death may take; in practice as long as the implementation waits."""
 HERE = Machine("here", "boot", "ns")
 
 
-class MarksReaper:
-    """A reaper that remembers whom it was asked to end."""
+class RecordingReaper:
+    """A reaper that records the marks of the children it was asked to end."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -38,17 +39,17 @@ class MarksReaper:
 
 
 class OwnersContract(ABC):
-    """Who lives, who is dead, and who may have a task."""
+    """Which owners are alive or dead, and which may take a task."""
 
     @abstractmethod
     async def open(self, place: Path, storage: Storage, name: str) -> Owners:
-        """A process of that name that is no owner yet; all that are opened in a place know of each
-        other."""
+        """Open a process of this name that is not an owner yet; all those opened in one place know
+        of each other."""
         ...
 
     @abstractmethod
     async def die(self, owners: Owners) -> None:
-        """What `kill -9` does to such a process."""
+        """Do to such a process what `kill -9` does."""
         ...
 
     @pytest.fixture
@@ -61,15 +62,18 @@ class OwnersContract(ABC):
     @pytest.fixture
     async def one(self, tmp_path: Path, storage: Storage) -> AsyncGenerator[Owners]:
         """A process that is an owner."""
-        owners = await self.open(tmp_path, storage, "one")
-        await owners.begin()
-        yield owners
-        await owners.end()
+        async with self._begun(tmp_path, storage, "one") as owners:
+            yield owners
 
     @pytest.fixture
     async def two(self, tmp_path: Path, storage: Storage) -> AsyncGenerator[Owners]:
-        """Another one."""
-        owners = await self.open(tmp_path, storage, "two")
+        """Another process that is an owner."""
+        async with self._begun(tmp_path, storage, "two") as owners:
+            yield owners
+
+    @asynccontextmanager
+    async def _begun(self, place: Path, storage: Storage, name: str) -> AsyncGenerator[Owners]:
+        owners = await self.open(place, storage, name)
         await owners.begin()
         yield owners
         await owners.end()
@@ -92,7 +96,7 @@ class OwnersContract(ABC):
         self, tmp_path: Path, storage: Storage, two: Owners
     ) -> None:
         gone = await self.open(tmp_path, storage, "gone")
-        await gone.end()  # which is nothing to one that never began
+        await gone.end()  # a no-op, as it never began
         owner = await gone.begin()
         await gone.end()
         assert await two.living(owner) is None
@@ -122,7 +126,7 @@ class OwnersContract(ABC):
         self, storage: Storage, one: Owners, two: Owners
     ) -> None:
         fence = await self._created(storage, one)
-        claimant = Claimant(two, storage.leases, MarksReaper(), HERE)
+        claimant = Claimant(two, storage.leases, RecordingReaper(), HERE)
         with pytest.raises(TaskBusy):
             await claimant.take(TASK)
         await storage.leases.park(fence)
@@ -137,7 +141,7 @@ class OwnersContract(ABC):
         child = ChildLease(TASK, "ann", "echo", "m1", "boot", "ns", "here", "2026-01-01T00:00:00Z")
         await storage.leases.record_child(fence, child)
         await self.die(dying)
-        reaper, taken = MarksReaper(), list[Fence]()
+        reaper, taken = RecordingReaper(), list[Fence]()
 
         async def take(owners: Owners) -> None:
             claimant = Claimant(owners, storage.leases, reaper, HERE)

@@ -1,5 +1,5 @@
-"""What the suites of a storage share: small values that they write and expect back, and
-`OpenedStorage`, which an implementation fills in.
+"""What the storage suites share: small values that they write and expect back, and
+`OpenedStorage`, which an implementation completes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def created(task_id: str = TASK, goal: str = "Look at cart.py\nand fix it") -> T
 
 
 def started(task_id: str = TASK) -> journal.AppendEvent:
-    """Its workflow begins."""
+    """The event that its workflow started."""
     return journal.AppendEvent(TaskStarted(task_id=task_id, at=at(1)))
 
 
@@ -70,14 +70,14 @@ def interaction(name: str, task_id: str = TASK) -> Interaction:
 
 
 def asked(name: str, task_id: str = TASK) -> journal.AppendEvent:
-    """The question is put to the user."""
+    """The event that asks the user the question."""
     question = interaction(name, task_id)
     event = UserInteractionRequested(task_id=task_id, at=at(2), interaction=question)
     return journal.AppendEvent(event, step=f"{STEP}/ask/{name}")
 
 
 def answered(name: str, task_id: str = TASK, by: str = "you") -> UserInteractionResponded:
-    """It is answered."""
+    """The event that answers it."""
     response = Response(
         interaction_id=name, task_id=task_id, author_actor_id=by, selected_option_id="left"
     )
@@ -85,7 +85,7 @@ def answered(name: str, task_id: str = TASK, by: str = "you") -> UserInteraction
 
 
 def message(seq: int, task_id: str = TASK, text: str = "hello") -> Message:
-    """Something said in turn `seq`."""
+    """A message said in turn `seq`."""
     return Message(task_id, seq, "ann", f"{text} {seq}", at(seq), turn=seq, next="bob", done=True)
 
 
@@ -95,17 +95,17 @@ def step(name: str = STEP, result: str | None = None, task_id: str = TASK) -> jo
 
 
 def turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> journal.Turn:
-    """An attempt that is open."""
+    """An open attempt at a turn."""
     return journal.Turn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
 
 
 def open_turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> journal.OpenTurn:
-    """What opens that attempt."""
+    """The write that opens that attempt."""
     return journal.OpenTurn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
 
 
 def opening(name: str = STEP, task_id: str = TASK) -> tuple[journal.Write, ...]:
-    """What opens a turn."""
+    """The writes that open a turn."""
     return (
         journal.OpenStep(step(name, task_id=task_id)),
         open_turn(name, task_id=task_id),
@@ -113,7 +113,7 @@ def opening(name: str = STEP, task_id: str = TASK) -> tuple[journal.Write, ...]:
 
 
 def closing(name: str = STEP, seq: int = 1, task_id: str = TASK) -> tuple[journal.Write, ...]:
-    """What closes it with its reply."""
+    """The writes that close it with its reply."""
     return (
         journal.CloseTurn(task_id, name, 1, at(5), "completed", '{"input_tokens":3}', "t-2"),
         journal.CloseStep(task_id, name, f'{{"message":{seq}}}'),
@@ -127,7 +127,7 @@ def child(mark: str, task_id: str = TASK) -> journal.ChildLease:
 
 
 def reservation(step: str, task_id: str = TASK) -> Reservation:
-    """What a turn may use."""
+    """A reservation for a turn."""
     return Reservation(task_id, step, "ann", at(4), task_id, 1)
 
 
@@ -135,18 +135,18 @@ TICKET = Ticket("T1", "t-1", "Coupon model", history=(Moment(at(1), "created"),)
 
 
 def envelope(minute: int) -> Envelope:
-    """That there is a ticket."""
+    """An envelope that announces a ticket."""
     payload = TicketPayload(ticket_id="T1", task_id="t-1", owner=None, status="pending")
     return Envelope.of(TASK, at(minute), "coterie", "mira", payload, "T1")
 
 
 class OpenedStorage:
-    """Opens storages for tests; all of one test stand on the same data."""
+    """Opens storages for tests; all those of one test share the same data."""
 
     async def open(self, place: Path) -> Storage:
-        """A storage on the data at `place`, made if there is none.
+        """Open a storage on the data at `place`, created if there is none.
 
-        Two that are open at once stand for two processes.
+        Two that are open at once represent two processes.
         """
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class OpenedStorage:
 
     @pytest.fixture
     async def fence(self, storage: Storage) -> Fence:
-        """Of a task that runs."""
+        """The fence of a running task."""
         fence = await storage.create(created(), "me", None)
         assert fence is not None
         await storage.commit(fence, started())
@@ -165,7 +165,7 @@ class OpenedStorage:
 
     @contextlib.asynccontextmanager
     async def opened(self, place: Path) -> AsyncGenerator[Storage]:
-        """A storage that is let go in the end, whatever became of it."""
+        """Open a storage, and close it in the end whatever happens."""
         storage = await self.open(place)
         try:
             yield storage

@@ -1,7 +1,7 @@
-"""What every `ports.Storage` must do.
+"""The contract of every `ports.Storage`.
 
-Subclass `StorageContract`, give it `open`, and pytest runs the whole suite.  It needs anyio's
-plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
+Subclass `StorageContract`, implement `open`, and pytest runs the whole suite.  It needs anyio's
+plugin in auto mode and a fixture `anyio_backend` that returns "asyncio".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REFUSED: list[tuple[str, journal.Write]] = [
 
 
 class WritesContract(OpenedStorage):
-    """Writing: order, all or nothing, fences, and what happens after a write that was not kept."""
+    """Writing: order, atomicity, fences, and what happens after a write that was refused."""
 
     async def test_a_task_comes_with_its_lease_and_first_message(self, storage: Storage) -> None:
         fence = await storage.create(created(), "me", message(1))
@@ -83,7 +83,7 @@ class WritesContract(OpenedStorage):
             await written.wait()
 
     async def test_closing_writes_what_is_queued(self, tmp_path: Path) -> None:
-        async with self.opened(tmp_path) as keeper:  # so that memory has somewhere to be
+        async with self.opened(tmp_path) as keeper:  # keeps data in memory alive
             storage = await self.open(tmp_path)
             fence = await storage.create(created(), "me", None)
             storage.post(fence, journal.AppendMessage(message(1)))
@@ -126,7 +126,7 @@ class WritesContract(OpenedStorage):
     ) -> None:
         await storage.commit(fence, *opening(), journal.AppendMessage(message(1)))
         seen: list[str] = []
-        async with anyio.create_task_group() as group:  # one batch, if the store makes batches
+        async with anyio.create_task_group() as group:  # one batch, if the store batches writes
             group.start_soon(storage.commit, fence, journal.AppendMessage(message(2)))
             with pytest.raises(IllegalWrite):
                 await storage.commit(fence, write, after=lambda: seen.append("refused"))

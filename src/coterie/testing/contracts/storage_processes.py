@@ -1,4 +1,4 @@
-"""What processes of one project write to each other: questions, requests, leases; and waking up."""
+"""What a project's processes write for each other (questions, requests, leases), and waking up."""
 
 from __future__ import annotations
 
@@ -215,7 +215,8 @@ class ProcessesContract(OpenedStorage):
     ) -> None:
         ended = journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9)), incident=TASK)
         await storage.commit(fence, asked("q1")._replace(incident="q1"), ended)
-        first, last = PendingNotification("q1", TASK, at(2)), PendingNotification(TASK, TASK, at(9))
+        first = PendingNotification("q1", TASK, at(2), "")
+        last = PendingNotification(TASK, TASK, at(9), "")
         async with self.opened(tmp_path) as other:
             assert await other.notifications.unsent() == [first, last]
             claims = [await one.notifications.claim("q1") for one in (other, storage)]
@@ -225,16 +226,20 @@ class ProcessesContract(OpenedStorage):
         assert await storage.notifications.failed() == [replace(first, problem="no network")]
         assert await storage.notifications.claim(TASK)
         await storage.notifications.settle(TASK, "sent")
-        assert await storage.notifications.failed() == [], "something else was told since"
+        assert await storage.notifications.failed() == [], "another notification was sent since"
         await storage.notifications.settle(TASK, "failed", "too late")
         assert await storage.notifications.failed() == []
         assert not await storage.notifications.claim("q2"), "nobody asked for that"
         for _ in range(2):
             await storage.notifications.add("limit", TASK, at(9))
-        assert await storage.notifications.unsent() == [PendingNotification("limit", TASK, at(9))]
+        assert await storage.notifications.unsent() == [
+            PendingNotification("limit", TASK, at(9), "")
+        ]
         assert await storage.notifications.claim("limit")
         await storage.notifications.add("limit", TASK, at(10))
-        assert await storage.notifications.unsent() == [], "it goes by its name"
+        assert await storage.notifications.unsent() == [], (
+            "a notification is identified by its name"
+        )
 
     async def test_who_has_seen_all_reservations_reserves(
         self, tmp_path: Path, storage: Storage, fence: Fence
@@ -329,6 +334,6 @@ class ProcessesContract(OpenedStorage):
             await storage.changed(seen)
         async with self.opened(tmp_path) as other:
             await other.inbox.request(TASK, "say", "max", "hello")
-            await storage.commit(fence, journal.AppendMessage(message(1)))  # hides nothing
+            await storage.commit(fence, journal.AppendMessage(message(1)))  # must not hide it
             with anyio.fail_after(2):
                 await storage.changed(seen)

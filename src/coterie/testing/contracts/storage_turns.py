@@ -1,4 +1,4 @@
-"""A step and its attempts are what they are, however a store keeps them; so are messages."""
+"""Steps, their attempts and messages read back the same, however a store keeps them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coterie.testing.contracts.samples import (
 
 
 class TurnsContract(OpenedStorage):
-    """Turns whose writes come together or apart, of tickets, tried again, and set aside."""
+    """Turns written at once or in parts, of tickets, retried, and set aside."""
 
     async def test_a_turn_is_the_same_whether_its_writes_come_together_or_apart(
         self, storage: Storage, fence: Fence
@@ -51,13 +51,15 @@ class TurnsContract(OpenedStorage):
     async def test_a_step_and_its_attempts_go_on_apart(
         self, storage: Storage, fence: Fence
     ) -> None:
-        """What fails first, is closed by the second attempt, and is set aside then."""
+        """A step is closed after a failed attempt or by a second one, and is then set aside."""
         failed = journal.CloseTurn(TASK, "a", 1, at(5), "failed", "no answer", None)
         await storage.commit(fence, *opening("a"), failed, journal.CloseStep(TASK, "a", "1"))
         assert [(one.attempt, one.outcome) for one in await storage.journal.turns(TASK)] == [
             (1, "failed")
         ]
         assert [one.result for one in await storage.journal.steps(TASK)] == ["1"]
+        told = [row.source for row in await storage.timeline.after(0, TASK)]
+        assert [one.step for one in told if isinstance(one, journal.Turn)] == ["a"]
         await storage.commit(fence, *opening("c"), failed._replace(step="c"), open_turn("c", 2))
         ended = journal.CloseTurn(TASK, "c", 2, at(6), "completed", None, None)
         await storage.commit(fence, ended, journal.CloseStep(TASK, "c", "2"))
@@ -105,7 +107,7 @@ class TurnsContract(OpenedStorage):
     async def test_what_is_said_in_a_turn_on_a_ticket_is_told_with_the_ticket(
         self, storage: Storage, fence: Fence
     ) -> None:
-        """The turn is a task of its own, whose start and end are told nowhere."""
+        """The turn is a task of its own, whose start and end are not told with the ticket."""
         names = [f"{TASK}/{name}" for name in ("T1", "T1.2", "T10", "T10.2")]
         for name in names:
             await storage.commit(None, journal.AppendEvent(created(name)))

@@ -1,8 +1,8 @@
-"""Every field of every stored value comes back: the values are generated from their types.
+"""Every field of every stored value is read back: the values are generated from their types.
 
-`examples` makes examples of any stored type from its type hints: no field is forgotten, also a new
-one.  The first example has in every field something else than the default.  Each of the others
-differs from it in one field: None where that may be, another choice, another member of a union.
+`examples` builds examples of any stored type from its type hints, so no field is forgotten, not
+even a new one.  In the first example every field differs from its default.  Each of the others
+differs from the first in one field: None if allowed, another choice, another member of a union.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from zlib import crc32
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 class ValuesContract(OpenedStorage):
-    """What goes in comes out, whole."""
+    """What is written is read back whole."""
 
     async def test_messages(self, storage: Storage, fence: Fence) -> None:
         said = examples(Message, task_id=TASK)
@@ -178,11 +179,11 @@ def _row(event: task.TaskCreated) -> task.TaskRow:
 
 
 _FORMS = ("{}-1", "2026-01-31T12:00:07.000Z", f"sha256:{'a' * 64}")
-"""Texts to try, where a type takes only some."""
+"""Texts to try, if a type accepts only some."""
 
 
 def examples(kind: type[T], /, **fixed: object) -> list[T]:
-    """Examples of a dataclass, named tuple or model, some fields `fixed`; an invalid one raises."""
+    """Build examples of a dataclass, tuple or model; raises if the first one is invalid."""
     choices = {
         name: [fixed[name]] if name in fixed else _choices(hint, name, default)
         for name, hint, default in _fields(kind)
@@ -194,12 +195,12 @@ def examples(kind: type[T], /, **fixed: object) -> list[T]:
             try:
                 made.append(kind(**{**first, name: value}))
             except ValidationError:
-                continue  # a rule about two fields together; each is in another example
+                continue  # a rule spans two fields; each value is in another example
     return made
 
 
 def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
-    """Every field: its name, its type and its default."""
+    """Yield every field's name, type and default."""
     if is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         yield from ((each.name, hints[each.name], each.default) for each in fields(kind))
@@ -217,7 +218,7 @@ def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
 
 
 def _choices(hint: Any, name: str, default: object) -> list[Any]:
-    """Example values of a field, the default and None last."""
+    """Return example values of a field, the default and None last."""
     return sorted(_values(hint, name), key=lambda value: value is None or value == default)
 
 
@@ -248,14 +249,14 @@ def _simple(kind: Any, name: str, forms: int) -> Iterator[Any]:
     elif kind is bool:
         yield from (True, False)
     elif kind in (int, float):
-        # Another number for each field, so that two that change places are seen.
-        yield from (kind(number) for number in (len(name), 1, 0)[:forms])
+        # A different number per field, so that swapped fields are noticed.
+        yield from (kind(number) for number in (crc32(name.encode()) % 30_000 + 2, 1, 0)[:forms])
     else:
         yield from examples(kind)
 
 
 def _valid(hint: Any, values: Iterator[Any]) -> Iterator[Any]:
-    """Those that the type takes, as they come back."""
+    """Yield the values that the type accepts, as validated."""
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     for value in values:
         try:

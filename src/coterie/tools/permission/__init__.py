@@ -1,4 +1,4 @@
-"""Permission rules: what a member may do unasked, whichever agent it is and whatever its tools."""
+"""Permission rules: what a member may do unasked, whatever its agent and tools."""
 
 from coterie.tools.permission.allow import suggest
 from coterie.tools.permission.decision import decide, decide_at_once

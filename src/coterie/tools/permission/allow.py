@@ -1,5 +1,6 @@
-"""Allow rules: which of them covers each part of an action, every file and every command; and which
-is offered to a person instead of approving each time, none where that is unsafe.
+"""Allow rules: which one covers each part of an action, that is, every file and every command.
+
+Also suggests a rule that a person can grant instead of approving each time, unless that is unsafe.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
 
 PartKind = Literal["read", "enter", "look", "read_elsewhere", "edit", "act"]
-"""Reads in the work folder for sure; enters a folder of it; seems to do no more than that; reads
-anything else; edits a file in it; does more than that."""
+"""In order: certainly reads within the work folder; enters a folder in it; seems to do no more than
+that; reads anything else; edits a file in it; does anything more."""
 _P = TypeVar("_P", CommandPattern, paths.PathPattern, AddressPattern, ToolPattern)
 
 
@@ -38,23 +39,23 @@ class ActionPart:
 
 @dataclass(frozen=True)
 class AllowRules:
-    """The rules that allow, and the folders that they apply to."""
+    """The allow rules, and the folders they apply to."""
 
     root: str
-    """The work folder, without links."""
+    """The work folder, with links resolved."""
     cwd: str
-    """Where the action happens, without links."""
+    """The action's working directory, with links resolved."""
     rules: Sequence[tuple[str, Rule]]
-    """Each with its text for the ruling."""
+    """Each rule with the text that the ruling cites."""
     unread: Sequence[paths.PathPattern]
-    """What deny rules forbid to read."""
+    """The patterns that deny rules forbid reading."""
     guarded: frozenset[str] = paths.GUARDED
-    """Names that permission to edit files does not reach."""
+    """Names that permission to edit files does not cover."""
     through_link: bool = False
     """Whether the shell may have entered its folder through a link."""
 
     def reading(self, place: paths.ResolvedPath) -> ActionPart:
-        """Reading a file, or the names in a folder."""
+        """Classify reading a file, or listing a folder."""
         rule, free = self._for_path("read", place, paths.PRIVATE)
         return ActionPart("read" if rule or free else "read_elsewhere", rule)
 
@@ -63,7 +64,7 @@ class AllowRules:
         return ActionPart("edit" if rule or free else "act", rule)
 
     def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:
-        """Reading all files below a folder."""
+        """Classify reading all files below a folder."""
         private = any(os.path.lexists(f"{folder}/{name}") for name in paths.PRIVATE)
         if private and access.skips == "nothing":
             return ActionPart("read_elsewhere")
@@ -71,7 +72,7 @@ class AllowRules:
         return ActionPart("read_elsewhere" if unread else "read")
 
     def is_open(self, place: paths.ResolvedPath) -> bool:
-        """Whether a folder is one of the work folder that may be looked at."""
+        """Whether a folder is in the work folder and not private."""
         return place.within(self.root) and not place.touches(paths.PRIVATE, self.root)
 
     def fetching(self, target: str) -> ActionPart:
@@ -79,11 +80,11 @@ class AllowRules:
         return ActionPart("act", rule)
 
     def using(self, tool: str) -> str | None:
-        """The rule that allows all that a tool does."""
+        """Return the rule that allows everything a tool does, if any."""
         return self._first("tool", ToolPattern, lambda about: about.matches(tool))
 
     def running(self, command: SimpleCommand, folders: Sequence[str]) -> str | None:
-        """The rule that allows a command in all these folders, which must be in the work folder."""
+        """Return the rule that allows a command in all `folders`; None if one is outside `root`."""
         if not all(paths.is_below(folder, self.root) for folder in folders):
             return None
         root = self.root
@@ -94,7 +95,7 @@ class AllowRules:
     def _for_path(
         self, kind: str, place: paths.ResolvedPath, guarded: frozenset[str]
     ) -> tuple[str | None, bool]:
-        """The rule for a path, and whether it is one of the work folder that is not guarded."""
+        """Return the rule for a path, and whether it is in the work folder and not guarded."""
         root = self.root
         rule = self._first(kind, paths.PathPattern, lambda glob: glob.allows(place, root, guarded))
         return rule, place.within(root) and not place.touches(guarded, root)
@@ -106,7 +107,7 @@ class AllowRules:
         return None
 
 
-MOST_FOLDERS = 20
+MAX_FOLDERS = 20
 
 _TOOL = ReadAccess((), skips="hidden")
 """A tool that is given a folder may search it; such tools skip hidden files."""
@@ -137,7 +138,7 @@ def _tool_reads(path: str, allowed: AllowRules) -> Iterator[ActionPart]:
 
 
 class _LineWalk:
-    """Goes through a command line, tracking which folders each command may run in."""
+    """Walks a command line, tracking which folders each command may run in."""
 
     def __init__(self, line: CommandLine, allowed: AllowRules) -> None:
         self._line = line
@@ -157,7 +158,7 @@ class _LineWalk:
 
     def _of(self, place: int, command: SimpleCommand) -> Iterator[ActionPart]:
         for opened in command.redirections:
-            if opened.target.text not in paths.FREE:
+            if opened.target.text not in paths.STANDARD_DEVICES:
                 yield from self._opens(opened)
         if command.words or command.assignments:
             yield from self._runs(place, command)
@@ -179,7 +180,7 @@ class _LineWalk:
         return [ActionPart("act", rule)] if rule else self._reads(bare)
 
     def _enters(self, command: SimpleCommand, rule: str | None, *, sure: bool) -> ActionPart:
-        """`cd`: unless its success is certain, what follows may run in the old folder too."""
+        """Handle `cd`: unless it surely succeeds, what follows may also run in the old folder."""
         target = command.words[-1].text
         simple = len(command.words) == 2 and command.texts[0] == "cd" and not command.assignments
         if not simple or command.words[-1].glob or target.startswith("-") or not target:
@@ -189,9 +190,9 @@ class _LineWalk:
         self._through_link |= any(place.named != place.real for place in places)
         entered = [place.real for place in places]
         self._folders = list(dict.fromkeys(entered if sure else self._folders + entered))
-        # In a folder reached through a link, `..` is not the same to a shell and to the system.
+        # In a folder reached through a link, the shell and the system disagree about `..`.
         confusing = self._through_link and ".." in target.split("/")
-        self._lost = confusing or len(self._folders) > MOST_FOLDERS
+        self._lost = confusing or len(self._folders) > MAX_FOLDERS
         within = not self._lost and all(map(self._allowed.is_open, places))
         return ActionPart("enter" if within else "read_elsewhere", rule)
 
@@ -207,12 +208,12 @@ class _LineWalk:
             above = command.texts[0] == "git" and repository_above(folder, self._allowed.root)
             if above or not self._allowed.is_open(paths.resolve(folder, "/")):
                 parts.append(ActionPart("read_elsewhere"))
-        # Which files a glob is replaced by nobody knows but the shell: one may be denied.
+        # Only the shell knows what a glob expands to: one of them may be denied.
         hidden = any(word.glob for word in command.words) and self._allowed.unread
         return [*parts, ActionPart("read_elsewhere")] if hidden else parts
 
     def _exactly(self, command: SimpleCommand, folder: str) -> list[ActionPart] | None:
-        """The files that it reads and no others; None where that is not certain."""
+        """Return the parts for exactly the files that it reads; None if they are uncertain."""
         literal = bool(command.words) and not command.assignments
         if not literal or any(word.glob for word in command.words):
             return None
@@ -260,20 +261,20 @@ _UNSAFE = frozenset[str]().union(
     | shell_parser.OPAQUE
     | shell_parser.KEYWORDS,
 )
-"""Programs that can do or destroy anything: none is offered to be run unasked."""
+"""Programs that can do or destroy anything: no rule is ever offered for them."""
 
 _MODULES = name_set("pytest unittest mypy ruff black build pylint flake8")
 _PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
 _LEAST_DEPTH = 3
-"""A folder nearer to the root than this is never offered."""
+"""Folders closer to the root than this are never offered."""
 
 
 def suggest(action: Action, root: Path | None = None, guarded: frozenset[str] = frozenset()) -> str:
-    """The rule to offer, or nothing; without `root`, the action's folder is the work folder."""
+    """Return the rule to offer, or an empty string; `root` defaults to the action's folder."""
     top = paths.resolve(str(root or action.cwd), "/").real
     if action.command:
         rule = _for_command(action.command)
-        # A program by its path counts from the work folder, and so would be another one.
+        # Rules resolve program paths from the work folder: this one would mean another program.
         elsewhere = paths.resolve(action.cwd, top).real != top
         return "" if elsewhere and "/" in rule.partition(" ")[0] else rule
     if action.effect in ("read", "write") and action.paths:
@@ -297,9 +298,9 @@ def _for_command(text: str) -> str:
 
 
 def _may_be_offered(words: Sequence[str]) -> bool:
-    """Whether a command says by its words what it does.
+    """Whether the words of a command show what it does.
 
-    The rule is exactly these words: with open arguments most programs can be made to run anything.
+    The rule covers exactly these words: with open arguments most programs can run anything.
     """
     program, name = words[0], words[0].rpartition("/")[2]
     if nested_commands.INTERPRETERS.fullmatch(name) and name != "bun":
@@ -320,7 +321,7 @@ def _for_paths(action: Action, root: str, guarded: frozenset[str]) -> str:
         if touched or (below and not _is_path(below)):
             return ""
         return f"{action.effect}({below}/**)" if below else f"{action.effect}(*)"
-    # Elsewhere only what is looked at, and nothing that is hidden or near the top.
+    # Outside the work folder, offer only reads, and nothing hidden or near the root.
     way = folder.strip("/").split("/")
     hidden = any(name.startswith(".") for name in way)
     if action.effect == "write" or hidden or len(way) < _LEAST_DEPTH or not _is_path(folder):

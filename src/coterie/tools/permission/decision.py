@@ -16,7 +16,7 @@ from coterie.tools.permission.paths import PathPattern, ResolvedPath
 from coterie.tools.permission.read_only import ReadAccess, read_access
 from coterie.tools.permission.rules import Rule
 from coterie.tools.permission.shell_lexer import Word, name_set
-from coterie.tools.permission.shell_parser import SimpleCommand, parse
+from coterie.tools.permission.shell_parser import FileEffect, SimpleCommand, parse
 
 _READS: Mapping[PartKind, Verdict] = {
     "read": "allow",
@@ -45,11 +45,11 @@ def decide(
     granted: Sequence[str] = (),
     guarded: frozenset[str] = frozenset(),
 ) -> Ruling:
-    """Whether a member may do something unasked.
+    """Decide whether a member may do something unasked.
 
-    `team` holds rules for everybody, `root` is the member's work folder, `granted` are rules that
-    the user granted for this task, `guarded` are names that agents take settings from.  Reads the
-    file system, so it is not for the event loop.
+    `team` holds the rules for everybody, `root` is the member's work folder, `granted` are rules
+    that the user granted for this task, `guarded` are names that agents read settings from.  Reads
+    the file system, so do not call it on the event loop.
     """
     both = (permissions, team) if team else (permissions,)
     deny, broken = _read(text for one in both for text in one.deny)
@@ -57,7 +57,7 @@ def decide(
     cwd = paths.resolve(action.cwd or ".", top)
     reach, nobody_asks = _Reach(action, top, cwd.real), permissions.mode == "full"
     for rule in deny:
-        # Where nobody is asked, searching a folder is forbidden for a single file in it.
+        # Where nobody is asked, one forbidden file forbids searching the folder it is in.
         if reach.is_forbidden_by(rule) or (nobody_asks and reach.searches_through(rule)):
             return Ruling("deny", f"deny {rule}")
     globs = (rule.about for rule in deny if rule.kind == "read")
@@ -80,15 +80,15 @@ def decide(
     else:
         ruling = _combined(parts, permissions.mode)
     if broken and ruling.verdict in ("allow", "allow_read_only"):
-        return Ruling("ask", f"deny {broken[0]} (which is no rule)")
+        return Ruling("ask", f"deny {broken[0]} (not a valid rule)")
     return ruling
 
 
 def decide_at_once(
     action: Action, permissions: Permissions, team: Permissions | None
 ) -> Ruling | None:
-    """The same without the file system: for a tool that is confined to the work folder and reads,
-    while there are no deny rules.  None where `decide` is needed."""
+    """Decide without the file system, for a tool confined to the work folder that only reads, if
+    there are no deny rules.  Returns None if `decide` is needed."""
     both = (permissions, team) if team else (permissions,)
     if not (action.confined and action.effect == "read") or any(one.deny for one in both):
         return None
@@ -98,7 +98,7 @@ def decide_at_once(
 
 
 def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
-    """The rules, and the texts that are none: a task may be older than the syntax of today."""
+    """Return the rules, and the invalid texts: a task may predate the current syntax."""
     parsed: list[Rule] = []
     broken: list[str] = []
     for text in texts:
@@ -110,7 +110,7 @@ def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
 
 
 def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
-    """The strictest verdict of all parts counts, with each reason once; rules before the mode."""
+    """Take the strictest verdict of all parts, with each reason once, rules before the mode."""
     verdicts: dict[ActionPart, Verdict] = {
         part: "allow" if part.rule else DEFAULTS[mode][part.kind] for part in parts
     }
@@ -121,8 +121,9 @@ def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
 
 
 _RECURSIVE = name_set("chmod chown mv rm rmdir rsync shred unlink")
-"""Programs that act on all that is in a folder they are given."""
+"""Programs that act on everything in a folder they are given."""
 _CD_COMMANDS = frozenset({"cd", "pushd", "chdir"})
+_BOTH: Sequence[FileEffect] = ("read", "write")
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,13 @@ class _TouchedPath:
     """A path that an action may read or write."""
 
     place: ResolvedPath
-    reads: bool
-    writes: bool
+    effects: Sequence[FileEffect]
     whole: bool = False
-    """Whether it is a folder with all that is in it."""
+    """Whether it is a folder with everything in it."""
 
 
 class _Reach:
-    """All that an action may do, worked out once for all rules."""
+    """Everything that an action may reach, computed once for all rules."""
 
     def __init__(self, action: Action, root: str, cwd: str) -> None:
         self._action = action
@@ -154,7 +154,7 @@ class _Reach:
             case rules.AddressPattern():
                 return self._fetches(rule.about)
             case PathPattern():
-                return self._touches(rule.about, writing=rule.kind == "write")
+                return self._touches(rule.about, "write" if rule.kind == "write" else "read")
 
     def searches_through(self, rule: Rule) -> bool:
         """Whether a command reads all of a folder that contains something forbidden."""
@@ -178,7 +178,7 @@ class _Reach:
     def _runs(self, pattern: rules.CommandPattern) -> bool:
         if any(pattern.forbids(command.words) for command in self._expanded.commands):
             return True
-        return not self._expanded.sure and pattern.mentioned_in(self._expanded.said)
+        return not self._expanded.sure and pattern.mentioned_in(self._expanded.search_text)
 
     def _fetches(self, address: rules.AddressPattern) -> bool:
         action = self._action
@@ -192,15 +192,15 @@ class _Reach:
             if self._access(command) is None
         )
 
-    def _touches(self, glob: PathPattern, *, writing: bool) -> bool:
+    def _touches(self, glob: PathPattern, effect: FileEffect) -> bool:
         for touched in self._touched:
-            if not (touched.writes if writing else touched.reads):
+            if effect not in touched.effects:
                 continue
             if glob.forbids(touched.place, self._root):
                 return True
             if touched.whole and glob.lies_in(touched.place.real, self._root):
                 return True
-        return not self._all_known and glob.mentioned_in(self._expanded.said)
+        return not self._all_known and glob.mentioned_in(self._expanded.search_text)
 
     @cached_property
     def _all_known(self) -> bool:
@@ -213,41 +213,42 @@ class _Reach:
     @cached_property
     def _touched(self) -> tuple[_TouchedPath, ...]:
         action = self._action
-        reads, writes = action.effect != "write", action.effect != "read"
+        effects: Sequence[FileEffect] = tuple(one for one in _BOTH if one == action.effect) or _BOTH
         tools = [
-            _TouchedPath(paths.resolve(text, self._cwd), reads, writes)
+            _TouchedPath(paths.resolve(text, self._cwd), effects)
             for path in action.paths
             for text in {path, paths.expand_home(path), path.strip(), path.removeprefix("file://")}
         ]
         return (*tools, *self._in_words(), *self._in_redirections())
 
     def _in_words(self) -> Iterator[_TouchedPath]:
-        # A command and those that it runs share words.
+        # A command and the commands nested in it share words.
         once: dict[tuple[Word, bool, bool], None] = {}
         for command in self._expanded.commands:
             how = self._access(command) is None, program(command.words) in _RECURSIVE
             once |= dict.fromkeys((word, *how) for word in command.words + command.assignments)
         for word, writes, recursive in once:
+            effects = _BOTH if writes else ("read",)
             for place in self._places(word):
-                yield _TouchedPath(place, True, writes)
+                yield _TouchedPath(place, effects)
                 if recursive:
-                    yield _TouchedPath(place, False, True, whole=True)
+                    yield _TouchedPath(place, ("write",), whole=True)
             for place in self._wide_globs(word):
-                yield _TouchedPath(place, True, writes, whole=True)
+                yield _TouchedPath(place, effects, whole=True)
 
     def _in_redirections(self) -> Iterator[_TouchedPath]:
         opened = [one for each in self._expanded.commands for one in each.redirections]
         for one in opened:
-            if one.target.text not in paths.FREE:
+            if one.target.text not in paths.STANDARD_DEVICES:
                 for place in self._places(one.target):
-                    yield _TouchedPath(place, one.effect == "read", one.effect == "write")
+                    yield _TouchedPath(place, (one.effect,))
 
     def _access(self, command: SimpleCommand) -> ReadAccess | None:
         plain = all(word.known and not word.glob for word in command.words)
         return read_access(command, command.texts[1:], self._cwd) if plain else None
 
     def _known_access(self, command: SimpleCommand) -> ReadAccess | None:
-        """What it reads as far as is known; unknown words can only add to it."""
+        """Return what a command reads as far as known; unknown words can only add to it."""
         known = tuple(word for word in command.words if word.known)
         return self._access(replace(command, words=known))
 
@@ -281,7 +282,7 @@ _LONGEST_CLUSTER = 12
 
 
 def _spellings(text: str) -> set[str]:
-    """What may be a path in a word: all of it, a value, what is attached to an option."""
+    """Return what may be a path in a word: the whole, a value, or what is attached to an option."""
     texts = {text, text.partition("=")[2], text.rpartition("=")[2], text.lstrip("@")}
     texts |= {text.partition(":")[2], text.rpartition(":")[2]}
     if text.startswith("-"):  # `-f.env`, and `-honf.env`

@@ -1,7 +1,7 @@
 """Commands inside commands: what `sudo`, `bash -c`, `xargs`, `find -exec` and the like would run.
 
-For deny rules every way in is followed, and what cannot be followed counts as unsure.  For allow
-rules only a few wrappers that add nothing are stripped.
+For deny rules every nested command is followed, and one that cannot be followed makes the result
+uncertain.  For allow rules only a few wrappers that change nothing are stripped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ WRAPPERS = name_set(
     "nohup nsenter parallel runuser script setsid ssh stdbuf strace su sudo systemd-run taskset "
     "time timeout toybox unbuffer unshare watch xargs"
 )
-"""They run what their arguments say."""
+"""Programs that run the command in their arguments."""
 
 OPERANDS: Mapping[str, int] = dict.fromkeys(
     name_set("chroot docker flock kubectl podman ssh taskset"), 1
 )
-"""How many words of its own a program takes before the command that it runs, if any."""
+"""How many operands of its own a program takes before the command that it runs, if any."""
 
 RUNNERS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(name_set("bunx npx pnpx uvx"), name_set("")),
@@ -38,24 +38,24 @@ RUNNERS: Mapping[str, frozenset[str]] = {
         name_set("dlx exec run x"),
     ),
 }
-"""They run what comes after one of these words; where there are none, after their own name."""
+"""Programs that run what follows one of these words or, if there are none, their own name."""
 
 INTERPRETERS = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh|Rscript|ghci"
     r"|julia|groovy|scala|elixir|guile|racket)[0-9.]*"
 )
 INLINE = re.compile(r"-[A-Za-z]*[ceEprn]|--(eval|print|exec|run)(=.*)?|-|eval")
-"""With these an interpreter is given its program on the command line, or on its input."""
+"""Arguments that give an interpreter its program on the command line or on stdin."""
 
 AWKS = name_set("awk gawk mawk nawk")
 SED_RUNS = re.compile(
     r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.).*\4.*\4[gpiImM0-9]*e", re.DOTALL
 )
-"""The scripts of sed that run commands."""
+"""Matches sed scripts that run commands."""
 
 NONE = re.compile(r"(?!)")
 SPACED = re.compile(r"[\s;&|$`(]")
-TELLING: Mapping[str, re.Pattern[str]] = {
+COMMAND_ARGUMENTS: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(WRAPPERS, SPACED),
     **dict.fromkeys(SHELLS, re.compile("")),  # any
     # In a name such as `x[$(rm y)]` the shell runs what is in the brackets.
@@ -67,16 +67,16 @@ TELLING: Mapping[str, re.Pattern[str]] = {
         re.compile(r"\$\(|`"),
     ),
 }
-"""By program: which of its arguments hold command lines."""
+"""By program: matches the arguments that hold command lines."""
 
 RUNS_VALUE = re.compile(
     r"--(pre|hostname-bin|pager|editor|rsh|[a-z-]*(program|command|exec|cmd|-pack))"
 )
-"""Options whose value is a command, in whichever program they are."""
-FINDS = name_set("-exec -execdir -ok -okdir")
+"""Options whose value is a command, in any program."""
+FIND_EXEC_OPTIONS = name_set("-exec -execdir -ok -okdir")
 
 
-MOST_COMMANDS = 200
+MAX_COMMANDS = 200
 """A line with more nested commands than this is not expanded further."""
 
 LONG = 2000
@@ -95,7 +95,7 @@ _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 
 
 def without_shell(line: CommandLine) -> CommandLine:
-    """The script of `bash -lc '…'`, where that is all that the line is."""
+    """Return the script of `bash -lc '…'` if that is the whole line, else the line itself."""
     for _ in range(shell_parser.DEEPEST):
         script = _script(line)
         if script is None:
@@ -114,7 +114,7 @@ def _script(line: CommandLine) -> str | None:
 
 
 def without_wrappers(command: SimpleCommand) -> SimpleCommand:
-    """A command without `timeout 60`, `nice` and `time` in front of it: they change nothing."""
+    """Strip a leading `timeout 60`, `nice` or `time`: they do not change what a command does."""
     words = command.words
     while words:
         texts = [word.text for word in words[:2]]
@@ -131,18 +131,18 @@ def without_wrappers(command: SimpleCommand) -> SimpleCommand:
 
 
 class ExpandedLine:
-    """Every command that a line may run, and those that they run, as far as can be told."""
+    """Every command that a line may run, including nested ones, as far as can be determined."""
 
     def __init__(self, line: CommandLine) -> None:
         self.commands: list[SimpleCommand] = []
         self.sure: bool = True
-        """Whether there can be no others."""
-        self.said: str = ""
-        """All that was written, to look for a name in where it is not sure."""
+        """Whether there can be no other commands."""
+        self.search_text: str = ""
+        """The whole text, to be searched for names if `sure` is False."""
         self._follow(line, 0)
 
     def _follow(self, line: CommandLine, depth: int) -> None:
-        self.said += f"{line.said}\n"
+        self.search_text += f"{line.search_text}\n"
         self.sure = self.sure and line.understood and depth <= shell_parser.DEEPEST
         for command in line.commands:
             self.commands.append(command)
@@ -165,7 +165,7 @@ class ExpandedLine:
             self._follow(parse(script), depth + 1)
 
     def _is_full(self) -> bool:
-        full = len(self.commands) > MOST_COMMANDS
+        full = len(self.commands) > MAX_COMMANDS
         self.sure = self.sure and not full
         return full
 
@@ -186,9 +186,9 @@ def _executes(words: Sequence[Word]) -> bool:
 
 
 def _scripts(words: Sequence[Word]) -> Iterator[str]:
-    """Arguments that are command lines themselves, or hold one."""
+    """Yield the arguments that are or contain a command line."""
     executes, before = _executes(words), ""
-    telling = TELLING.get(program(words), SPACED if executes else NONE)
+    telling = COMMAND_ARGUMENTS.get(program(words), SPACED if executes else NONE)
     for text in (word.text for word in words[1:]):
         option, _, value = text.partition("=")
         told = RUNS_VALUE.fullmatch(before) or (executes and before == "-c")
@@ -200,7 +200,7 @@ def _scripts(words: Sequence[Word]) -> Iterator[str]:
 
 
 def _is_opaque(words: Sequence[Word]) -> bool:
-    """Whether a command runs text that is no command line, or that is not in the line."""
+    """Whether a command runs code that is not a command line, or that is not in the line."""
     name, arguments = program(words), [word.text for word in words[1:]]
     if name in shell_parser.OPAQUE or name in AWKS or name == "parallel":
         return True
@@ -217,21 +217,23 @@ def _is_opaque(words: Sequence[Word]) -> bool:
 
 
 def _inner(words: Sequence[Word]) -> Iterator[int]:
-    """Where in the words a command of its own may begin."""
+    """Yield the indexes at which a nested command may begin."""
     name = program(words)
     if name in WRAPPERS:
         yield from _after_own_words(words, 1, OPERANDS.get(name, 0))
     elif name in shell_parser.KEYWORDS and len(words) > 1:
-        yield 1  # after `time` such a word still is one
+        yield 1  # after `time`, a keyword is still a keyword
     elif name == "find":
-        yield from (place + 1 for place, word in enumerate(words[:-1]) if word.text in FINDS)
+        yield from (
+            place + 1 for place, word in enumerate(words[:-1]) if word.text in FIND_EXEC_OPTIONS
+        )
     else:
         for place in _run_words(name, words):
             yield from _after_own_words(words, place + 1, OPERANDS.get(name, 0))
 
 
 def _run_words(name: str, words: Sequence[Word]) -> Iterator[int]:
-    """Where `exec` of `npm exec` stands, or `npx` itself."""
+    """Yield the index of `exec` in `npm exec`, or of `npx` itself."""
     begins = RUNNERS.get(name)
     if begins is not None:
         for place, word in enumerate(words):
@@ -240,7 +242,7 @@ def _run_words(name: str, words: Sequence[Word]) -> Iterator[int]:
 
 
 def _after_own_words(words: Sequence[Word], start: int, operands: int) -> Iterator[int]:
-    """The first word that is neither an option, nor perhaps the value of one, nor expected."""
+    """Yield the indexes of non-options, up to the first that is no option value or operand."""
     after_option = False
     for place in range(start, len(words)):
         text = words[place].text

@@ -1,9 +1,9 @@
-"""Programs that only read, with every option that they may be given: for where no sandbox holds.
+"""Programs that only read, with every option they may be given: for use without a sandbox.
 
-Arguments are taken apart as the program itself would: letters in a cluster, values attached or
-apart, `--` as the end of options.  What is not declared here is not known to be harmless; long
-options count in full alone.  Neither these programs nor these options write, run something, follow
-links below a folder, or read a list of files out of a file; none leaves temporary files.
+Arguments are parsed as the program itself would: clustered letters, attached or separate values,
+`--` as the end of options.  What is not declared here is not known to be harmless; long options
+count only when spelled out.  With these options none of the programs writes, runs anything, follows
+links below a folder, reads a list of files from a file, or leaves temporary files behind.
 """
 
 from __future__ import annotations
@@ -79,27 +79,27 @@ class ExactAccess:
 
     files: tuple[str, ...] = ()
     deep: bool = False
-    """Whether it reads what is below these folders too, but follows no link there."""
+    """Whether it also reads everything below these folders, without following links there."""
 
 
 @dataclass(frozen=True)
-class _Given:
-    """A command's arguments, taken apart."""
+class _ParsedArguments:
+    """A command's arguments, parsed."""
 
     options: frozenset[str]
     operands: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Declared:
-    """The options of one program, by their names without dashes, and what its operands are."""
+class _OptionSpec:
+    """The options of one program, by letter or by long name with its dashes, and its operands."""
 
     options: Mapping[str, _Kind]
     operands: str
-    """Which of `_FILES` says what they are."""
+    """The key in `_ACCESS_BY_OPERANDS` that says what they are."""
 
     @classmethod
-    def parse(cls, text: str) -> _Declared:
+    def parse(cls, text: str) -> _OptionSpec:
         *words, operands = text.split()
         options: dict[str, _Kind] = {}
         for word in words:
@@ -109,8 +109,8 @@ class _Declared:
             options |= dict.fromkeys(names, _KINDS.get(found[2], "flag"))
         return cls(options, operands)
 
-    def take(self, arguments: Sequence[str]) -> _Given | None:
-        """The arguments taken apart; None where one is not declared."""
+    def take(self, arguments: Sequence[str]) -> _ParsedArguments | None:
+        """Parse the arguments; None if an option is not as declared."""
         left = iter(arguments)
         options: set[str] = set()
         operands: list[str] = []
@@ -129,7 +129,7 @@ class _Declared:
                 options |= letters
             else:
                 operands.append(word)
-        return _Given(frozenset(options), tuple(operands))
+        return _ParsedArguments(frozenset(options), tuple(operands))
 
     def _long(self, word: str, left: Iterator[str]) -> str | None:
         name, equals, value = word.partition("=")
@@ -159,13 +159,13 @@ _RECURSIVE = frozenset({"r", "--recursive"})
 
 
 @cache
-def _declared(program: str) -> _Declared | None:
+def _declared(program: str) -> _OptionSpec | None:
     text = _PROGRAMS.get(program)
-    return None if text is None else _Declared.parse(text)
+    return None if text is None else _OptionSpec.parse(text)
 
 
 def exact_access(words: Sequence[str]) -> ExactAccess | None:
-    """What a command reads, all words being literal; None where it is not in the table."""
+    """Return what a command of literal words reads; None if the table does not cover it."""
     program, arguments = words[0], tuple(words[1:])
     if program in _SPECIAL:
         return _SPECIAL[program](arguments)
@@ -173,33 +173,33 @@ def exact_access(words: Sequence[str]) -> ExactAccess | None:
     given = None if declared is None else declared.take(arguments)
     if declared is None or given is None:
         return None
-    return _FILES[declared.operands](given)
+    return _ACCESS_BY_OPERANDS[declared.operands](given)
 
 
-def _files(given: _Given) -> ExactAccess:
+def _files(given: _ParsedArguments) -> ExactAccess:
     return ExactAccess(given.operands)
 
 
-def _one(given: _Given) -> ExactAccess | None:
-    """The second would be written."""
+def _one(given: _ParsedArguments) -> ExactAccess | None:
+    """Accept one file at most: a second would be written to."""
     return ExactAccess(given.operands) if len(given.operands) < 2 else None
 
 
-def _none(given: _Given) -> ExactAccess | None:
+def _none(given: _ParsedArguments) -> ExactAccess | None:
     return None if given.operands else ExactAccess()
 
 
-def _plus(given: _Given) -> ExactAccess | None:
+def _plus(given: _ParsedArguments) -> ExactAccess | None:
     return ExactAccess() if all(one.startswith("+") for one in given.operands) else None
 
 
-def _pattern(given: _Given) -> ExactAccess:
+def _pattern(given: _ParsedArguments) -> ExactAccess:
     deep = bool(given.options & _RECURSIVE)
     files = given.operands if given.options & _PATTERN_OPTIONS else given.operands[1:]
     return ExactAccess(files or ((".",) if deep else ()), deep)
 
 
-_FILES: Mapping[str, Callable[[_Given], ExactAccess | None]] = {
+_ACCESS_BY_OPERANDS: Mapping[str, Callable[[_ParsedArguments], ExactAccess | None]] = {
     "FILE": _files,
     "TEXT": lambda _: ExactAccess(),
     "PATTERN": _pattern,
@@ -224,13 +224,13 @@ def _sed(arguments: tuple[str, ...]) -> ExactAccess | None:
 
 
 def _test(arguments: tuple[str, ...]) -> ExactAccess | None:
-    """One question about a file; comparisons are expressions in some shells, and may assign."""
+    """Accept one file test: comparisons are expressions in some shells, and may assign."""
     asks_one = len(arguments) == 2 and arguments[0] in _FILE_TESTS
     return ExactAccess(arguments[1:]) if asks_one else None
 
 
 def _printf(arguments: tuple[str, ...]) -> ExactAccess | None:
-    """`-v` and `%n` assign to variables; zsh takes the number of a `%d` for an expression."""
+    """`-v` and `%n` assign to variables; zsh evaluates the argument of `%d` as an expression."""
     plain = bool(arguments) and not arguments[0].startswith("-")
     return ExactAccess() if plain and _STRINGS.fullmatch(arguments[0]) else None
 

@@ -1,4 +1,4 @@
-"""Where a path leads, links followed and `..` resolved, and patterns of paths.
+"""Resolution of paths, with links followed and `..` resolved, and path patterns.
 
 In a pattern `*` matches within a name and `**` across folders, relative to the work folder.
 """
@@ -17,27 +17,27 @@ from itertools import islice, takewhile
 from coterie.model.workspace import START_FILES
 from coterie.tools.permission.shell_lexer import name_set
 
-MOST_LINKS = 40
-MOST_FILES = 1000
+MAX_LINKS = 40
+MAX_GLOB_MATCHES = 1000
 """A glob that matches more files than this is not expanded."""
 
 _OF_PROJECTS = name_set(".env .gitattributes")
-"""Start files of a home that are plain data in a project."""
+"""Startup files in a home that are plain data in a project."""
 GUARDED = name_set(
     ".git .coterie .mcp.json .devcontainer .fleet .idea .vscode .zed "  # editors and their tasks
-    ".aider.conf.yml .amazonq .continue .cursor .kiro .windsurf "  # agents that are not ours
+    ".aider.conf.yml .amazonq .continue .cursor .kiro .windsurf "  # other agents
     ".githooks .husky .lefthook.yml .overcommit.yml .pre-commit-config.yaml lefthook.yml "
     ".envrc .autoenv .mise.toml mise.toml "  # entering a folder
     ".irbrc .lldbinit .nvim.lua .nvimrc .octaverc .pryrc .rprofile"  # starting a program there
 ) | {name for name in START_FILES.split() if "/" not in name and name not in _OF_PROJECTS}
 """What other programs run by themselves when a folder is opened, entered or committed to: hooks,
-tasks, servers, what shells and git start with; besides the settings of agents.  Permission to edit
-files must not become permission to run."""
+tasks, servers, startup files of shells and git; also the settings of agents.  Permission to edit
+files must not become permission to run commands."""
 
 PRIVATE = frozenset({".coterie"})
 """Contains the homes of all members, with their logins."""
 
-FREE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+STANDARD_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 
 _OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(cwd|root)")
 
@@ -51,34 +51,34 @@ class ResolvedPath:
     real: str
     """Absolute, with every link followed, as the system would."""
     sure: bool = True
-    """Whether any other process or program would get to the same file."""
+    """Whether every other process or program would reach the same file."""
 
     def within(self, root: str) -> bool:
-        """Whether it certainly is the folder or something in it."""
+        """Whether it is certainly the folder or something in it."""
         return self.sure and is_below(self.real, root)
 
     def touches(self, names: frozenset[str], root: str) -> bool:
-        """Whether one of these names, in whatever case, is on its path below `root`."""
+        """Whether its path below `root` contains one of these names, ignoring case."""
         inside = (path[len(root) :] for path in (self.named, self.real) if is_below(path, root))
         return any(not names.isdisjoint(path.casefold().split("/")) for path in inside)
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is the folder or in it, both absolute and without links."""
+    """Whether a path is the folder or in it; both must be absolute and free of links."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def resolve(path: str, cwd: str) -> ResolvedPath:
-    """Where a path leads, seen from a folder that is itself without links."""
-    # Some tools strip a path, or read it as a URL or a home folder; others do not.
-    odd = "\0" in path or path != path.strip() or path.startswith(("~", "file:"))
+    """Resolve a path from a folder that is itself free of links."""
+    # Some tools strip a path, or interpret it as a URL or a home folder; others do not.
+    ambiguous = "\0" in path or path != path.strip() or path.startswith(("~", "file:"))
     path = path.replace("\0", "")
     real, sure = _follow(path, cwd)
-    return ResolvedPath(_absolute(path, cwd), real, sure and not odd)
+    return ResolvedPath(_absolute(path, cwd), real, sure and not ambiguous)
 
 
 def expand_home(path: str) -> str:
-    """A path with a leading `~` expanded."""
+    """Expand a leading `~`."""
     return os.path.expanduser(path)  # noqa: PTH111 - Path would drop a last slash and dots
 
 
@@ -98,13 +98,13 @@ def _follow(path: str, cwd: str) -> tuple[str, bool]:
             here = here.rpartition("/")[0]
             continue
         there = f"{here}/{part}"
-        sure = sure and not there.startswith("/proc/")  # `self` is whoever looks
+        sure = sure and not there.startswith("/proc/")  # `self` is the process that looks
         target = _link(there, cwd)
         if target is None:
             here = there
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             return there, False
         here = "" if target.startswith("/") else here
         left.extendleft(reversed(target.split("/")))
@@ -122,25 +122,25 @@ def _link(path: str, cwd: str) -> str | None:
 
 
 def exists_at_top(path: str) -> bool:
-    """Whether the first name of an absolute path exists: `/api/users` mostly is no path."""
+    """Whether the first name of an absolute path exists: `/api/users` is rarely a file path."""
     return os.path.lexists("/" + path.strip("/").split("/")[0])
 
 
 def expand_glob(pattern: str, cwd: str) -> Sequence[str] | None:
-    """The files to which a shell may expand a glob, and more; None if too many.
+    """Return the files that a shell may expand a glob to, and possibly more; None if too many.
 
-    Shells differ in what `[^a]` is, so brackets are taken for anything.  It says what may be
-    denied, and never what may be allowed.
+    Shells differ on `[^a]`, so brackets match anything.  Use the result only to deny, never to
+    allow.
     """
     pattern = _BRACKETS.sub("*", pattern)
     if "**" in pattern:
-        return None  # some shells look through whole trees
+        return None  # some shells search whole trees
     found = iglob(pattern, root_dir=cwd, include_hidden=True)  # noqa: PTH207
     try:
-        some = list(islice(found, MOST_FILES + 1))
+        some = list(islice(found, MAX_GLOB_MATCHES + 1))
     except (OSError, ValueError):
         return None
-    return None if len(some) > MOST_FILES else some
+    return None if len(some) > MAX_GLOB_MATCHES else some
 
 
 def glob_folder(pattern: str) -> str:
@@ -156,18 +156,18 @@ _WILD = re.compile(r"[*?]")
 
 @dataclass(frozen=True)
 class PathPattern:
-    """A pattern of paths, from the work folder unless it is absolute or begins with `~`."""
+    """A path pattern, relative to the work folder unless it is absolute or begins with `~`."""
 
     text: str
 
     def allows(self, place: ResolvedPath, root: str, guarded: frozenset[str]) -> bool:
         """Whether the pattern covers where the path really leads.
 
-        What is guarded must be named by the pattern itself: `**` does not reach into it.
+        The pattern must spell out guarded names: `**` does not reach into them.
         """
         if not place.sure:
             return False
-        # A folder of the work folder that became a link is not what the pattern was meant for.
+        # A folder in the work folder that became a link is not what the pattern was meant for.
         anywhere = self.text.startswith(("/", "~"))
         readings = self._spellings(root) if anywhere else (_anchored(self.text, root),)
         for anchored in readings:
@@ -178,7 +178,7 @@ class PathPattern:
         return False
 
     def forbids(self, place: ResolvedPath, root: str) -> bool:
-        """Whether the path, as named or as it really is, may be something the pattern covers."""
+        """Whether the path, as named or as resolved, may be something the pattern covers."""
         return any(
             _matcher(anchored, below=True).fullmatch(path)
             for anchored in self._spellings(root)
@@ -186,7 +186,7 @@ class PathPattern:
         )
 
     def lies_in(self, folder: str, root: str) -> bool:
-        """Whether something that the pattern covers may be in a folder."""
+        """Whether a folder may contain something that the pattern covers."""
         return any(
             is_below(literal, folder) or (_WILD.search(anchored) and is_below(folder, literal))
             for anchored in self._spellings(root)
@@ -195,7 +195,7 @@ class PathPattern:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether all that it covers is hidden: a name of it begins with a dot."""
+        """Whether everything it covers is hidden, as one of its names begins with a dot."""
         return any(re.match(r"\.[^./]", name) for name in self.text.split("/"))
 
     def mentioned_in(self, text: str) -> bool:
@@ -207,7 +207,7 @@ class PathPattern:
         return mentions(text, plain[-1]) if plain else max(_WILD.split(names[-1]), key=len) in text
 
     def _spellings(self, root: str) -> tuple[str, ...]:
-        """The pattern as written, and with the links in its fixed part followed."""
+        """Return the pattern as written, and with the links in its fixed part resolved."""
         anchored = _anchored(self.text, root)
         literal = _literal(anchored)
         rest = anchored.split("/")[len(literal) + 1 :]
@@ -234,7 +234,7 @@ def _literal(anchored: str) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _matcher(anchored: str, *, below: bool) -> re.Pattern[str]:
-    """`below`: what is covered takes all below it along, and `x/**` the folder `x` itself."""
+    """With `below`, a match covers everything below it, and `x/**` also the folder `x` itself."""
     names = anchored.strip("/").split("/")
     last = len(names) - 1
     parts: list[str] = []

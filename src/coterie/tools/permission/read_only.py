@@ -1,7 +1,7 @@
-"""Commands that are known to only read, which files they read, and what would make them do more.
+"""Commands known to only read, the files they read, and the arguments that make them do more.
 
 A program that is not in these tables is not known to be harmless.  Options are refused in every
-form that a program may take them in: `-ro` contains `-o`, and `--outp` means `--output`.
+form that a program may accept: `-ro` contains `-o`, and `--outp` means `--output`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ Skipped = Literal["nothing", "hidden", "untracked"]
 
 @dataclass(frozen=True)
 class ReadOnlyProgram:
-    """A program, or a subcommand of git, that changes nothing unless it is told to."""
+    """A program or git subcommand that changes nothing unless its arguments say so."""
 
-    letters: str = ""
-    """Short options with which it does more than read."""
-    long: tuple[str, ...] = ()
-    """Long ones, without their dashes."""
+    unsafe_short: str = ""
+    """Short options that make it do more than read."""
+    unsafe_long: tuple[str, ...] = ()
+    """Long options that do, without their dashes."""
     refused: re.Pattern[str] = _NOTHING
-    """Other arguments with which it does more."""
+    """Matches other arguments that make it do more."""
     only: re.Pattern[str] | None = None
-    """If set, no other arguments than these are accepted."""
+    """If set, no other arguments are accepted."""
     operands: int | None = None
-    """How many arguments that are no options it may have."""
+    """How many non-option arguments it may have, if limited."""
     files: bool = True
     """Whether its arguments may be files that it reads."""
     deep: str | None = None
-    """The short options with which it reads all files of a folder; empty: it always does."""
+    """Short options that make it read all files in a folder; empty: it always does; None: never."""
     skips: Skipped = "nothing"
     """What it then skips in the folder."""
-    unless: re.Pattern[str] = _NOTHING
-    """Arguments with which it skips nothing."""
+    unskip: re.Pattern[str] = _NOTHING
+    """Matches arguments that make it skip nothing."""
     values: str = ""
     """Short options that take a value."""
 
@@ -62,10 +62,10 @@ class ReadOnlyProgram:
             has_letter(one, self.deep) or one.startswith("--r") for one in arguments
         )
 
-    def reads_where_it_is(self, arguments: tuple[str, ...]) -> bool:
-        """Whether it may read the folder that it runs in, because no other is certainly named.
+    def may_read_cwd(self, arguments: tuple[str, ...]) -> bool:
+        """Whether it may read its working directory, because no other folder is certainly named.
 
-        Of two arguments that are no values of options, only the first can be the search pattern.
+        Of two arguments that are not option values, only the first can be the search pattern.
         """
         operands, value = 0, False
         for one in arguments:
@@ -78,14 +78,14 @@ class ReadOnlyProgram:
         return operands < 2
 
     def _does_more(self, argument: str) -> bool:
-        if self.refused.fullmatch(argument) or has_letter(argument, self.letters):
+        if self.refused.fullmatch(argument) or has_letter(argument, self.unsafe_short):
             return True
         name = argument[2:].partition("=")[0] if argument.startswith("--") else ""
-        return bool(name) and any(long.startswith(name) for long in self.long)
+        return bool(name) and any(long.startswith(name) for long in self.unsafe_long)
 
 
 def has_letter(argument: str, letters: str) -> bool:
-    """Whether an argument may hold one of these short options."""
+    """Whether an argument may contain one of these short options."""
     short = argument.startswith("-") and not argument.startswith("--")
     return short and not set(letters).isdisjoint(argument[1:])
 
@@ -100,7 +100,9 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
         "rev sha1sum sha256sum sha512sum stat tac tail",
         ReadOnlyProgram(),
     ),
-    **_each("du wc", ReadOnlyProgram(long=("files0-from",))),  # a list of files is in a file
+    **_each(
+        "du wc", ReadOnlyProgram(unsafe_long=("files0-from",))
+    ),  # reads a list of files from a file
     **_each(
         ": basename dirname echo false groups id nproc pwd seq tr true type uname which whoami",
         ReadOnlyProgram(files=False),
@@ -126,35 +128,36 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
         ("pre", "pre-glob", "hostname-bin", "follow", "search-zip"),
         deep="",
         skips="hidden",
-        unless=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
+        unskip=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
         values="ABCEMTdefgjmrt",
     ),
     "sort": ReadOnlyProgram(
         "oT", ("output", "compress-program", "files0-from", "temporary-directory")
     ),
     "tree": ReadOnlyProgram("oRl", ("output",)),
-    "uniq": ReadOnlyProgram(operands=1),  # the second is what it writes to
+    "uniq": ReadOnlyProgram(operands=1),  # a second is written to
 }
 
-_SHOWS = ReadOnlyProgram(long=("output", "ext-diff", "textconv"))
+_SHOWS = ReadOnlyProgram(unsafe_long=("output", "ext-diff", "textconv"))
 _LISTS = r"-[arv]+|-vv|--all|--remotes|--verbose|--show-current|--(no-)?color.*|--(sort|format)=.*"
 
 READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
     **_each("log shortlog blame rev-list", _SHOWS),
     **_each(
-        "diff show", ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", skips="untracked")
+        "diff show",
+        ReadOnlyProgram(unsafe_long=(*_SHOWS.unsafe_long, "no-index"), deep="", skips="untracked"),
     ),
     **_each(
         "status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()
     ),
     "branch": ReadOnlyProgram(only=re.compile(rf"--list|{_LISTS}")),
-    "cat-file": ReadOnlyProgram(long=("textconv", "filters")),
+    "cat-file": ReadOnlyProgram(unsafe_long=("textconv", "filters")),
     "grep": ReadOnlyProgram(
         "O",
         ("open-files-in-pager", "textconv", "ext-grep"),
         deep="",
         skips="untracked",
-        unless=re.compile(r"--(u|no-i|no-e).*"),
+        unskip=re.compile(r"--(u|no-i|no-e).*"),
     ),
     "remote": ReadOnlyProgram(only=re.compile(r"-v|--verbose")),
     "stash list": _SHOWS,
@@ -163,7 +166,7 @@ READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
     "worktree list": ReadOnlyProgram(),
 }
 GIT_OPTIONS = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"})
-"""Options before the subcommand that are harmless."""
+"""Harmless options before the subcommand."""
 
 
 _STRINGS = re.compile(r"([^%]|%%|%-?[0-9]*(\.[0-9]+)?[sbqc])*", re.DOTALL)
@@ -178,31 +181,31 @@ class ReadAccess:
     """The files that a command reads."""
 
     files: tuple[str, ...]
-    """As written; a word may be no file at all."""
+    """As written; some may not be files at all."""
     deep: bool = False
-    """Whether it reads all files of these folders."""
+    """Whether it reads everything in those that are folders."""
     here: bool = False
-    """Whether it then reads those of the folder it runs in."""
+    """Whether it then also reads everything in its working directory."""
     skips: Skipped = "nothing"
 
     def folders(self, cwd: str) -> list[str]:
-        """The folders that it reads all of."""
+        """Return the folders that it reads entirely."""
         if not self.deep:
             return []
         named = [resolve(file, cwd).real for file in self.files]
         return [*filter(os.path.isdir, named), *([cwd] if self.here else [])]
 
     def reads(self, glob: PathPattern) -> bool:
-        """Whether it reads what a pattern covers, where that is in such a folder."""
+        """Whether it reads what a pattern covers, if that is in one of those folders."""
         return self.skips != "hidden" or not glob.is_hidden
 
 
 def read_access(
     command: SimpleCommand, arguments: tuple[str, ...], folder: str
 ) -> ReadAccess | None:
-    """What a clear command looks at; None where it is not known to do nothing else.
+    """Return what an unambiguous command reads; None if it is not known to only read.
 
-    The arguments are those that it gets, with the names of files in place of patterns.
+    `arguments` are the words after the program, without their quotes.
     """
     if command.assignments or not command.words:
         return None
@@ -218,8 +221,8 @@ def _ordinary(reader: ReadOnlyProgram | None, arguments: tuple[str, ...]) -> Rea
     files = tuple(named for one in arguments for named in _named(one)) if reader.files else ()
     if not reader.reads_folders(arguments):
         return ReadAccess(files)
-    here = reader.reads_where_it_is(arguments)
-    skips = "nothing" if any(map(reader.unless.fullmatch, arguments)) else reader.skips
+    here = reader.may_read_cwd(arguments)
+    skips = "nothing" if any(map(reader.unskip.fullmatch, arguments)) else reader.skips
     return ReadAccess(files, deep=True, here=here, skips=skips)
 
 
@@ -249,9 +252,9 @@ def _git(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
 
 
 def plain_repository(folder: str) -> bool:
-    """Whether git would not take a folder of files for a repository.
+    """Whether git would not treat a folder of ordinary files as a repository.
 
-    One can be made out of ordinary files, and its settings name programs that git runs.
+    Such a repository can be made of plain files, and its settings name programs that git runs.
     """
     while folder:
         if all(os.path.lexists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
@@ -270,7 +273,7 @@ def repository_above(folder: str, root: str) -> bool:
 
 
 def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
-    """`-v` and `%n` assign to variables; zsh takes the number of a `%d` for an expression."""
+    """`-v` and `%n` assign to variables; zsh evaluates the argument of `%d` as an expression."""
     if not arguments or arguments[0].startswith("-"):
         return None
     if _STRINGS.fullmatch(arguments[0]):
@@ -280,7 +283,7 @@ def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
 
 
 def _test(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
-    """One question about a file; comparisons are expressions in some shells, and may assign."""
+    """Accept one file test: comparisons are expressions in some shells, and may assign."""
     asks_one = len(arguments) == 2 and arguments[0] in _FILE_TESTS
     return ReadAccess(arguments[1:]) if asks_one else None
 

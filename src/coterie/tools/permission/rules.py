@@ -1,4 +1,4 @@
-"""Permission rules and their patterns of commands, addresses and tool names.
+"""Permission rules and their patterns for commands, addresses and tool names.
 
 A command pattern matches one simple command, word by word, never a substring of a line.
 """
@@ -21,19 +21,19 @@ _PATTERN = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?P<host>[A-Za-z0-9.*-]+|\[[0-9A-Fa-f:.]+\])"
     r"(?::(?P<port>[0-9]+))?(?P<path>/[^\s\\]*)?"
 )
-# Stricter than any browser: what two programs may read in two ways is not matched at all.
+# Stricter than any browser: an address that programs may parse differently never matches.
 _TARGET = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])"
     r"(?::(?P<port>[0-9]+))?(?P<path>/[^\s\\?#]*)?(?:[?#][^\s\\]*)?"
 )
 _HOSTS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:.]+\]")
-_ASTRAY = re.compile(r"\.\.|//|%2e|%2f|%5c", re.IGNORECASE)
+_AMBIGUOUS_PATH = re.compile(r"\.\.|//|%2e|%2f|%5c", re.IGNORECASE)
 _NETWORK = name_set("aria2c curl ftp lftp nc ncat netcat scp sftp socat ssh telnet wget")
 
 
 @dataclass(frozen=True)
 class AddressPattern:
-    """A pattern of addresses; parts that are not given may be anything."""
+    """An address pattern; parts that are not given match anything."""
 
     scheme: str
     host: str
@@ -57,11 +57,11 @@ class AddressPattern:
         if self.scheme not in ("", scheme) or self.port not in ("", found["port"]):
             return False
         return not self.path or (
-            not _ASTRAY.search(path) and wildcard(self.path).fullmatch(path) is not None
+            not _AMBIGUOUS_PATH.search(path) and wildcard(self.path).fullmatch(path) is not None
         )
 
     def forbids(self, target: str) -> bool:
-        """Whether the host of the pattern occurs anywhere in an address, or in a word."""
+        """Whether the pattern's host occurs anywhere in an address or a word."""
         text = unquote(target).lower()
         return any(self._is_host(host) for host in _HOSTS.findall(text))
 
@@ -77,7 +77,7 @@ class AddressPattern:
             return True
         wanted, given = self.host.split("."), host.split(".")
         if wanted[0] == "*" and len(given) > len(wanted):
-            given = ["", *given[len(given) - len(wanted) + 1 :]]  # `*.` is any number of names
+            given = ["", *given[len(given) - len(wanted) + 1 :]]  # `*.`: any number of labels
         return len(wanted) == len(given) and all(
             wildcard(one).fullmatch(other) for one, other in zip(wanted, given, strict=True)
         )
@@ -89,7 +89,7 @@ _SHORT = re.compile(r"-[A-Za-z0-9]+")
 
 @dataclass(frozen=True)
 class CommandPattern:
-    """Words; `*` in a word is any text within it, a last `*` alone any further arguments."""
+    """Words; `*` in a word matches any text within it, a final `*` any further arguments."""
 
     assignments: tuple[str, ...]
     words: tuple[str, ...]
@@ -98,7 +98,7 @@ class CommandPattern:
 
     @classmethod
     def of(cls, text: str) -> CommandPattern:
-        """Parse a pattern: words with blanks between them, without quoting."""
+        """Parse a pattern: words separated by blanks, without quoting."""
         words = text.split()
         count = 0
         while count < len(words) and _ASSIGNMENT.match(words[count]):
@@ -107,10 +107,10 @@ class CommandPattern:
         fixed = words[count:-1] if opened else words[count:]
         return cls(tuple(words[:count]), tuple(fixed), opened)
 
-    # -- allowing: all must fit, exactly -------------------------------------------------------
+    # -- allowing: everything must match exactly -----------------------------------------------
 
     def allows(self, command: SimpleCommand, folders: Sequence[str], root: str) -> bool:
-        """Whether an unambiguous command matches, in whichever of these folders it runs."""
+        """Whether an unambiguous command matches, whichever of these folders it runs in."""
         words, count = command.words, len(self.words)
         if tuple(word.raw for word in command.assignments) != self.assignments:
             return False
@@ -127,10 +127,10 @@ class CommandPattern:
             for place, (wanted, word) in enumerate(pairs)
         )
 
-    # -- forbidding: in doubt it fits ----------------------------------------------------------
+    # -- forbidding: when in doubt, it matches -------------------------------------------------
 
     def forbids(self, words: Sequence[Word]) -> bool:
-        """Whether a command may be one of those that are meant, with more arguments or fewer."""
+        """Whether a command may match the pattern, with any further arguments."""
         if not self.words:
             return True
         if not words:
@@ -140,7 +140,7 @@ class CommandPattern:
             return False
         wanted = [word for word in self.words[1:] if not word.startswith("-")]
         options = [word for word in self.words[1:] if word.startswith("-")]
-        # The words follow one another; options and their values between them are skipped.
+        # The words must come in sequence; options and their values in between are skipped.
         given = iter(words[1:])
         return all(_comes_next(name, given) for name in wanted) and all(
             _has_option(option, words[1:]) for option in options
@@ -158,7 +158,7 @@ def _program_fits(wanted: str, given: str, folder: str, root: str) -> bool:
         return "/" not in given and bool(wildcard(wanted).fullmatch(given))
     if folder == root and wanted == given:
         return True
-    # By way of `..` a link could lead to another file of that name.
+    # With `..`, a link could lead to another file of that name.
     if "/" not in given or ".." in given.split("/"):
         return False
     return _word_fits(resolve(wanted, root).named, resolve(given, folder).named, folder)
@@ -170,11 +170,11 @@ def _word_fits(wanted: str, given: str, folder: str) -> bool:
     found = wildcard(wanted).fullmatch(given)
     if found is None or any(".." in part.split("/") for part in found.groups()):
         return False
-    return _stays(wanted, given, folder)
+    return _stays_below(wanted, given, folder)
 
 
-def _stays(wanted: str, given: str, folder: str) -> bool:
-    """`src/*` is no way out of src: neither by `..` nor by a link."""
+def _stays_below(wanted: str, given: str, folder: str) -> bool:
+    """Whether a match stays inside: `src/*` must not leave src, neither by `..` nor by a link."""
     fixed = wanted.partition("*")[0]
     before, slash, _ = fixed.rpartition("/")
     if not slash:
@@ -187,7 +187,7 @@ def _stays(wanted: str, given: str, folder: str) -> bool:
 
 @lru_cache(maxsize=512)
 def wildcard(text: str) -> re.Pattern[str]:
-    """A regular expression for a text in which `*` is any text, captured as a group."""
+    """Compile a text in which `*` matches any text, captured as a group."""
     return re.compile("(.*)".join(re.escape(part) for part in text.split("*")), re.DOTALL)
 
 
@@ -206,7 +206,7 @@ def _comes_next(wanted: str, given: Iterator[Word]) -> bool:
         elif after_option:
             after_option = False  # the option's value, known or not
         else:
-            # One that is unknown may be the word, with any number of those after it.
+            # An unknown word may expand to the wanted one and any number of those after it.
             return not word.known
     return False
 
@@ -215,18 +215,18 @@ def _has_option(wanted: str, words: Sequence[Word]) -> bool:
     letters = _letters([wanted])
     if any(not word.known for word in words):
         return True
-    if letters and len(wanted) < 5:  # `-exec` is one word, `-rf` are two letters
+    if letters and len(wanted) < 5:  # `-exec` is one option, `-rf` is two
         return letters <= _letters([word.text for word in words])
     return any(_is_long(wanted, word.text) for word in words)
 
 
 def _letters(words: Sequence[str]) -> set[str]:
-    """`-rf` and `-f -r` say the same."""
+    """Collect the letters of short options: `-rf` is the same as `-f -r`."""
     return {letter for word in words if _SHORT.fullmatch(word) for letter in word[1:]}
 
 
 def _is_long(wanted: str, given: str) -> bool:
-    """`--forc` is `--force` to most programs, and so is `--force=yes`."""
+    """Whether `given` may mean `wanted`, as `--forc` and `--force=yes` mean `--force`."""
     name = given.partition("=")[0]
     return name == wanted or (len(name) > 3 and name.startswith("--") and wanted.startswith(name))
 
@@ -238,7 +238,7 @@ _NAME = re.compile(r"[\w*.:/@+-]+")
 
 
 class RuleError(ValueError):
-    """A text that is no rule; says what was expected instead."""
+    """A text is not a valid rule; the message says what was expected."""
 
     def __init__(self, text: str, expected: str) -> None:
         super().__init__(f"{json.dumps(text, ensure_ascii=False)}; expected {expected}.")
@@ -247,7 +247,7 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class ToolPattern:
-    """A pattern of the agent's own tool names, with `*`."""
+    """A pattern for the agent's own tool names, in which `*` matches any text."""
 
     name: str
 
@@ -270,7 +270,7 @@ class Rule:
     @staticmethod
     @lru_cache(maxsize=1024)
     def parse(text: str) -> Rule:
-        """Parse a rule; raises RuleError if it is none."""
+        """Parse a rule; raises RuleError if it is invalid."""
         called = _CALLED.fullmatch(text)
         kind, inside = (called[1], called[2].strip()) if called else ("run", text.strip())
         if kind not in _PARSERS:
@@ -285,17 +285,17 @@ class Rule:
 
 def _command(text: str, inside: str) -> CommandPattern:
     if _NOT_IN_COMMANDS.search(inside):
-        raise RuleError(text, "one command in plain words, with * for any, such as npm install *")
+        raise RuleError(text, "one plain command, with * as a wildcard, such as npm install *")
     pattern = CommandPattern.of(inside)
     if not pattern.words and not pattern.open:
-        raise RuleError(text, "a program after the variables")
+        raise RuleError(text, "a program after the variable assignments")
     return pattern
 
 
 def _path(text: str, inside: str) -> PathPattern:
     names = inside.split("/")
     if any("**" in name and name != "**" for name in names):
-        raise RuleError(text, "** as a whole name, such as src/**/test_*.py")
+        raise RuleError(text, "** as a whole path segment, such as src/**/test_*.py")
     if any(char < " " or char == "\x7f" for char in inside):
         raise RuleError(text, "a path")
     return PathPattern(re.sub(r"\*\*(/\*\*)+", "**", inside))
@@ -310,7 +310,7 @@ def _address(text: str, inside: str) -> AddressPattern:
 
 def _tool(text: str, inside: str) -> ToolPattern:
     if not _NAME.fullmatch(inside):
-        raise RuleError(text, "the name of a tool, with * for any, such as mcp__github__*")
+        raise RuleError(text, "the name of a tool, with * as a wildcard, such as mcp__github__*")
     return ToolPattern(inside)
 
 

@@ -1,4 +1,4 @@
-"""A lexer of shell words: quotes and escapes removed, expansions noticed but never performed."""
+"""A lexer for shell words: quotes and escapes are removed, expansions noted but never performed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 META = frozenset("|&;()<> \t\n")
-"""What ends a word unless it is quoted."""
+"""Characters that end a word unless quoted."""
 
 _HIDDEN = "\0"
 """Replaces quoted characters where only unquoted ones matter."""
 
 _EXPANDED = re.compile(
-    r"(^|[=:])~"  # a home; after = bash does it too when a word looks like an assignment
+    r"(^|[=:])~"  # a home; also after = in bash, if the word looks like an assignment
     r"|^=[\w/]"  # zsh: =ls is the path of ls
-    r"|!(?!$|[\s=])"  # history, in an interactive shell
+    r"|!(?!$|[\s=])"  # history expansion, in an interactive shell
 )
-MOST_NESTED = 100
-"""Substitutions in one line; a line with more is not parsed."""
+MAX_NESTED = 100
+"""The most substitutions in one line; a line with more is not parsed."""
 _UNQUOTED = re.compile(r"[^|&;()<>\s\\'\"$`]+")
 _QUOTED = re.compile(r"[^\\\"$`!]+")
 _LITERAL_DOLLAR = frozenset(" \t\n;|&)")
@@ -27,21 +27,21 @@ _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 
 
 def name_set(text: str) -> frozenset[str]:
-    """The names in a text, with blanks between them."""
+    """Split a text at blanks into a set of names."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word as written, and what the program gets."""
+    """A word as written, and as the program gets it."""
 
     raw: str
     text: str
-    """Without quotes; what would be expanded stands as it was written."""
+    """Without quotes; expansions stay as written."""
     known: bool = True
-    """Whether the text is all that the program gets: nothing is expanded but file names."""
+    """Whether the text is exactly what the program gets: nothing but file names is expanded."""
     glob: bool = False
-    """Whether it may be replaced by the names of files."""
+    """Whether the shell may replace it by file names."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Parts:
 
 
 class Lexer:
-    """Reads a command line, and collects its substitutions and ambiguities on the way."""
+    """Reads a command line, collecting its substitutions and ambiguities on the way."""
 
     def __init__(self, text: str) -> None:
         self.text: str = text
@@ -71,7 +71,7 @@ class Lexer:
         self.clear: bool = True
         """Whether every word so far is exactly what a program gets."""
         self.understood: bool = True
-        """Whether it is sure which commands there are."""
+        """Whether it is certain which commands there are."""
         self.inner: list[str] = []
         """The command lines inside substitutions."""
         self._readers: Mapping[str, Callable[[_Parts], None]] = {
@@ -87,7 +87,7 @@ class Lexer:
         return self.text[self.at : self.at + count]
 
     def lost(self) -> None:
-        """From here on it is uncertain how a shell would read the line."""
+        """Note that from here on it is uncertain how a shell would read the line."""
         self.clear = self.understood = False
 
     def word(self) -> Word:
@@ -99,8 +99,8 @@ class Lexer:
         return word
 
     def substitution(self, opening: int) -> int:
-        """Keep what stands in the brackets that open there; the place after them."""
-        end = closing(self.text, opening) if len(self.inner) < MOST_NESTED else -1
+        """Collect the contents of the brackets that open there; returns the position after them."""
+        end = closing(self.text, opening) if len(self.inner) < MAX_NESTED else -1
         if end < 0:
             self.lost()
             end = len(self.text)
@@ -108,7 +108,7 @@ class Lexer:
         return min(end + 1, len(self.text))
 
     def expansions(self) -> None:
-        """Go through all the text as if it stood in double quotes: a here-document."""
+        """Read the whole text as if in double quotes, as for a here-document."""
         parts = _Parts()
         while self.ahead():
             self._in_double_quotes(parts)
@@ -117,7 +117,7 @@ class Lexer:
         parts.add(self._run(_UNQUOTED), quoted=False)
 
     def _run(self, plain: re.Pattern[str]) -> str:
-        """All that follows and means nothing but itself; at least one character."""
+        """Consume the literal characters that follow, at least one."""
         found = plain.match(self.text, self.at)
         start, self.at = self.at, found.end() if found else self.at + 1
         return self.text[start : self.at]
@@ -192,7 +192,7 @@ class Lexer:
         self._unknown(parts, ended.end())
 
     def _escapes(self, parts: _Parts) -> None:
-        """`$'…'`: bash knows it, dash does not; so it is read and still not clear."""
+        """Read `$'…'`: bash knows it, dash does not, so the line is no longer clear."""
         self.clear = False
         ended = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
         if ended is None:
@@ -223,7 +223,7 @@ _PAIRS = {"(": ")", "{": "}"}
 
 
 def closing(text: str, opening: int, depth: int = 0) -> int:
-    """The place of what closes the bracket at `opening`; -1 where nothing does."""
+    """Return the position of the bracket that closes the one at `opening`; -1 if none does."""
     left, right = text[opening], _PAIRS[text[opening]]
     at, nested = opening + 1, 1
     while 0 < at < len(text) and depth < 50:
@@ -238,7 +238,7 @@ def closing(text: str, opening: int, depth: int = 0) -> int:
 
 
 def _past(text: str, at: int, depth: int) -> int:
-    """The place after the character, or after all that it quotes; 0 where a quote never ends."""
+    """Return the position after the character or what it quotes; 0 if a quote never ends."""
     char = text[at]
     if char == "\\":
         return at + 2

@@ -1,7 +1,7 @@
-"""A parser of shell command lines: simple commands, redirections, and what is ambiguous.
+"""A parser for shell command lines: simple commands, redirections and ambiguities.
 
 It never guesses in favour of a command.  `clear` is False as soon as one word of the line is not
-exactly what a program would get; `understood` is False where not even the commands are certain.
+exactly what a program would get; `understood` is False if not even the commands are certain.
 Substitutions are parsed too, because they may contain something forbidden.
 """
 
@@ -17,20 +17,21 @@ from coterie.tools.permission.shell_lexer import Lexer, Word, name_set
 
 LONGEST = 1_000_000
 DEEPEST = 8
-"""Substitutions inside substitutions."""
+"""How deep substitutions may be nested."""
+FileEffect = Literal["read", "write"]
 
 
 @dataclass(frozen=True)
 class Redirection:
     """A file that the shell itself opens for a command."""
 
-    effect: Literal["read", "write"]
+    effect: FileEffect
     target: Word
 
 
 @dataclass(frozen=True)
 class SimpleCommand:
-    """A simple command: what may stand between two operators."""
+    """A simple command: what appears between two operators."""
 
     words: tuple[Word, ...] = ()
     assignments: tuple[Word, ...] = ()
@@ -50,7 +51,7 @@ class SimpleCommand:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line."""
+    """A parsed command line."""
 
     text: str
     commands: tuple[SimpleCommand, ...]
@@ -61,8 +62,8 @@ class CommandLine:
     """Whether it can run no other commands than these."""
 
     @property
-    def said(self) -> str:
-        """The text as written, without quotes, and word by word: to search for a name."""
+    def search_text(self) -> str:
+        """The text as written, unquoted, without expansions, and as words: to search for names."""
         spelled = "\n".join(" ".join(command.texts) for command in self.commands)
         plain = re.sub(r"\\\n|[\\'\"]", "", self.text)
         return "\n".join((self.text, plain, _EXPANSION.sub("", plain), spelled))
@@ -79,10 +80,10 @@ OPAQUE = name_set(
     "eval source . alias unalias trap enable hash bind builtin fc history set shopt setopt "
     "unsetopt autoload emulate"
 )
-"""Builtins that change the meaning of what follows, or run text that is built meanwhile."""
+"""Builtins that change the meaning of what follows, or run text built at run time."""
 
 _EXPANSION = re.compile(r"\$(\w+|\{[^}]{0,80}\}|\([^)]{0,80}\)|.)|`[^`]{0,80}`", re.ASCII)
-"""Roughly: what may come to nothing, and then `r$xm` is `rm`."""
+"""Roughly, what may expand to nothing: then `r$xm` is `rm`."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
 _DELIMITER = re.compile(r"""(['"]?)(\w+)\1""", re.ASCII)
 _DESCRIPTOR = re.compile(r"[0-9]+|-")
@@ -92,7 +93,7 @@ _VARIABLE_DESCRIPTOR = re.compile(r"\{.*\}", re.DOTALL)
 
 @dataclass(frozen=True)
 class _Document:
-    """A here-document that begins after the line."""
+    """A here-document whose body begins after the line."""
 
     delimiter: str
     literal: bool
@@ -135,7 +136,7 @@ class _Parser(Lexer):
         }
 
     def line(self) -> CommandLine:
-        self._look_for_odd_characters()
+        self._check_characters()
         while char := self.ahead():
             self._tokens.get(char, self._argument)()
         self._end("")
@@ -147,18 +148,18 @@ class _Parser(Lexer):
             self.understood = self.understood and inner.understood
         return CommandLine(self.text, tuple(self._commands), self.clear, self.understood)
 
-    def _look_for_odd_characters(self) -> None:
-        odd = [char for char in self.text if not (char.isprintable() or char in "\n\t")]
-        if odd:
-            self.clear = False  # blanks that are none to bash, and invisible characters
-        if any(char < " " or char == "\x7f" for char in odd) or self._depth > DEEPEST:
+    def _check_characters(self) -> None:
+        unprintable = [char for char in self.text if not (char.isprintable() or char in "\n\t")]
+        if unprintable:
+            self.clear = False  # blanks that bash does not split at, and invisible characters
+        if any(char < " " or char == "\x7f" for char in unprintable) or self._depth > DEEPEST:
             self.lost()
 
     def _blank(self) -> None:
         self.at += 1
 
     def _continuation(self) -> None:
-        # After a blank, a line that goes on is no more than another blank.
+        # After a blank, a line continuation is just another blank.
         after_blank = self.text[self.at - 1 : self.at] in (" ", "\t")
         if after_blank and self.ahead(2) == "\\\n":
             self.at += 2
@@ -177,18 +178,18 @@ class _Parser(Lexer):
             self._body(document)
 
     def _operator(self) -> None:
-        """`;`, `&`, `&&`, `|`, `||` and `|&` end a command, each alike; `&>` redirects."""
+        """End a command at `;`, `&`, `&&`, `|`, `||` and `|&` alike; `&>` redirects."""
         if self.ahead(2) == "&>":
             self._redirect()
             return
         operator = self.ahead(2 if self.ahead(2) in ("&&", "||", "|&", ";;", ";&") else 1)
         if operator in (";;", ";&"):
-            self.lost()  # of `case`
+            self.lost()  # part of `case`
         self._end(operator)
         self.at += len(operator)
 
     def _open_group(self) -> None:
-        # After a word it is a function or a list; twice, arithmetic.
+        # After a word it begins a function or a list; doubled, arithmetic.
         if not self._draft.empty or self.ahead(2) == "((":
             self.lost()
         self._end("(")
@@ -210,7 +211,7 @@ class _Parser(Lexer):
         following = self.ahead()
         if following and following in "<>":
             if re.fullmatch(r"[0-9]+", word.raw):
-                self._redirect()  # the number says which descriptor, and is no argument
+                self._redirect()  # the number is a descriptor, not an argument
                 return
             if _VARIABLE_DESCRIPTOR.fullmatch(word.raw):
                 self.clear = False  # {name}> assigns to the variable
@@ -263,7 +264,7 @@ class _Parser(Lexer):
             self._opens(found[0], target)
 
     def _process(self) -> None:
-        """`<(…)` and `>(…)` are arguments that are made by running something."""
+        """Handle `<(…)` and `>(…)`: arguments produced by running a command."""
         self.clear = False
         start, self.at = self.at, self.substitution(self.at + 1)
         raw = self.text[start : self.at]
@@ -277,7 +278,7 @@ class _Parser(Lexer):
         if word is None or self.at == start:
             return None
         if word.glob or word.raw == "!":
-            self.clear = False  # one file's name, perhaps; and zsh forces with >!
+            self.clear = False  # perhaps one file's name; and in zsh, >! forces overwriting
         return word
 
     def _opens(self, operator: str, target: Word) -> None:

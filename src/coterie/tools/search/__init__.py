@@ -1,1 +1,1 @@
-"""searchCode: finds the place in a workspace that answers a question asked in plain words."""
+"""searchCode: finds the places in a workspace that answer a question in plain words."""

@@ -1,6 +1,6 @@
-"""The index in SQLite: every file in three full-text tables, by passages, whole and in outline.
+"""The index in SQLite: every file is in three full-text tables, as passages, whole and in outline.
 
-FTS5 stems the words and weighs them by BM25.  Blocks.
+FTS5 stems the words and ranks by BM25.  All calls block.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from math import log
 from coterie.tools.search.passages import STEMMER, IndexedFile, IndexedText
 
 VERSION = 1
-"""Of the tables, and of how files are split: an index of another version is rebuilt."""
+"""Covers the tables and how files are split: an index of another version is rebuilt."""
 PASSAGES, WHOLES, OUTLINES = "passages", "wholes", "outlines"
 TABLES = (PASSAGES, WHOLES, OUTLINES)
 WEIGHTS = (1.8, 1.8, 1.2, 0.6)
-"""What a word counts in a path, in a definition, in prose and in code.
+"""The weight of a word in a path, in a definition, in prose and in code.
 
-Small on the whole, so that saying a word again counts for more than FTS5's own `k1` has it."""
-MOST_ROWS = 5_000
-"""The best so many rows that one word may find in a table."""
+Small overall, so that repeating a word counts for more than with FTS5's own `k1`."""
+MAX_ROWS = 5_000
+"""The most rows, best first, that one word may find in a table."""
 
 _SCHEMA = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL)",
@@ -53,7 +53,7 @@ class IndexDatabase:
 
     @property
     def fits(self) -> bool:
-        """Whether it has the version of this Coterie."""
+        """Whether its version is the one that this Coterie uses."""
         return self._one("PRAGMA user_version") == VERSION
 
     @property
@@ -66,7 +66,7 @@ class IndexDatabase:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All changes inside are made together, or none of them."""
+        """Apply all changes made inside, or none of them."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -83,7 +83,7 @@ class IndexDatabase:
         return dict(self._connection.execute("SELECT id, path FROM files"))
 
     def places(self) -> dict[int, tuple[int, int, int]]:
-        """The file of every passage, its first line and its last."""
+        """Return the file, first line and last line of every passage, by id."""
         rows = self._connection.execute("SELECT id, file, first, last FROM places")
         return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
@@ -113,7 +113,7 @@ class IndexDatabase:
             ask("DELETE FROM files WHERE id = ?", (file,))
 
     def without_vector(self, model: str, most: int) -> list[tuple[str, int, int]]:
-        """The path and lines of passages without a vector of this model."""
+        """Return the path and lines of passages without a vector of this model."""
         return self._connection.execute(
             "SELECT path, first, last FROM places JOIN files ON files.id = file"
             " WHERE digest NOT IN (SELECT digest FROM vectors WHERE model = ?)"
@@ -151,11 +151,11 @@ class IndexDatabase:
         return rarities
 
     def find(self, table: str, expression: str) -> dict[int, float]:
-        """The rows that an FTS5 expression finds, and how well they fit."""
+        """Return the rows that an FTS5 expression finds, with their scores."""
         weights = ", ".join(map(str, WEIGHTS))
         rows = self._connection.execute(
             f"SELECT rowid, -bm25({table}, {weights}) AS fit FROM {table}"  # noqa: S608
-            f" WHERE {table} MATCH ? ORDER BY fit DESC LIMIT {MOST_ROWS}",
+            f" WHERE {table} MATCH ? ORDER BY fit DESC LIMIT {MAX_ROWS}",
             (expression,),
         )
         return dict(rows)

@@ -30,7 +30,7 @@ from coterie.tools.workspace_files import ToolError, WorkspaceRoot
 
 LARGEST = 1024 * 1024
 LONGEST_LINES = 400
-"""On average; a file with longer lines was generated."""
+"""On average; a file with longer lines is taken to be generated."""
 LOCK_TIMEOUT = 30.0
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 _T = TypeVar("_T")
@@ -48,17 +48,17 @@ class Hit:
 
 
 QueryVector = tuple[str, Vector]
-"""A model of the user's, and the vector that it gives a question."""
+"""An embedding model of the user's, and its vector for a question."""
 
 
 class CodeIndex:
-    """The index of the workspace `root`, kept in the file `path`; any number may share it."""
+    """The index of the workspace `root`, in the file `path`, which several processes may share."""
 
     def __init__(self, path: Path, root: WorkspaceRoot) -> None:
         self._path = path
         self._root = root
         self._sound: tuple[int, int] | None = None
-        """The device and inode of the file that was checked and is undamaged."""
+        """The device and inode of the file that was checked and found undamaged."""
 
     def refresh(self) -> tuple[int, int, int]:
         """Index what changed; returns how many files were added, changed and removed."""
@@ -67,11 +67,11 @@ class CodeIndex:
     def search(
         self, question: str, limit: int = 10, query_vector: QueryVector | None = None
     ) -> list[Hit]:
-        """The files that answer a question best, as they were at the last `refresh`."""
+        """Return the files that best answer a question, as of the last `refresh`."""
         return self._with(lambda database: self._search(database, question, limit, query_vector))
 
     def unembedded(self, model: str, most: int) -> dict[str, str]:
-        """Passages without a vector of this model, by their digests."""
+        """Return passages without a vector of this model, by digest."""
         wanted = self._with(lambda database: database.without_vector(model, most))
         texts = ("\n".join(self._lines(path)[first - 1 : last]) for path, first, last in wanted)
         return {digest(text): text for text in texts}
@@ -89,8 +89,8 @@ class CodeIndex:
                         return use(database)
             except sqlite3.Error as error:
                 if error.sqlite_errorcode & 0xFF not in _DAMAGE:
-                    raise ToolError(f"The index of the code cannot be used: {error}.") from error
-            # All of it can be built again from the files.
+                    raise ToolError(f"The code index cannot be used: {error}. Use grep.") from error
+            # All of it can be rebuilt from the files.
             self._remove()
             with closing(self._open()) as database:
                 return use(database)
@@ -105,10 +105,10 @@ class CodeIndex:
 
     def _open(self) -> IndexDatabase:
         if os.path.lexists(self._path) and not stat.S_ISREG(self._path.lstat().st_mode):
-            self._remove()  # a link would have another file of the user's opened, and changed
+            self._remove()  # through a link, another file of the user's would be changed
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
-            # A power cut may damage it, and then it is rebuilt; a killed process never does.
+            # A power cut may damage it, and then it is rebuilt; a killed process does no harm.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("PRAGMA temp_store=MEMORY")
             return IndexDatabase(connection)
@@ -129,9 +129,9 @@ class CodeIndex:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + LOCK_TIMEOUT
-            while not _taken(descriptor):
+            while not _try_lock(descriptor):
                 if time.monotonic() > deadline:
-                    raise ToolError("The index of the code is in use for too long: use grep.")
+                    raise ToolError("The code index has been locked for too long. Use grep.")
                 time.sleep(0.005)
             yield
         finally:
@@ -147,12 +147,12 @@ class CodeIndex:
                 for path in gone | changed:
                     database.drop(path)
                 for path in sorted(new | changed):
-                    # Files that are no text are in it too, so that they are not read again.
+                    # Files without text are indexed too, so that they are not read again.
                     database.put(path, present[path], split_file(path, self._text(path)))
         return len(new), len(changed), len(gone)
 
     def _present(self) -> dict[str, str]:
-        """The stamp of every file to index, times and size, by its path as text."""
+        """Return the stamp (times and size) of every file to index, by its path as text."""
         found: dict[str, str] = {}
         with self._root.resolve(".") as top:
             for path in files_below(self._root, top.folder, "."):
@@ -198,7 +198,7 @@ class CodeIndex:
         return self._text(path).split("\n")
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -206,21 +206,21 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-BATCH, MOST_BATCHES = 64, 20
-"""Passages per request to the embedding model, and requests per search; the rest follow with the
-next searches."""
+BATCH, MAX_BATCHES = 64, 20
+"""Passages per request to the embedding model, and requests per search; later searches
+handle the rest."""
 
 
 class SearchCodeInput(ToolInput):
-    """Find code by a question in plain words, when you do not know what it is called. Gives files,
-    best first, each with its most fitting lines. For a known name use grep."""
+    """Find code by a question in plain words, when you do not know its name. Returns files, best
+    first, each with its most relevant lines. For a known name, use grep."""
 
     query: Utf8Text = Field(description="A question, or what the code does, in plain words.")
 
 
 @dataclass(frozen=True)
 class SearchCode(Tool[SearchCodeInput]):
-    """Finds places in a member's workspace by what they are about."""
+    """Finds places in a member's workspace by their meaning."""
 
     index: CodeIndex
     embedder: HttpEmbedder | None = None
@@ -235,11 +235,11 @@ class SearchCode(Tool[SearchCodeInput]):
         hits = await anyio.to_thread.run_sync(self.index.search, asked.query, 10, query_vector)
         output: dict[str, object] = {"count": len(hits), "results": _shown(hits)}
         if problem:
-            output["note"] = f"Found by words alone: the embedding model failed ({problem})."
+            output["note"] = f"Found by words only: the embedding model failed ({problem})."
         return ToolOutcome(output)
 
     async def _query_vector(self, query: str) -> tuple[QueryVector | None, str]:
-        """The vector of the question, or what went wrong."""
+        """Return the question's vector, or what went wrong."""
         if self.embedder is None:
             return None, ""
         try:
@@ -250,7 +250,7 @@ class SearchCode(Tool[SearchCodeInput]):
         return (self.embedder.model, vector), ""
 
     async def _embed_passages(self, embedder: HttpEmbedder) -> None:
-        for _ in range(MOST_BATCHES):
+        for _ in range(MAX_BATCHES):
             texts = await anyio.to_thread.run_sync(self.index.unembedded, embedder.model, BATCH)
             if not texts:
                 return

@@ -1,6 +1,6 @@
-"""A file as it is indexed: its words, split into passages, with prose and code apart.
+"""What is indexed for a file: its words, split into passages, with prose and code apart.
 
-Knows no language: definitions and comments are recognised by forms that most languages share.
+Language-agnostic: definitions and comments are recognised by forms that most languages share.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SHORTEST_WORD = 2
-MOST_TERMS = 24
-"""More words of a question would only take time."""
+MAX_TERMS = 24
+"""Further words of a question would only cost time."""
 
 _STOP_WORDS = Path(__file__).with_name("stop_words.txt")
 _NAME = re.compile(r"\w+")
@@ -26,7 +26,7 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 
 @lru_cache(maxsize=100_000)
 def subwords(name: str) -> str:
-    """The words in one name, and where there are several their compound: `file name filename`."""
+    """Return the words in a name, and the compound of several: `file name filename`."""
     found = [part.lower() for part in _PART.findall(name) if len(part) >= SHORTEST_WORD]
     return " ".join([*found, "".join(found)] if len(found) > 1 else found)
 
@@ -39,7 +39,7 @@ def split_words(text: str) -> str:
 def terms(question: str) -> list[str]:
     """The words of a question, without stop words unless there are no others."""
     words = list(dict.fromkeys(split_words(question).split()))
-    return ([word for word in words if word not in stop_words()] or words)[:MOST_TERMS]
+    return ([word for word in words if word not in stop_words()] or words)[:MAX_TERMS]
 
 
 @cache
@@ -49,7 +49,7 @@ def stop_words() -> frozenset[str]:
 
 
 STEMMER = "porter unicode61"
-"""The stemming tokenizer of FTS5, here and in the index."""
+"""The FTS5 stemming tokenizer, used here and in the index."""
 
 _FILE = Path(__file__).with_name("thesaurus.txt")
 
@@ -73,7 +73,7 @@ def related(stem: str) -> dict[str, str]:
 
 @cache
 def groups() -> tuple[tuple[str, ...], ...]:
-    """Each line of the file, as words."""
+    """Return each line of the thesaurus, as words."""
     lines = _FILE.read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split()) for line in lines if line and not line.startswith("#"))
 
@@ -89,24 +89,28 @@ def _by_stem() -> dict[str, dict[str, str]]:
     return found
 
 
-HEIGHT, WIDTH = 8, 160
+SNIPPET_LINES, SNIPPET_WIDTH = 8, 160
 _PREFIX = 5
-"""Words with the same first letters count as the same when lines are chosen."""
+"""Words that share this many first letters count as the same when choosing lines."""
 
 
 def best_lines(lines: Sequence[str], question: str) -> str:
-    """At most `HEIGHT` lines: those with the most words of the question, else the first."""
+    """Return at most `SNIPPET_LINES`: those with the most words of the question, else the first."""
     wanted = {term[:_PREFIX] for term in terms(question)}
     found = [wanted & {word[:_PREFIX] for word in split_words(line).split()} for line in lines]
-    starts = range(max(1, len(lines) - HEIGHT + 1))
-    start = max(starts, key=lambda at: (len(set[str]().union(*found[at : at + HEIGHT])), -at))
-    return "\n".join(line[:WIDTH].rstrip() for line in lines[start : start + HEIGHT]).strip("\n")
+    starts = range(max(1, len(lines) - SNIPPET_LINES + 1))
+    start = max(
+        starts, key=lambda at: (len(set[str]().union(*found[at : at + SNIPPET_LINES])), -at)
+    )
+    return "\n".join(
+        line[:SNIPPET_WIDTH].rstrip() for line in lines[start : start + SNIPPET_LINES]
+    ).strip("\n")
 
 
 LONGEST, SHORTEST = 60, 12
-"""A passage ends before the next definition, once it has some lines; at the latest when full."""
-WRITTEN = (".md", ".markdown", ".rst", ".txt", ".adoc")
-"""Files that are nothing but words."""
+"""A passage ends before a definition once it has `SHORTEST` lines, at the latest at `LONGEST`."""
+PROSE_SUFFIXES = (".md", ".markdown", ".rst", ".txt", ".adoc")
+"""The suffixes of files that are all prose."""
 OPENING = 30
 
 _BEFORE = (
@@ -122,7 +126,7 @@ _DEFINITION = re.compile(
 )
 _LEADS_IN = ("@", "#", "//", "/*", "*", "--")
 """Comments and decorators above a definition belong to it."""
-# No repetition runs past a few pages, so that a file of unclosed quotes takes no time to read.
+# Every repetition is bounded, so that a file of unclosed quotes does not take long to scan.
 _COMMENT_OR_STRING = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!"")){0,20000}"""'
     r"|'''(?:[^'\\]|\\.|'(?!'')){0,20000}'''"
@@ -137,11 +141,11 @@ _COMMENT_OR_STRING = re.compile(
 
 
 class IndexedText(NamedTuple):
-    """What is indexed of a text, by where in it the words stand."""
+    """The indexed words of a text, by where they occur."""
 
     path: str
     names: str
-    """What it defines."""
+    """The names it defines."""
     prose: str
     """Comments, and strings that are sentences."""
     code: str
@@ -149,18 +153,18 @@ class IndexedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Passage:
-    """Some lines that belong together, counted from 1."""
+    """Lines that belong together, counted from 1."""
 
     first: int
     last: int
     digest: str
-    """Of the lines, so that what is known of them outlives a change elsewhere in the file."""
+    """Of the lines, so that their vector outlives a change elsewhere in the file."""
     words: IndexedText
 
 
 @dataclass(frozen=True)
 class IndexedFile:
-    """All that is indexed of one file."""
+    """Everything indexed for one file."""
 
     passages: tuple[Passage, ...]
     whole: IndexedText
@@ -169,9 +173,9 @@ class IndexedFile:
 
 
 def split_file(path: str, text: str) -> IndexedFile:
-    """Cut a file up."""
+    """Split a file into its indexed parts."""
     lines = text.split("\n")
-    prose, code = _apart(path, text)
+    prose, code = _split_prose_and_code(path, text)
     defined = [found[1] if (found := _DEFINITION.match(line)) else "" for line in lines]
     above, columns = split_words(path), (defined, prose, code)
     passages = tuple(
@@ -190,13 +194,13 @@ def split_file(path: str, text: str) -> IndexedFile:
 
 
 def digest(text: str) -> str:
-    """What two passages have in common only if they are the same."""
+    """Return a digest that two passages share only if they are the same."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _apart(path: str, text: str) -> tuple[list[str], list[str]]:
-    """The lines with only what is prose, and the same lines with only what is code."""
-    if path.lower().endswith(WRITTEN):
+def _split_prose_and_code(path: str, text: str) -> tuple[list[str], list[str]]:
+    """Return the lines with only their prose, and the same lines with only their code."""
+    if path.lower().endswith(PROSE_SUFFIXES):
         return text.split("\n"), [""] * (text.count("\n") + 1)
     prose: list[str] = []
     code: list[str] = []
@@ -217,7 +221,7 @@ def _blank(text: str) -> str:
 
 
 def _cuts(lines: Sequence[str], defined: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where each passage begins, and where it ends."""
+    """Yield where each passage begins and ends."""
     start = 0
     for number, name in enumerate(defined):
         size = number - start
@@ -239,7 +243,7 @@ def _with_lead(lines: Sequence[str], start: int, number: int) -> int:
 
 
 def _heads(prose: Sequence[str]) -> Iterator[str]:
-    """The opening of the file, and the first line of each block of words after it."""
+    """Yield the opening of the file, and the first line of each block of prose after it."""
     before = ""
     for number, line in enumerate(prose):
         if line.strip() and (number < OPENING or not before.strip()):

@@ -1,7 +1,7 @@
-"""Which files answer a question best: by passages, whole files and folders, and by meaning.
+"""Ranks files by how well they answer a question: by passages, files and folders, and by meaning.
 
-The numbers were chosen on questions about other packages than the one that the tests ask about;
-around them the results hardly differ, so there is nothing to be gained by tuning them.
+The numbers were chosen with questions about other packages than the one that the tests ask about;
+near them the results hardly change, so there is nothing to gain from tuning them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from coterie.tools.search.database import OUTLINES, PASSAGES, WHOLES, IndexDatab
 from coterie.tools.search.passages import related, stems, terms
 
 SYNONYM, PREFIX = 0.6, 0.4
-"""The weight of a synonym of a word, and of a word that begins with it."""
+"""The weight of a synonym of a word, and of a word that begins with its stem."""
 SHORTEST_PREFIX = 4
 EXTRA_SYNONYM = 0.2
-"""The extra weight of every synonym: many related words tell much."""
+"""The extra weight of every synonym: many related words are a strong sign."""
 TYPICAL_RARITY, SMOOTHING = 4.0, 0.25
-"""Rarer words than this count for less than in BM25, and commoner ones for more."""
-NEXT_PASSAGES, MOST_NEXT = 0.2, 2
+"""Words rarer than this count for less than in BM25, and more common ones for more."""
+NEXT_PASSAGES, MAX_NEXT = 0.2, 2
 """The weight of the next best passages of a file, and how many of them count."""
 FOLDER_WEIGHT, FOLDER_BEST = 0.3, 3
-"""The weight of the best files of a folder for each file in it: related files lie together."""
+"""The weight of a folder's best files for each file in it: related files sit together."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Term:
 
 
 def rank(database: IndexDatabase, question: str) -> list[Ranked]:
-    """Every file that has to do with a question, best first."""
+    """Return every file related to a question, best first."""
     asked = _asked(question)
     passages = _passages(database, asked)
     paths, places = database.paths(), database.places()
@@ -64,7 +64,7 @@ def rank(database: IndexDatabase, question: str) -> list[Ranked]:
     scores = defaultdict[int, float](float)
     for file, rows in best.items():
         first, *others = (passages[row] for row in rows)
-        scores[file] = first + NEXT_PASSAGES * sum(others[:MOST_NEXT])
+        scores[file] = first + NEXT_PASSAGES * sum(others[:MAX_NEXT])
     for table in (WHOLES, OUTLINES):
         _add(scores, _sum(_fit(database, table, term) for term in asked), 1.0)
     together = _by_folder(scores, paths)
@@ -81,21 +81,20 @@ def _asked(question: str) -> list[_Term]:
 
 
 def _synonyms(stem: str, known: frozenset[str]) -> dict[str, str]:
-    """The synonyms of a word, each in one form only, without those asked for anyway."""
+    """Return a word's synonyms, each in one form only, without those in the question anyway."""
     by_stem = {form: word for word, form in related(stem).items() if form not in known}
     return {word: form for form, word in by_stem.items()}
 
 
 def _fit(database: IndexDatabase, table: str, term: _Term) -> Mapping[int, float]:
-    """The rows of a table that a term or a synonym of it finds, with their scores."""
+    """Return the rows of a table that a term or its synonyms find, with their scores."""
     fit, extra = defaultdict[int, float](float), defaultdict[int, float](float)
     rarity = database.rarity(table, {term.word: term.stem, **term.synonyms})
     if term.word in rarity:
         _raise(fit, database.find(table, f'"{term.word}"'), _smoothed(rarity[term.word]))
     for word in term.synonyms:
         if word in rarity:
-            # A rare word in place of a common one would otherwise count for more than what was
-            # asked.
+            # A rare synonym of a common word would otherwise outweigh the word that was asked for.
             least = min(rarity.get(term.word, rarity[word]), rarity[word])
             share = SYNONYM * least / rarity[word] * _smoothed(rarity[word])
             found = database.find(table, f'"{word}"')
@@ -129,7 +128,7 @@ def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
 
 
 def _passages(database: IndexDatabase, asked: Sequence[_Term]) -> dict[int, float]:
-    """Passages count for more the more of the question is in them."""
+    """Score the passages: the more of the question's words they hold, the more they count."""
     fits = [fit for term in asked if (fit := _fit(database, PASSAGES, term))]
     total = _sum(fits)
     for row in total:
@@ -138,7 +137,7 @@ def _passages(database: IndexDatabase, asked: Sequence[_Term]) -> dict[int, floa
 
 
 def _by_folder(scores: Mapping[int, float], paths: Mapping[int, str]) -> dict[int, float]:
-    """The score of each file for the best files of its folder."""
+    """Return what each file scores for the best files in its folder."""
     folders = {file: paths[file].rpartition("/")[0] for file in scores}
     together = defaultdict[str, list[float]](list)
     for file, folder in folders.items():
@@ -158,7 +157,7 @@ FUSION_CONSTANT = 60
 
 @dataclass(frozen=True)
 class HttpEmbedder:
-    """A model that turns texts into vectors: any server with an `/embeddings` like OpenAI's."""
+    """An embedding model, on any server with an `/embeddings` endpoint like OpenAI's."""
 
     base_url: str
     model: str
@@ -166,12 +165,12 @@ class HttpEmbedder:
     api_key: str = ""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text; raises OSError or ValueError where it cannot."""
+        """Return one vector per text; raises OSError or ValueError on failure."""
         return await anyio.to_thread.run_sync(self._ask, list(texts), abandon_on_cancel=True)
 
     def _ask(self, texts: list[str]) -> list[Vector]:
         if not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"{self.base_url} is no http address")
+            raise ValueError(f"{self.base_url} is not an http(s) URL")
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -184,7 +183,7 @@ class HttpEmbedder:
                 return _vectors(json.load(reply), len(texts))
         except urllib.error.HTTPError as error:
             error.close()  # it holds the connection
-            raise ValueError(f"the server said {error.code} {error.reason}") from None
+            raise ValueError(f"the server answered {error.code} {error.reason}") from None
 
 
 def _vectors(reply: Any, wanted: int) -> list[Vector]:
@@ -194,18 +193,18 @@ def _vectors(reply: Any, wanted: int) -> list[Vector]:
     except (KeyError, TypeError) as error:
         raise ValueError(f"the reply has no vectors ({error!r})") from error
     if len(vectors) != wanted:
-        raise ValueError(f"{wanted} vectors were asked for and {len(vectors)} came")
+        raise ValueError(f"expected {wanted} vectors, got {len(vectors)}")
     return vectors
 
 
 def packed(vector: Vector) -> bytes:
-    """A vector of length one, as it is stored."""
+    """Scale a vector to length one and pack it for storage."""
     length = sqrt(sum(map(mul, vector, vector))) or 1.0
     return array("f", [one / length for one in vector]).tobytes()
 
 
 def by_meaning(known: Iterable[tuple[int, int, bytes]], question: Vector) -> list[Ranked]:
-    """Files by their passage that is nearest to a question."""
+    """Rank files by their passage nearest to a question."""
     wanted = array("f", packed(question))
     best: dict[int, Ranked] = {}
     for passage, file, stored in known:
@@ -218,7 +217,7 @@ def by_meaning(known: Iterable[tuple[int, int, bytes]], question: Vector) -> lis
 
 
 def fused(by_words: Sequence[Ranked], by_vectors: Sequence[Ranked]) -> list[Ranked]:
-    """Both rankings fused by reciprocal rank."""
+    """Fuse two rankings by reciprocal rank."""
     scores = defaultdict[int, float](float)
     passages: dict[int, int | None] = {}
     for ranked in (by_words, by_vectors):

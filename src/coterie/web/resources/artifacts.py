@@ -1,4 +1,4 @@
-"""The files that a task produced: downloads, never shown by the server's own pages."""
+"""The files that a task produced: downloads only, never shown by the server's own page."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ArtifactShown(ShownText):
 
     name: str
     digest: str
-    """Its SHA-256: what it is asked for by."""
+    """Its SHA-256, by which it is downloaded."""
     size_bytes: int
 
 
 @router.get(_ARTIFACTS)
 async def list_files(app: TheProject, task: TheTask) -> list[ArtifactShown]:
-    """Every file among a task's artifacts."""
+    """List every file among a task's artifacts."""
     return [
         ArtifactShown(name=one.name, digest=one.sha256, size_bytes=one.size_bytes)
         for one in await list_artifacts(app, task)
@@ -44,7 +44,7 @@ async def list_files(app: TheProject, task: TheTask) -> list[ArtifactShown]:
     responses={200: {"content": {"application/octet-stream": {"schema": _BYTES}}}},
 )
 async def download(app: TheProject, task: TheTask, digest: Digest) -> Response:
-    """A file, as a download; nothing in it runs."""
+    """Download a file; sandboxed, so that nothing in it runs."""
     name, data = await read_artifact(app, task, digest)
     headers = {
         "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",

@@ -1,4 +1,4 @@
-"""What a task changed: looked at, accepted into the user's branch, taken back."""
+"""What a task changed: show it, accept it into the user's branch, revert it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _TASK = "/projects/{project}/tasks/{task}"
 
 @router.get(f"{_TASK}/changes")
 async def show_changes(app: TheProject, task: TheTask) -> DiffShown:
-    """What a task changed so far; of a session, what was approved."""
+    """Show what a task has changed so far; for a session, what was approved."""
     return DiffShown.of(task, await app.diff(task))
 
 
 class AcceptGiven(RequestBody):
-    """How work is to be accepted."""
+    """How to accept the work."""
 
     message: Annotated[str, Field(min_length=1, max_length=20_000)] | None = None
-    """Of a build: the message of its commit."""
+    """For a build: the message of its commit."""
     recheck: bool = False
-    """Your branch has moved: merge both, and run the checks again."""
+    """If your branch has moved: merge both, and run the checks again."""
     override: bool = False
-    """Of a build: commit although a gate failed."""
+    """For a build: commit even though a gate failed."""
 
 
 class CheckShown(ShownText):
@@ -50,7 +50,7 @@ class CheckShown(ShownText):
 
 
 class LeftoverShown(ShownText):
-    """A worktree that was not removed, as it holds something more."""
+    """A worktree that was not removed because it contains something else."""
 
     kind: str
     task: str
@@ -60,7 +60,7 @@ class LeftoverShown(ShownText):
 
 
 class AcceptedShown(ShownText):
-    """Work that is in the user's branch now."""
+    """Work that is now in the user's branch."""
 
     task: str
     branch: str
@@ -73,7 +73,7 @@ class AcceptedShown(ShownText):
 
 @router.post(f"{_TASK}/accept")
 async def accept(app: TheProject, task: TheTask, given: AcceptGiven | None = None) -> AcceptedShown:
-    """Take approved work into the branch that is checked out; nothing is changed if refused."""
+    """Take approved work into the branch that is checked out; if refused, nothing changes."""
     wanted = given or AcceptGiven()
     done = await accept_work(
         app, task, wanted.message, recheck=wanted.recheck, override=wanted.override
@@ -82,16 +82,16 @@ async def accept(app: TheProject, task: TheTask, given: AcceptGiven | None = Non
 
 
 class RevertGiven(RequestBody):
-    """What is to be taken back."""
+    """What to revert."""
 
     undo: bool = False
-    """The last revert, instead of the task's changes."""
+    """Undo the last revert instead of reverting the task's changes."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Only report what would be done."""
 
 
 class RevertedShown(ShownText):
-    """What became of each file."""
+    """What happened to each file."""
 
     task: str
     undo: bool
@@ -104,7 +104,7 @@ class RevertedShown(ShownText):
 
 @router.post(f"{_TASK}/revert")
 async def revert(app: TheProject, task: TheTask, given: RevertGiven | None = None) -> RevertedShown:
-    """Take back what a task changed, and nothing that anybody else did."""
+    """Revert what a task changed, and nothing that anybody else did."""
     wanted = given or RevertGiven()
     done = await app.revert(task, undo=wanted.undo, dry_run=wanted.dry_run)
     return RevertedShown.model_validate({"task": task, **wanted.model_dump(), **asdict(done)})

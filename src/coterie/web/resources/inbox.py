@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person in every known project, and their answers."""
+"""The inbox: the questions that wait for a person in every known project, and their answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router: APIRouter = APIRouter(tags=["inbox"])
 
 @router.get("/inbox")
 async def list_questions(hub: TheHub) -> list[QuestionShown]:
-    """Every open question, the oldest first."""
+    """List every open question, oldest first."""
     found: list[QuestionShown] = []
     for project in await hub.projects():
         try:
@@ -33,7 +33,7 @@ async def list_questions(hub: TheHub) -> list[QuestionShown]:
 
 @router.get("/projects/{project}/questions/{question}")
 async def show_question(project: ProjectId, app: TheProject, question: QuestionId) -> QuestionShown:
-    """One question, open or not."""
+    """Show one question, open or not."""
     return QuestionShown.of(project, await find_question(app, question))
 
 
@@ -45,27 +45,27 @@ class AnswerGiven(RequestBody):
     choice: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """An option's id."""
     text: Annotated[str, Field(max_length=200_000)] | None = None
-    """What is typed: the answer, a word with it, the rule."""
+    """The text typed: the answer, a note to the choice, or the rule."""
 
 
 class AnswersGiven(RequestBody):
-    """Answers to one or several questions."""
+    """Answers to one or more questions."""
 
     answers: Annotated[list[AnswerGiven], Field(min_length=1, max_length=100)]
 
 
 class AnsweredShown(Shown):
-    """What came of one answer: the question as it is now, or why it was refused."""
+    """The outcome of one answer: the question as it is now, or why the answer was refused."""
 
     project: str
     question: str
     answered: QuestionShown | None = None
     rule: str | None = None
-    """The rule that was made by answering so."""
+    """The rule that this answer created."""
     rules: str | None = None
-    """The file that holds it."""
+    """The file that contains the rule."""
     resumable: bool = False
-    """Whether nobody runs the task, so that it must be resumed to go on."""
+    """Whether no process runs the task, so that it must be resumed to continue."""
     task: str | None = None
     """The task to be resumed."""
     problem: Problem | None = None
@@ -73,7 +73,7 @@ class AnsweredShown(Shown):
 
 @router.post("/inbox/answers")
 async def answer(hub: TheHub, given: AnswersGiven) -> list[AnsweredShown]:
-    """Answer each; what is wrong with one does not keep the others from being answered."""
+    """Answer each question; one that fails does not keep the others from being answered."""
     return [await _answered(hub, one) for one in given.answers]
 
 

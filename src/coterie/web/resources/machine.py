@@ -11,7 +11,7 @@ from pydantic import Field
 
 from coterie.app.agent_health import AgentState, health_of
 from coterie.app.agents import Agents, Doctor
-from coterie.app.projects import Project, change_setting, settings_of
+from coterie.app.projects import change_setting, settings_of
 from coterie.web.hub import TheProject
 from coterie.web.schema import RequestBody, Shown, ShownText
 
@@ -19,7 +19,7 @@ router: APIRouter = APIRouter(tags=["machine"])
 
 
 class AgentShown(ShownText):
-    """A registered agent, and whether it can work."""
+    """A registered agent, and whether it is ready to work."""
 
     name: str
     version: str | None
@@ -28,12 +28,12 @@ class AgentShown(ShownText):
     hint: str
     command: str
     found: str | None
-    """Where its program is."""
+    """The path of its program."""
 
 
 @router.get("/projects/{project}/agents")
 async def list_agents(app: TheProject) -> list[AgentShown]:
-    """The registry: which programs can be members."""
+    """List the registry: the programs that can be members."""
 
     def look() -> list[AgentShown]:
         agents = Agents(app.home)
@@ -48,7 +48,7 @@ async def list_agents(app: TheProject) -> list[AgentShown]:
 
 
 class HealthShown(ShownText):
-    """An agent that is registered or known by name, and whether it can work."""
+    """An agent that is registered or known by name, and whether it is ready to work."""
 
     name: str
     version: str | None
@@ -58,7 +58,7 @@ class HealthShown(ShownText):
 
 
 class HealthCheckShown(ShownText):
-    """One thing that has to be in order."""
+    """One check of the doctor."""
 
     name: str
     ok: bool
@@ -72,7 +72,7 @@ class DoctorShown(Shown):
     agents: list[HealthShown]
     checks: list[HealthCheckShown]
     ready: int
-    """How many agents are."""
+    """How many agents are ready."""
 
 
 @router.get("/projects/{project}/doctor")
@@ -93,7 +93,7 @@ async def doctor(app: TheProject) -> DoctorShown:
 
 
 class SettingShown(Shown):
-    """One setting as it stands."""
+    """The current value of one setting."""
 
     key: str
     value: str | int | bool | None
@@ -103,10 +103,10 @@ class SettingShown(Shown):
 
 @router.get("/projects/{project}/settings")
 async def list_settings(app: TheProject) -> list[SettingShown]:
-    """Every setting, its value, and who said so."""
+    """List every setting with its value and where that comes from."""
 
     def look() -> list[SettingShown]:
-        found = settings_of(Project(app.root, app.home))
+        found = settings_of(app.project)
         return [SettingShown.model_validate(vars(one)) for one in found.list()]
 
     return await anyio.to_thread.run_sync(look)
@@ -117,19 +117,18 @@ class SettingGiven(RequestBody):
 
     key: Annotated[str, Field(pattern="^[a-zA-Z]{1,40}$")]
     value: Annotated[str, Field(max_length=2000)] | None
-    """As it would be typed; null: back to what holds without it."""
+    """As it would be typed; null to unset it."""
     user: bool = False
-    """For all projects of the user, and not for this one."""
+    """Set it for all projects of the user instead of this one."""
 
 
 @router.patch("/projects/{project}/settings")
 async def set_setting(app: TheProject, given: SettingGiven) -> SettingShown:
-    """Set one setting, for this project or for all of the user's."""
+    """Change one setting, for this project or for all of the user's."""
 
     def change() -> SettingShown:
-        project = Project(app.root, app.home)
-        settings_of(project).get(given.key)  # an unknown key is refused before anything is made
-        done, _ = change_setting(project, given.key, given.value, user=given.user)
+        settings_of(app.project).get(given.key)  # an unknown key is refused before anything is made
+        done, _ = change_setting(app.project, given.key, given.value, user=given.user)
         return SettingShown.model_validate(vars(done))
 
     return await anyio.to_thread.run_sync(change)

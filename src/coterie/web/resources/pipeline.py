@@ -1,4 +1,4 @@
-"""A build: its graph, where it is, its gates."""
+"""A build: its graph, its current phase, its gates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router: APIRouter = APIRouter(tags=["pipeline"])
 
 
 class ActorShown(Shown):
-    """How one actor of a build stands."""
+    """The state of one actor of a build."""
 
     round: int
     status: str
@@ -24,12 +24,12 @@ class ActorShown(Shown):
 
     @classmethod
     def of(cls, actor: ActorState) -> ActorShown:
-        """An actor's state."""
+        """Convert an actor's state."""
         return cls.model_validate(actor.model_dump(by_alias=False))
 
 
 class PipelineShown(Shown):
-    """A build as it stands."""
+    """The current state of a build."""
 
     task: str
     graph: PhaseGraph
@@ -39,10 +39,10 @@ class PipelineShown(Shown):
     status: str
     actors: dict[str, ActorShown]
     gates: dict[str, GateDecision]
-    """By gate: the last decision, with its reasons."""
+    """The last decision of each gate, with its reasons."""
     overrides: dict[str, str]
     artifacts: dict[str, str]
-    """By name: the file below the task's artifacts."""
+    """The files of artifacts, below the task's artifacts folder, by name."""
     reverts: int
     tree: str
     message: str
@@ -50,7 +50,7 @@ class PipelineShown(Shown):
 
     @classmethod
     def of(cls, task: str, graph: PhaseGraph, state: PipelineState) -> PipelineShown:
-        """A build."""
+        """Convert a build's graph and state."""
         used = {step for phase in graph.phases.values() for step in phase.steps}
         meta = state.meta
         return cls(
@@ -72,6 +72,6 @@ class PipelineShown(Shown):
 
 @router.get("/projects/{project}/tasks/{task}/pipeline")
 async def show_pipeline(app: TheProject, task: TheTask) -> PipelineShown:
-    """Where a build is; what comes next is said by answering its question."""
+    """Show where a build is; to decide how it continues, answer its question."""
     found = await app.pipelines.view(task)
     return PipelineShown.of(task, found.graph, found.state)

@@ -1,4 +1,4 @@
-"""Projects: those that are known, and making one known."""
+"""Projects: list the known ones, and add one."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class ProjectShown(ShownText):
 
 @router.get("/projects")
 async def list_projects(hub: TheHub) -> list[ProjectShown]:
-    """Every known project, the one around the server first."""
+    """List every known project, starting with the one the server was started in."""
     return [await _shown(hub, name, root) for name, root in (await hub.projects()).items()]
 
 
 class ProjectGiven(RequestBody):
-    """A folder that is to be a project."""
+    """The folder of a new project."""
 
     folder: Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
 
 
 @router.post("/projects", status_code=201)
 async def make_project(hub: TheHub, given: ProjectGiven) -> ProjectShown:
-    """Work in a folder: its `.coterie` is made if there is none."""
+    """Make a folder a project: its `.coterie` is created if there is none."""
     root = await anyio.to_thread.run_sync(adopt_folder, Path(given.folder))
     return await _shown(hub, await hub.add(root), root)
 

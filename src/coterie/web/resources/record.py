@@ -1,4 +1,4 @@
-"""The record: tool calls with filters, whether the record is whole, and what turns cost."""
+"""The record: tool calls with filters, whether the record is intact, and what turns cost."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from coterie.web.schema import RequestBody, Shown
 router: APIRouter = APIRouter(tags=["record"])
 
 Instant = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{3})?Z$")]
-Since = Annotated[Instant | None, Query(description="Only from then on: 2026-01-31T12:00:00Z.")]
+Since = Annotated[
+    Instant | None, Query(description="Only from this time on, such as 2026-01-31T12:00:00Z.")
+]
 Word = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class AuditShown(Shown):
-    """Tool calls on record, the newest first."""
+    """Recorded tool calls, newest first."""
 
     calls: list[ToolUseShown]
     total: int
-    """How many there are that fit."""
+    """How many calls match."""
 
 
 class AuditQuery(RequestBody):
-    """Which calls are meant; what is left out means all."""
+    """Which calls to list; without any filter, all."""
 
     task: Annotated[str, Field(pattern=r"^[a-z][a-z0-9.]{3,63}(/T[0-9]{1,6})?$")] | None = None
     member: Word | None = None
@@ -41,13 +43,13 @@ class AuditQuery(RequestBody):
     """Part of a tool's name."""
     since: Instant | None = None
     errors: bool = False
-    """Only calls that failed, were denied, or whose end nobody knows."""
+    """Only calls that failed, were denied, or whose outcome is unknown."""
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
 @router.get("/projects/{project}/audit")
 async def list_audit(app: TheProject, wanted: Annotated[AuditQuery, Query()]) -> AuditShown:
-    """The tool calls of a project that fit, the newest first."""
+    """List the tool calls of a project that match, newest first."""
     meant = AuditFilter(wanted.task, wanted.member, wanted.tool, wanted.since, wanted.errors)
     newest = list(reversed((await read_audit(app, meant)).uses))
     shown = [ToolUseShown.of(use) for use in newest[: wanted.limit]]
@@ -73,17 +75,17 @@ async def verify_audit(app: TheProject) -> VerificationShown:
 
 
 class CostShown(Shown):
-    """What turns used together, as far as agents told."""
+    """The combined usage of turns, as far as agents reported it."""
 
     key: str
     turns: int
     untold: int
-    """Tries of which no agent told what they used."""
+    """Attempts for which no agent reported the usage."""
     usage: Usage | None
 
 
 class AllowedShown(Shown):
-    """What may be used; null: as much as it takes."""
+    """What may be used; null means no limit."""
 
     tokens: int | None
     usd: float | None
@@ -91,7 +93,7 @@ class AllowedShown(Shown):
 
 
 class TallyShown(Shown):
-    """What was used, as budgets count."""
+    """What was used, as budgets count it."""
 
     tokens: int
     usd: float
@@ -99,7 +101,7 @@ class TallyShown(Shown):
 
 
 class BudgetShown(Shown):
-    """A budget of a task, and what was used of it."""
+    """A budget of a task, and how much of it was used."""
 
     member: str
     """`all` for the whole task."""
@@ -114,15 +116,15 @@ class CostsShown(Shown):
     costs: list[CostShown]
     budgets: list[BudgetShown]
     rehearsal: bool
-    """Whether it was only a rehearsal: then it used nothing."""
+    """Whether this was only a rehearsal, which uses nothing."""
 
 
-By = Annotated[CostKey, Query(description="What has a row of its own.")]
+By = Annotated[CostKey, Query(description="What to group by.")]
 
 
 @router.get("/projects/{project}/cost")
 async def show_costs(app: TheProject, by: By = "task", since: Since = None) -> CostsShown:
-    """What the tasks of a project used."""
+    """Show what the tasks of a project used."""
     return await _costs(app, None, by, since)
 
 
@@ -130,7 +132,7 @@ async def show_costs(app: TheProject, by: By = "task", since: Since = None) -> C
 async def show_task_costs(
     app: TheProject, task: TheTask, by: By = "member", since: Since = None
 ) -> CostsShown:
-    """What a task used, with all below it, and what is left of its budgets."""
+    """Show what a task and all tasks below it used, and the state of its budgets."""
     return await _costs(app, task, by, since)
 
 
@@ -155,7 +157,7 @@ async def _costs(app: TheProject, task: str | None, by: CostKey, since: str | No
 
 
 class ReportShown(Shown):
-    """What there is to report of a session."""
+    """The report of a session."""
 
     task: str
     files: int | None
@@ -165,13 +167,13 @@ class ReportShown(Shown):
     tokens: dict[str, int]
     usd: float
     words: list[str]
-    """What the user told the manager on the way."""
+    """What the user told the manager during the session."""
     summary: str
 
 
 @router.get("/projects/{project}/tasks/{task}/report")
 async def show_report(app: TheProject, task: TheTask) -> ReportShown:
-    """What a task came to."""
+    """Show the result of a task."""
     found = await read_report(app, task)
     files, added, removed = found.changed or (None, None, None)
     return ReportShown(

@@ -1,4 +1,4 @@
-"""Tasks: which there are, starting one, and steering it."""
+"""Tasks: list them, start one, and control it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from coterie.app.open_project import OpenProject
-from coterie.app.projects import Project
-from coterie.app.start import WantedTask, requested
+from coterie.app.start import RequestedTask, request_for
 from coterie.app.teams import Teams
 from coterie.app.views import read_session, read_tasks
 from coterie.errors import CoterieError
-from coterie.model.record import TaskStanding
+from coterie.model.record import TaskStanding, TaskView
 from coterie.model.team import NAME_PATTERN
+from coterie.model.update import Usage
 from coterie.web.hub import ProjectId, TheHub, TheProject
 from coterie.web.parameters import PROJECT, Limit, TheTask
 from coterie.web.schema import RequestBody, Shown, TaskDetailShown, TaskShown
@@ -34,8 +34,8 @@ async def list_tasks(
     state: TaskStanding | None = None,
     limit: Limit = 100,
 ) -> list[TaskShown]:
-    """The tasks of every known project, or of one, the newest first."""
-    found: list[TaskShown] = []
+    """List the tasks of every known project, or of one, newest first."""
+    found: list[tuple[str, TaskView, Usage | None]] = []
     for name in (project,) if project is not None else await hub.projects():
         try:
             views = await read_tasks(await hub.project(name))
@@ -43,14 +43,13 @@ async def list_tasks(
             if project is not None:
                 raise
             continue  # `GET /projects` says what is wrong with it
-        kept = [(view, used) for view, used in views if state in (None, view.standing)]
-        found += [TaskShown.of(name, view, used) for view, used in kept]
-    found.sort(key=lambda task: task.created_at, reverse=True)
-    return found[:limit]
+        found += [(name, view, used) for view, used in views if state in (None, view.standing)]
+    found.sort(key=lambda one: one[1].created_at, reverse=True)
+    return [TaskShown.of(*one) for one in found[:limit]]
 
 
 class TaskGiven(RequestBody):
-    """What is to be done, and by whom; with neither team nor agents, by the default team."""
+    """What to do, and who does it: without team and agents, the default team."""
 
     workflow: Literal["chat", "do", "run", "build"] = "chat"
     goal: Text
@@ -58,20 +57,20 @@ class TaskGiven(RequestBody):
     agents: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     """A team without a file: `claude,sec=codex:gpt-5.5`."""
     member: Name | None = None
-    """For `do`: whose job it is."""
+    """For `do`: the member whose job it is."""
     rehearsal: bool = False
     """Whether agents run on a stand-in for their models: no tokens, no login."""
     yes: bool = False
-    """Whether a plan is approved unasked; never a tool."""
+    """Whether a plan is approved without asking; tool calls never are."""
 
 
 @router.post("/projects/{project}/tasks", status_code=201)
 async def start_task(
     hub: TheHub, project: ProjectId, app: TheProject, given: TaskGiven, response: Response
 ) -> TaskShown:
-    """Start a task; it belongs to this server, and is run by it."""
-    teams = Teams(Project(app.root, app.home), app.home, given.rehearsal)
-    wanted = WantedTask(
+    """Start a task; this server owns and runs it."""
+    teams = Teams(app.project, app.home, given.rehearsal)
+    wanted = RequestedTask(
         given.workflow,
         given.goal,
         given.team,
@@ -80,7 +79,7 @@ async def start_task(
         given.rehearsal,
         given.yes,
     )
-    task = await app.create(await anyio.to_thread.run_sync(requested, teams, wanted))
+    task = await app.create(await anyio.to_thread.run_sync(request_for, teams, wanted))
     await hub.run(project, task)
     response.headers["location"] = f"/api/v1/projects/{project}/tasks/{task}"
     return await _shown(app, project, task)
@@ -88,31 +87,32 @@ async def start_task(
 
 @router.get(_TASK)
 async def show_task(project: ProjectId, app: TheProject, task: TheTask) -> TaskDetailShown:
-    """All about one task, and what each of its members does now."""
+    """Show everything about one task, and what each of its members is doing."""
     session = await read_session(app, task)
     running = await app.running(task)
     return TaskDetailShown.of_detail(project, session.detail, running, session.branch)
 
 
 class SayGiven(RequestBody):
-    """A word to a task."""
+    """A message to a task."""
 
     text: Text
 
 
 class SaidShown(Shown):
-    """What became of a word."""
+    """What happened to a message."""
 
     task: str
     became: str
-    """`answered q3`, or `queued`: heard after the turn that runs."""
+    """`answered q3`, or `queued`: delivered after the running turn."""
     resumable: bool
-    """Whether nobody runs the task, so that it must be resumed for the word to be heard."""
+    """Whether no process runs the task, so that it must be resumed to deliver the message."""
 
 
 @router.post(f"{_TASK}/say")
 async def say(app: TheProject, task: TheTask, given: SayGiven) -> SaidShown:
-    """A word to a task: the answer where it is your turn, else heard after the running turn."""
+    """Send a message to a task: the answer if it is your turn, else delivered after the running
+    turn."""
     became = await app.say(task, given.text)
     view = (await app.show(task)).view
     return SaidShown(task=task, became=became, resumable=view.resumable)
@@ -120,15 +120,15 @@ async def say(app: TheProject, task: TheTask, given: SayGiven) -> SaidShown:
 
 @router.post(f"{_TASK}/interrupt", status_code=204)
 async def interrupt(app: TheProject, task: TheTask) -> None:
-    """Break off the turn that runs now."""
+    """Interrupt the running turn."""
     await app.interrupt(task)
 
 
 class StopGiven(RequestBody):
-    """What is to be stopped."""
+    """What to stop."""
 
     member: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """Only this member; the task goes on."""
+    """Only this member; the task continues."""
 
 
 @router.post(f"{_TASK}/stop")
@@ -144,10 +144,10 @@ async def stop(
 
 
 class ResumeGiven(RequestBody):
-    """What a task is resumed with."""
+    """How to resume a task."""
 
     trust: bool = False
-    """Whether what its members are started with now is allowed."""
+    """Whether to allow what its members would be started with now."""
 
 
 @router.post(f"{_TASK}/resume")
@@ -158,7 +158,7 @@ async def resume(
     task: TheTask,
     given: ResumeGiven | None = None,
 ) -> TaskShown:
-    """Go on with a task that was parked, stopped or killed; this server then runs it."""
+    """Resume a task that was parked, stopped or killed; this server then runs it."""
     if given is not None and given.trust:
         await app.allow(task)
     await hub.run(project, task)
@@ -167,14 +167,15 @@ async def resume(
 
 @router.post(f"{_TASK}/cancel")
 async def cancel(project: ProjectId, app: TheProject, task: TheTask) -> TaskShown:
-    """End a task for good; to be able to go on, stop it instead."""
+    """End a task for good; to resume it later, stop it instead."""
     await app.cancel(task)
     return await _shown(app, project, task)
 
 
 @router.post(f"{_TASK}/end")
 async def end(project: ProjectId, app: TheProject, task: TheTask) -> TaskShown:
-    """End a conversation as completed; one that runs ends when its turn is over."""
+    """End a conversation as completed; if it is running, it ends after the current turn."""
+
     await app.end(task)
     return await _shown(app, project, task)
 

@@ -1,4 +1,4 @@
-"""Teams: which there are, their files checked as they are typed, and what is trusted."""
+"""Teams: list and create them, check their files as they are typed, and trust them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from coterie.app.project import App
-from coterie.app.projects import Project
 from coterie.app.team_files import (
     MemberChoice,
-    TeamSource,
     checked_team,
+    digest_of,
     put_team,
     registering,
     settle_member,
@@ -51,7 +50,7 @@ class SeatShown(Shown):
 
 
 class TeamShown(ShownText):
-    """A team in a list; of one with mistakes, its name and what is wrong."""
+    """A team in a list; if its file has mistakes, only its name and what is wrong."""
 
     name: str
     default: bool
@@ -64,13 +63,13 @@ class TeamShown(ShownText):
     """The project's folder."""
     members: Sequence[SeatShown] = ()
     refused: Problem | None = None
-    """Why it may not be used yet: nobody has looked at what its file asks for."""
+    """Why it may not be used yet: the user has not reviewed what its file asks for."""
     problem: Problem | None = None
     """What is wrong with its file."""
 
 
 class PowerShown(ShownText):
-    """Something that a team file asks for that could do harm."""
+    """Something potentially harmful that a team file asks for."""
 
     member: str
     kind: str
@@ -78,7 +77,7 @@ class PowerShown(ShownText):
 
 
 class ChangedShown(ShownText):
-    """A member whose prompt or folder was edited since its folder was made: which holds?"""
+    """A member whose prompt or folder was edited after its folder was created: old and new."""
 
     member: str
     prompt_was: str | None
@@ -86,16 +85,16 @@ class ChangedShown(ShownText):
     folder_was: str | None
     folder_now: str
     new_name: str
-    """What it would be called as a new member."""
+    """The name it would get as a new member."""
 
 
 class TeamDetailShown(TeamShown):
-    """A team, its file, and what is to be decided about it."""
+    """A team, its file, and what the user must decide about it."""
 
     text: str
-    """Its file, as it stands."""
+    """The current text of its file."""
     digest: str
-    """Of the file: what was looked at is what is trusted, or replaced."""
+    """The file's digest: only the version that was read can be trusted or replaced."""
     full: dict[str, Any]
     """Every field under its long name, without secrets."""
     powers: list[PowerShown]
@@ -105,7 +104,7 @@ class TeamDetailShown(TeamShown):
 
 @router.get("/projects/{project}/teams")
 async def list_teams(app: TheProject) -> list[TeamShown]:
-    """The teams of a project."""
+    """List the teams of a project."""
 
     def look() -> list[TeamShown]:
         teams = _teams(app)
@@ -115,18 +114,18 @@ async def list_teams(app: TheProject) -> list[TeamShown]:
 
 
 class TeamGiven(RequestBody):
-    """A new team: a preset on agents, or the agents as they are."""
+    """A new team: a preset applied to agents, or just the agents."""
 
     name: Name
     preset: Preset | None = None
     agents: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
-    """`claude,sec=codex:gpt-5.5`; with none, those that are ready."""
+    """`claude,sec=codex:gpt-5.5`; by default, those that are ready."""
     default: bool = False
 
 
 @router.post("/projects/{project}/teams", status_code=201)
 async def make_team(app: TheProject, given: TeamGiven) -> TeamShown:
-    """Write a new team into the project, and the folders of its members."""
+    """Create a team in the project, with the folders of its members."""
 
     def make() -> TeamShown:
         teams = registering(_teams(app), given.agents)
@@ -139,7 +138,7 @@ async def make_team(app: TheProject, given: TeamGiven) -> TeamShown:
 
 @router.get(_TEAM)
 async def show_team(app: TheProject, team: TeamName) -> TeamDetailShown:
-    """A team and its file."""
+    """Show a team and its file."""
     return await anyio.to_thread.run_sync(lambda: _detail(_teams(app), team))
 
 
@@ -148,12 +147,12 @@ class TeamTextGiven(RequestBody):
 
     text: TeamText
     digest: Annotated[str, Field(max_length=200)]
-    """Of the file that was edited: it is refused where that is another one by now."""
+    """The digest of the file that was edited; refused if the file has changed since."""
 
 
 @router.put(_TEAM)
 async def replace_team(app: TheProject, team: TeamName, given: TeamTextGiven) -> TeamDetailShown:
-    """Replace a team's file; one with mistakes is refused, and the old one stays."""
+    """Replace a team's file; a text with mistakes is refused, and the old one stays."""
 
     def put() -> TeamDetailShown:
         put_team(_teams(app), team, given.text, given.digest)
@@ -169,7 +168,7 @@ class TeamTypedGiven(RequestBody):
 
 
 class CheckedShown(ShownText):
-    """Whether a text could be the file of a team."""
+    """Whether a text is a valid team file."""
 
     valid: bool
     problem: Problem | None = None
@@ -194,17 +193,18 @@ async def check_team(app: TheProject, team: TeamName, given: TeamTypedGiven) -> 
 
 
 class MemberChoiceGiven(RequestBody):
-    """What holds of a member that was edited."""
+    """What to do about a member that was edited."""
 
     choice: MemberChoice
-    """Be as its entry says, memory kept; stay as it was; or become a new member."""
+    """Change it to what its entry says, keeping its memory; leave it as it was; or make it a new
+    member."""
 
 
 @router.post(f"{_TEAM}/members/{{member}}")
 async def choose_for_member(
     app: TheProject, team: TeamName, member: MemberName, given: MemberChoiceGiven
 ) -> TeamDetailShown:
-    """Say what holds of a member whose prompt or folder was edited."""
+    """Decide what to do about a member whose prompt or folder was edited."""
 
     def settle() -> TeamDetailShown:
         settle_member(_teams(app), team, member, given.choice)
@@ -214,33 +214,33 @@ async def choose_for_member(
 
 
 class TrustShown(ShownText):
-    """What is asked for that could do harm, and whether it was allowed."""
+    """What a team asks for that could do harm, and whether it was allowed."""
 
     digest: str
     powers: list[PowerShown]
     refused: Problem | None
     material: list[str]
-    """The project's own instruction files for agents that nobody has said yes or no to."""
+    """The project's own instruction files for agents that the user has not decided on."""
 
 
 @router.get(f"{_TEAM}/trust")
 async def show_trust(app: TheProject, team: TeamName) -> TrustShown:
-    """What a team asks for."""
+    """Show what a team asks for."""
     return await anyio.to_thread.run_sync(lambda: _trust(_teams(app), team))
 
 
 class TrustGiven(RequestBody):
-    """What is allowed."""
+    """What to allow."""
 
     digest: Annotated[str, Field(max_length=200)] | None = None
-    """Of the team file that was looked at."""
+    """The digest of the team file that was reviewed."""
     material: bool | None = None
     """Whether the project's own instruction files may reach the models, as text."""
 
 
 @router.post(f"{_TEAM}/trust")
 async def trust_team(app: TheProject, team: TeamName, given: TrustGiven) -> TrustShown:
-    """Allow exactly the content that was looked at."""
+    """Allow exactly the content that was reviewed."""
 
     def trust() -> TrustShown:
         teams = _teams(app)
@@ -254,17 +254,25 @@ async def trust_team(app: TheProject, team: TeamName, given: TrustGiven) -> Trus
 
 
 def _teams(app: App) -> Teams:
-    return Teams(Project(app.root, app.home), app.home)
+    return Teams(app.project, app.home)
 
 
 def _shown(teams: Teams, name: str) -> TeamShown:
     try:
         view = teams.read(name)
     except CoterieError as error:
-        about = {"name": name, "default": teams.is_default(name)}
-        root = str(teams.project.root)
-        return TeamShown.model_validate({**about, "project": root, "problem": problem_of(error)})
+        return TeamShown.model_validate(_wrong(teams, name, error))
     return TeamShown.model_validate(_fields(teams, view, name))
+
+
+def _wrong(teams: Teams, name: str, error: CoterieError) -> dict[str, object]:
+    """Return the fields of a team whose file has mistakes."""
+    return {
+        "name": name,
+        "default": teams.is_default(name),
+        "project": str(teams.project.root),
+        "problem": problem_of(error),
+    }
 
 
 def _fields(teams: Teams, view: TeamView, name: str) -> dict[str, object]:
@@ -281,11 +289,14 @@ def _powers(teams: Teams, view: TeamView) -> list[PowerShown]:
 
 
 def _detail(teams: Teams, name: str) -> TeamDetailShown:
-    source = team_source(teams, name)
+    path, text = team_source(teams, name)
+    source = {"text": text, "digest": digest_of(text)}
     try:
         view = teams.read(name)
-    except CoterieError as error:
-        return _wrong(teams, name, source, error)
+    except CoterieError as error:  # the text can still be corrected
+        empty: dict[str, object] = {"full": {}, "powers": [], "changed": [], "notices": []}
+        wrong = _wrong(teams, name, error)
+        return TeamDetailShown.model_validate({**wrong, "path": str(path), **source, **empty})
     changed = [
         {
             "member": change.member.id,
@@ -298,8 +309,7 @@ def _detail(teams: Teams, name: str) -> TeamDetailShown:
         for change in teams.changed_members(view)
     ]
     more = {
-        "text": source.text,
-        "digest": source.digest,
+        **source,
         "full": view.full()[0],
         "powers": _powers(teams, view),
         "changed": changed,
@@ -308,27 +318,10 @@ def _detail(teams: Teams, name: str) -> TeamDetailShown:
     return TeamDetailShown.model_validate({**_fields(teams, view, name), **more})
 
 
-def _wrong(teams: Teams, name: str, source: TeamSource, error: CoterieError) -> TeamDetailShown:
-    """A team whose file has mistakes: the text can be mended all the same."""
-    return TeamDetailShown(
-        name=name,
-        default=teams.is_default(name),
-        project=str(teams.project.root),
-        path=str(source.path),
-        problem=problem_of(error),
-        text=source.text,
-        digest=source.digest,
-        full={},
-        powers=[],
-        changed=[],
-        notices=[],
-    )
-
-
 def _trust(teams: Teams, name: str) -> TrustShown:
     view = teams.read(name)
     return TrustShown(
-        digest=team_source(teams, name).digest,
+        digest=digest_of(team_source(teams, name)[1]),
         powers=_powers(teams, view),
         refused=problem_of(view.refused) if view.refused else None,
         material=list(teams.unread_material()),

@@ -1,4 +1,4 @@
-"""The tickets of a session: the board, one ticket's page, its change."""
+"""The tickets of a session: the list, one ticket in detail, its diff."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class TicketShown(Shown):
     owner: str | None
     title: str
     message: str
-    """Why it stands as it does."""
+    """Why it is in this state."""
     dependencies: list[str]
     closed_by: str | None
     checks: str
-    """How many of its checks passed, as `2/3`; empty where none was run."""
+    """How many of its checks passed, as `2/3`; empty if none was run."""
     plan_task: str
     waits_for: list[str]
-    """Tickets that must be done before it begins."""
+    """Tickets that must be done before it starts."""
     asks: str | None
     """The question that its work waits for."""
     turns: int
@@ -46,7 +46,7 @@ class TicketShown(Shown):
 
     @classmethod
     def of(cls, task: str, row: TicketRow) -> Self:
-        """A ticket of a session."""
+        """Convert a ticket of a session."""
         return cls.model_validate(as_json.ticket(task, row.view, row.waits_for, row.asks))
 
 
@@ -59,20 +59,20 @@ class MomentShown(Shown):
 
 
 class TicketDetailShown(TicketShown):
-    """One ticket, and all that was said about it."""
+    """One ticket, with every envelope about it."""
 
     branch: str | None
     history: list[MomentShown]
     envelopes: list[Envelope]
     status: Status | None
-    """Of the ticket as a task."""
+    """The status of the ticket's task."""
     failures: list[FailureShown]
     questions: list[QuestionShown]
 
 
 @router.get(_TICKETS)
 async def list_tickets(app: TheProject, task: TheTask) -> list[TicketShown]:
-    """The tickets of a session, in the order in which they were made; of another task, none."""
+    """List the tickets of a session in the order of their creation; any other task has none."""
     session = await read_session(app, task)
     return [TicketShown.of(session.id, row) for row in ticket_rows(session.tickets, session.asks)]
 
@@ -81,7 +81,7 @@ async def list_tickets(app: TheProject, task: TheTask) -> list[TicketShown]:
 async def show_ticket(
     project: ProjectId, app: TheProject, task: TheTask, ticket: TicketId
 ) -> TicketDetailShown:
-    """A ticket's instruction, report, review and checks, as they were said."""
+    """Show a ticket with its instruction, report, review and checks, as they were sent."""
     found = await read_ticket(app, task, ticket)
     row = next(
         one
@@ -104,13 +104,13 @@ async def show_ticket(
 
 @router.get(f"{_TICKETS}/{{ticket}}/diff")
 async def show_ticket_diff(app: TheProject, task: TheTask, ticket: TheTicket) -> DiffShown:
-    """What a ticket's work changed."""
+    """Show what the work on a ticket changed."""
     return DiffShown.of(ticket, await app.changes.ticket_diff(ticket))
 
 
 @router.post(f"{_TICKETS}/{{ticket}}/reset")
 async def reset_ticket(app: TheProject, task: TheTask, ticket: TicketId) -> TicketShown:
-    """Let a ticket that failed be begun anew."""
+    """Reset a failed ticket so that it can be started again."""
     await app.reset_ticket(task, ticket)
     session = await read_session(app, task)
     rows = ticket_rows(session.tickets, session.asks)

@@ -1,4 +1,4 @@
-"""What happened in a task, page by page, newest page first: all of it, messages or tool calls."""
+"""The timeline of a task, newest page first: all entries, only messages, or only tool calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coterie.app.audit import ToolUse, read_call, use_fields
 from coterie.app.views import read_page
 from coterie.model.timeline import TimelineSource
 from coterie.web.hub import TheProject
-from coterie.web.parameters import After, Before, Limit, TheTask, TheTicket
+from coterie.web.parameters import AskedPage, Before, Limit, ThePage, TheTask, TheTicket
 from coterie.web.schema import PageShown, Shown
 
 router: APIRouter = APIRouter(tags=["timeline"])
@@ -19,66 +19,52 @@ _TASK = "/projects/{project}/tasks/{task}"
 
 
 @router.get(f"{_TASK}/timeline")
-async def show_timeline(
-    app: TheProject,
-    task: TheTask,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 100,
-) -> PageShown:
-    """The newest entries, the last before a number, or the first after one; oldest first."""
-    found = await read_page(app, task, before=before, after=after, limit=limit)
-    return PageShown.of(found, limit)
+async def show_timeline(app: TheProject, task: TheTask, page: ThePage) -> PageShown:
+    """List the newest entries, the last before a number, or the first after one; oldest first."""
+    return await _read(app, task, page)
 
 
 @router.get(f"{_TASK}/tickets/{{ticket}}/timeline")
-async def show_ticket_timeline(
-    app: TheProject,
-    ticket: TheTicket,
-    before: Before = None,
-    after: After = None,
-    limit: Limit = 100,
-) -> PageShown:
-    """The same of one ticket."""
-    found = await read_page(app, ticket, before=before, after=after, limit=limit)
-    return PageShown.of(found, limit)
+async def show_ticket_timeline(app: TheProject, ticket: TheTicket, page: ThePage) -> PageShown:
+    """The same for one ticket."""
+    return await _read(app, ticket, page)
 
 
 @router.get(f"{_TASK}/messages")
 async def list_messages(
     app: TheProject, task: TheTask, before: Before = None, limit: Limit = 100
 ) -> PageShown:
-    """The newest messages, or the last before a number."""
-    return await _only(app, task, before, limit, "message")
+    """List the newest messages, or the last before a number."""
+    return await _read(app, task, AskedPage(before, limit=limit), "message")
 
 
 @router.get(f"{_TASK}/tool-calls")
 async def list_tool_calls(
     app: TheProject, task: TheTask, before: Before = None, limit: Limit = 100
 ) -> PageShown:
-    """The newest beginnings and ends of tool calls, or the last before a number."""
-    return await _only(app, task, before, limit, "call")
+    """List the newest starts and ends of tool calls, or the last before a number."""
+    return await _read(app, task, AskedPage(before, limit=limit), "call")
 
 
-async def _only(
-    app: TheProject, task: str, before: int | None, limit: int, source: TimelineSource
+async def _read(
+    app: TheProject, task: str, page: AskedPage, source: TimelineSource | None = None
 ) -> PageShown:
-    found = await read_page(app, task, before=before, limit=limit, source=source)
-    return PageShown.of(found, limit)
+    found = await read_page(app, task, **vars(page), source=source)
+    return PageShown.of(found, page.limit)
 
 
 class ToolUseShown(Shown):
-    """A whole tool call."""
+    """A complete tool call."""
 
     at: str
     task: str
     member: str
     id: str
-    """What its agent calls it."""
+    """The id that its agent gave it."""
     name: str
     input: dict[str, object] | None
     outcome: str
-    """`ok`, `failed`, `denied`, `not run`; `open` while its task runs or asks, `unknown` after."""
+    """`ok`, `failed`, `denied`, `not run`; `open` while its task runs or waits, else `unknown`."""
     output: dict[str, object] | None
     is_error: bool | None
     duration_ms: int | None
@@ -86,7 +72,7 @@ class ToolUseShown(Shown):
 
     @classmethod
     def of(cls, use: ToolUse) -> ToolUseShown:
-        """A call of the audit."""
+        """Convert a tool call of the audit."""
         return cls.model_validate({**use_fields(use), "at": use.entry.timestamp})
 
 
@@ -94,5 +80,5 @@ class ToolUseShown(Shown):
 async def show_tool_call(
     app: TheProject, task: TheTask, number: Annotated[int, Path(ge=1, le=2**62)]
 ) -> ToolUseShown:
-    """A tool call with its whole input and output, by the number of its beginning or its end."""
+    """Show a tool call with its whole input and output, by the number of its start or its end."""
     return ToolUseShown.of(await read_call(app, task, number))

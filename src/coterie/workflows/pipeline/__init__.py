@@ -1,4 +1,4 @@
-"""The workflow `pipeline`: plan, review, code, review, test, accept, by a graph that is data."""
+"""The workflow `pipeline`: plan, review, code, review, test, accept, by a graph given as data."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from coterie.ports import Context
 
 
 class Pipeline:
-    """A goal becomes one commit, phase by phase, each behind its gate."""
+    """Turns a goal into one commit, phase by phase, each with its gate."""
 
     name: str = "pipeline"
     version: int = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Carry the goal out."""
+        """Carry out the goal."""
         check_pipeline_team(task.team)
-        # All that it needs is imported when it runs: other commands only look it up by its name.
+        # Imported only when the workflow runs: other commands just look it up by name.
         from coterie.workflows.pipeline.runner import PipelineRunner
 
         return await PipelineRunner(task, context).run()
 
 
 def check_pipeline_team(team: Team) -> None:
-    """Raise UsageError where a team cannot carry a pipeline out."""
+    """Raise UsageError if a team cannot carry out a pipeline."""
     if not team.ai_members:
-        problem = f"Team {team.name} has nobody with an agent, and a pipeline needs one."
+        problem = f"Team {team.name} has no member with an agent; a pipeline needs one."
         raise UsageError(problem, "coterie team add NAME --agent claude")

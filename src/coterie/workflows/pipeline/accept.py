@@ -1,4 +1,4 @@
-"""Accepting a change: the gates first, then the user's word and the message of one commit."""
+"""Accepting a change: first the gates, then the user's approval and the message of one commit."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TITLE = 72
 
 
 class AcceptStep(PipelineStepRun):
-    """Two stages: whether it may be taken, and taking it."""
+    """Works in two stages: check whether the change may be accepted, then commit it."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The commit; before that the question, unless the answer was given at the start."""
+        """Commit the change; ask first, unless the answer was given at the start."""
         choice = message.choice if message else ""
         if choice in (REVERT, CODEGEN):
             said = message.content if message else ""
@@ -53,8 +53,8 @@ class AcceptStep(PipelineStepRun):
         return asked.model_copy(update={"patch": patch})
 
     async def _recheck(self, state: PipelineState, message: StepMessage) -> StepResult:
-        """Bring the change on to the user's branch as it is now, test that, and commit it if it
-        passes: the user's yes is to this."""
+        """Bring the change onto the user's branch as it is now, test that, and commit it if it
+        passes: that is what the user approved."""
         text = message.content or state.meta.message or self._title()
 
         async def before() -> object:
@@ -62,7 +62,7 @@ class AcceptStep(PipelineStepRun):
             gates = state.meta.gates
             return {"tree": tree, "held": [g for g in gates if await self._holds(state, g, tree)]}
 
-        # Known before anything moves: which gates the same change has passed.
+        # Recorded before anything moves: which gates were decided on this very change.
         step = self.services.context.step
         known = cast("dict[str, Any]", await step(f"{self.name}/before", [], before))
         try:
@@ -90,8 +90,8 @@ class AcceptStep(PipelineStepRun):
         return found.model_copy(update={"patch": patch.model_copy(update={**own, **last})})
 
     async def _handed_over(self) -> str:
-        """The coder goes on with the change on the user's branch as it is now: what is to be
-        settled there, in words."""
+        """Bring the change onto the user's branch as it is now, for the coder to continue there;
+        return a note about conflicts to resolve."""
 
         async def onto() -> object:
             if not await self.git(lambda work: work.is_behind):
@@ -99,31 +99,31 @@ class AcceptStep(PipelineStepRun):
             try:
                 tree = await self.git(lambda work: work.tree)
                 await self.git(lambda work: work.bring_onto_branch(tree, marked=True))
-            except NotAccepted:  # nothing was changed: then it goes on where it was
+            except NotAccepted:  # nothing was changed: the coder continues on the old base
                 return []
             return list(await self.git(lambda work: work.current().unresolved()))
 
         found = await self.services.context.step(f"{self.name}/handed-over", [], onto)
         self.services.work = await self.git(PipelineWork.current)
         files = ", ".join(cast("list[str]", found))
-        return f"Both versions stand between conflict marks in: {files}" if files else ""
+        return f"Both versions are between conflict markers in: {files}" if files else ""
 
     async def _onto(self, tree: str) -> object:
         await self.git(lambda work: work.bring_onto_branch(tree))
         return tree
 
     def _given(self, state: PipelineState, message: StepMessage | None) -> str | None:
-        """The message with which the user has said yes before the gates were looked at."""
+        """Return the commit message if the user approved before the gates were checked."""
         if message is not None and message.sender == "user":
             return message.content if message.choice == ACCEPT else None
-        # What was said at the start is never meant for a gate that failed.
+        # An approval given at the start never covers a gate that failed.
         passed = all(gate.passed for gate in state.meta.gates.values())
         return self.services.settings.accept if passed else None
 
     async def _take(
         self, state: PipelineState, text: str, tree: str, over: tuple[str, ...] = ()
     ) -> StepResult:
-        """Commit it, `over` gates that failed where the user said so."""
+        """Commit the change; `over` are failed gates that the user overrides."""
 
         async def take() -> object:
             self._require_own_clone()
@@ -138,20 +138,23 @@ class AcceptStep(PipelineStepRun):
             patch = asked.patch.model_copy(update={"message": text})
             return asked.model_copy(update={"patch": patch})
         await self.git(PipelineWork.clear)
-        why = "the user committed it all the same"
+        why = "the user committed it anyway"
         overrides = {**state.meta.overrides, **dict.fromkeys(over, why)}
-        told = [f"over {gate}: {why}" for gate, why in overrides.items()]
+        told = [f"gate {gate} overridden: {why}" for gate, why in overrides.items()]
         patch = StatePatch(commit=commit, message=text, overrides=overrides)
         return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *told))
 
     def _require_own_clone(self) -> None:
         sharing, task_id = self.services.context.sharing, self.services.task.task_id
         if sharing is not None and sharing.for_others:
-            said = f"{sharing.machine} works for others: accept it where the commit is to be"
+            said = (
+                f"{sharing.machine} only works for other machines: accept it on the machine "
+                "that should have the commit"
+            )
             raise NotAccepted(task_id, said, f"coterie accept {task_id}")
 
     async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
-        """Gates that are not passed, or were on other files than these."""
+        """Return the gates that did not pass, or were decided on different files."""
         found: list[str] = []
         for phase in self.services.settings.graph.phases.values():
             gate = phase.gate
@@ -162,7 +165,7 @@ class AcceptStep(PipelineStepRun):
         return tuple(found)
 
     async def _holds(self, state: PipelineState, gate: str, tree: str) -> bool:
-        """Whether a gate was decided on these files; tests may be written after the review."""
+        """Whether a gate was decided on these files; tests may still be added after the review."""
         decided = state.meta.gates[gate].tree
         if decided in ("", tree):
             return True
@@ -183,9 +186,9 @@ class AcceptStep(PipelineStepRun):
             "Composite",
             ChangeAcceptance(summary=summary, tree=tree, failed=failed, problem=problem),
             options=(
-                *_ways_on(failed, is_behind=await self.git(lambda work: work.is_behind)),
-                Option(id=CODEGEN, label="send it back", detail="with what you say"),
-                Option(id=REVERT, label="take the work back"),
+                *_commit_options(failed, is_behind=await self.git(lambda work: work.is_behind)),
+                Option(id=CODEGEN, label="send it back", detail="with your comment"),
+                Option(id=REVERT, label="revert the work"),
                 STOP,
             ),
             content=await self.git(PipelineWork.diff),
@@ -193,7 +196,7 @@ class AcceptStep(PipelineStepRun):
             intent=[tree, problem],
         )
         status = "failed" if failed or problem else "in_progress"
-        reason = problem or (f"not passed: {', '.join(failed)}" if failed else "")
+        reason = problem or (f"failed: {', '.join(failed)}" if failed else "")
         return StepResult(
             patch=StatePatch(status=status, reason=reason, tree=tree),
             questions=(question,),
@@ -201,16 +204,16 @@ class AcceptStep(PipelineStepRun):
         )
 
 
-def _ways_on(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]:
-    """By which answers a change may be committed."""
-    passes = "committed if that passes"
+def _commit_options(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]:
+    """Return the options that commit a change."""
+    passes = "commit if that passes"
     if is_behind:
-        told = f"your branch has moved: tested on it as it is now, and {passes}"
+        told = f"your branch has moved: test on its current state, and {passes}"
         return [Option(id=RECHECK, label="test it again", style="primary", detail=told)]
     if not failed:
-        told = "with what you say"
+        told = "with your comment"
         return [Option(id=ACCEPT, label="commit it", style="primary", detail=told)]
-    over = Option(id=OVERRIDE, label="commit it all the same", style="danger")
-    # What failed may have been the machine's fault, or be mended outside of the change.
-    again = Option(id=RECHECK, label="test it again", detail=f"as it is, and {passes}")
+    over = Option(id=OVERRIDE, label="commit it anyway", style="danger")
+    # The failure may be the machine's fault, or have been fixed outside the change.
+    again = Option(id=RECHECK, label="test it again", detail=f"unchanged, and {passes}")
     return [over, again] if _TESTS in failed else [over]

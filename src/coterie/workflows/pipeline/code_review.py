@@ -1,4 +1,4 @@
-"""Review of a change by a reviewer, a second opinion and for security; the meeting about it."""
+"""The reviews of a change (review, second opinion, security), and the meeting about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from itertools import count
 import anyio
 
 from coterie.model.artifact import GateDecision, MeetingMinutes
-from coterie.model.code_review import (
+from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.reviews import (
     CodeReview,
     Finding,
     MemberOpinion,
@@ -16,7 +17,6 @@ from coterie.model.code_review import (
     ReviewRole,
     ReviewSummary,
 )
-from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.update import TurnFailed
 from coterie.workflows.pipeline.documents import review_meeting_document, second_opinion_document
 from coterie.workflows.pipeline.services import PipelineStepRun
@@ -24,15 +24,15 @@ from coterie.workspace.pipeline_work import PipelineWork
 
 _ROLES: tuple[ReviewRole, ...] = ("review", "second_opinion", "security")
 _DIFF = 60_000
-"""How much of a diff reviewers are shown; the rest they can read in the folder."""
+"""How much of a diff reviewers are shown; they can read the rest in the folder."""
 _SEVERITIES = ("critical", "major", "minor", "info")
 
 
 class CodeReviewStep(PipelineStepRun):
-    """Three independent looks at the whole change."""
+    """Three independent reviews of the whole change."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The reviews, and the decision of the gate `review`."""
+        """Collect the reviews and decide the gate `review`."""
         tree = await self.git(lambda work: work.tree)
         diff = await self.git(PipelineWork.diff)
         plan = await self.text(state, "plan")
@@ -58,7 +58,7 @@ class CodeReviewStep(PipelineStepRun):
             status="completed" if gate.passed else "failed",
             reason="; ".join(gate.reasons),
         )
-        found = f"{len(review.findings)} findings, {len(review.must_fix)} of them to be mended"
+        found = f"{len(review.findings)} findings, {len(review.must_fix)} must be fixed"
         logs = (found, *(f"no answer: {role}" for role in missing))
         return StepResult(patch=patch, logs=logs, actions=("run_tests",) if gate.passed else ())
 
@@ -93,7 +93,7 @@ class CodeReviewStep(PipelineStepRun):
 
 
 def _decided(opinions: tuple[MemberOpinion, ...], tree: str) -> GateDecision:
-    """What must be mended, and a change that nobody looked at, does not pass."""
+    """Decide the gate: findings that must be fixed fail it, and so does a missing review."""
     findings = [one for opinion in opinions for one in opinion.findings if one.must_fix]
     reasons = [_shown(one) for one in findings]
     if not any(one.role == "review" for one in opinions):
@@ -107,12 +107,12 @@ def _shown(finding: Finding) -> str:
 
 
 class ReviewMeetingStep(PipelineStepRun):
-    """A chair merges the reviews; rules alone where no model answers."""
+    """A chair merges the reviews; if no model answers, rules alone do."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The minutes."""
+        """Write the minutes."""
         review = await self.read(state, "review.code", CodeReview)
-        assert review is not None  # the state allows the step
+        assert review is not None  # the step requires it
         facts = {"reviews": review.written()}
         chair = await self.ask("chair", MeetingMinutes, facts, prompt="review_meeting")
         minutes = None if isinstance(chair, TurnFailed) else chair
@@ -131,4 +131,6 @@ class ReviewMeetingStep(PipelineStepRun):
             **await self.write("review.meeting", meeting),
             **await self.write("review.minutes", review_meeting_document(meeting)),
         }
-        return StepResult(patch=StatePatch(artifacts=files), logs=("the meeting is written down",))
+        return StepResult(
+            patch=StatePatch(artifacts=files), logs=("wrote the minutes of the meeting",)
+        )

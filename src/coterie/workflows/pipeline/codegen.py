@@ -1,4 +1,4 @@
-"""Codegen: the intent for each file, then the change in a worktree; and the tests of a change."""
+"""Code generation: the intent for each file, then the change in a worktree, and its tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from coterie.model.code_change import (
     FilePatch,
     FileStep,
 )
-from coterie.model.code_review import CodeReview
 from coterie.model.envelope import Report
 from coterie.model.eval_report import EvalReport
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.planning import PlanFiles, PlannedTests
+from coterie.model.reviews import CodeReview
 from coterie.model.test_files import is_test, is_testable, suggested_tests
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
@@ -31,39 +31,41 @@ from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
 ALLOW, PUT_BACK, REDO = "allow", "put_back", "redo"
 _TAIL = 2_000
 _SPECS = "openspec/changes/"
-"""Where the plan itself is, in a project that uses OpenSpec."""
+"""Where the plan itself is stored in a project that uses OpenSpec."""
 
 
 def size_text(size: DiffSummary) -> str:
-    """How large a change is, in a few words."""
+    """Describe the size of a change in a few words."""
     files = "1 file" if size.files == 1 else f"{size.files} files"
     return f"{files}, +{size.additions} -{size.deletions}"
 
 
-def _to_mend(problem: str) -> list[str]:
+def _commit_problem_note(problem: str) -> list[str]:
     if not problem:
         return []
-    told = "Take it out of the folder, or make it part of the project."
+    told = "Remove it from the folder, or make it part of the project."
     return [f"Your work cannot be committed: {problem}. {told}"]
 
 
 class ChangeStep(PipelineStepRun):
-    """What steps share in which a member changes files of the worktree."""
+    """The base of steps in which a member changes files of the worktree."""
 
     changes_files: ClassVar[bool] = True
 
     async def change(self, role: str, facts: dict[str, object], goal: str) -> str:
-        """The member's turn on the change, and its work committed, whatever it reports; why that
-        cannot be done, where the member was told so and did not mend it.
+        """Have a member make the change, and commit its work whatever it reports.
 
-        Where the user's own files changed meanwhile, only they know who did that.
+        Returns why the work cannot be committed if the member was told and did not fix it, else an
+        empty text.  If the user's own files changed meanwhile, the user is asked who did that.
         """
         findings, problem = cast("list[str]", facts["findings"]), ""
         for tries in count(1):
             name = self.name if tries == 1 else f"{self.name}/again/{tries}"
             before = await self._users_tree(f"{name}/before")
             run = PipelineStepRun(self.services, name)
-            await run.need(role, Report, {**facts, "findings": [*findings, *_to_mend(problem)]})
+            await run.need(
+                role, Report, {**facts, "findings": [*findings, *_commit_problem_note(problem)]}
+            )
             last, problem = problem, await self._committed(name, f"{role}: {goal}")
             after = await self._users_tree(f"{name}/after")
             strays = ProjectWatch().changes(before, after)
@@ -73,7 +75,7 @@ class ChangeStep(PipelineStepRun):
         raise AssertionError("counting never ends")
 
     async def _committed(self, name: str, message: str) -> str:
-        """Why the work cannot be committed, such as a repository within it; empty where it is."""
+        """Commit the work; return why that failed, such as a nested repository, else nothing."""
 
         async def commit() -> object:
             try:
@@ -85,7 +87,8 @@ class ChangeStep(PipelineStepRun):
         return str(await self.services.context.step(f"{name}/committed", [], commit))
 
     async def _users_tree(self, name: str) -> ProjectState | None:
-        """How the user's own tree stands; kept, so that a kill does not hide a change."""
+        """Return the state of the user's own tree; recorded, so that a kill does not hide a
+        change."""
 
         async def look() -> object:
             state = await self.git(lambda work: ProjectWatch().state(work.worktrees, ""))
@@ -102,8 +105,8 @@ class ChangeStep(PipelineStepRun):
             "Select",
             OutsideEdits(worker=member, message=message + ", ".join(files)),
             options=(
-                Option(id="mine", label="I changed them: go on", style="primary"),
-                Option(id="redo", label=f"not I: {member} works on it again"),
+                Option(id="mine", label="I changed them: continue", style="primary"),
+                Option(id="redo", label=f"I did not: let {member} do it again"),
                 STOP,
             ),
             intent=[*files],
@@ -114,7 +117,7 @@ class ChangeStep(PipelineStepRun):
         return await self.git(PipelineWork.changed)
 
     async def patch(self, planned: Collection[str]) -> tuple[CodePatch, dict[str, str]]:
-        """The change as it is now, in `patch.json` and `files/`."""
+        """Write the current change to `patch.json` and `files/`; return it with its artifacts."""
         changed = await self.changed()
         kept = {
             f"{one.path}.full": await self.git(lambda work, path=one.path: work.content(path))
@@ -125,8 +128,8 @@ class ChangeStep(PipelineStepRun):
             FilePatch(
                 path=one.path,
                 operation=one.operation,
-                additions=one.stat.added,
-                deletions=one.stat.removed,
+                additions=one.added,
+                deletions=one.removed,
                 full=f"files/{one.path}.full" if one.operation != "delete" else None,
                 is_planned=one.path in planned,
             )
@@ -148,16 +151,16 @@ class ChangeStep(PipelineStepRun):
         return patch, {**await self.write("code.patch", patch), **folder}
 
     def unplanned(self, role: str, files: Sequence[str], state: PipelineState) -> StepResult:
-        """The question about files that nobody planned."""
+        """Return the question about changed files that were not planned."""
         member = self.services.roles[role]
         question = Ask(
             member.id,
             "Composite",
             UnplannedFiles(member=member.id, files=tuple(files)),
             options=(
-                Option(id=ALLOW, label="let it be", style="primary"),
-                Option(id=PUT_BACK, label="put these files back"),
-                Option(id=REDO, label="make the change anew", detail="with what you say"),
+                Option(id=ALLOW, label="keep the changes", style="primary"),
+                Option(id=PUT_BACK, label="restore these files"),
+                Option(id=REDO, label="redo the change", detail="with your comment"),
                 STOP,
             ),
             intent=[*files],
@@ -167,10 +170,10 @@ class ChangeStep(PipelineStepRun):
 
 
 class CodegenStep(ChangeStep):
-    """Intent per file, then the change."""
+    """Writes the intent for each file, then makes the change."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The change as a patch; a question first where it touches what was not planned."""
+        """Return the change as a patch, or ask first if it touches files that were not planned."""
         plan_files = await self.read(state, "plan_files", PlanFiles)
         planned = {one.path for one in plan_files.files} if plan_files else None
         choice = message.choice if message else ""
@@ -184,7 +187,7 @@ class CodegenStep(ChangeStep):
                 patch = StatePatch(status="failed", reason=problem, artifacts=made)
                 return StepResult(patch=patch)
         changed = await self.changed()
-        # A project that uses OpenSpec has the plan in its work: that alone is no change.
+        # In a project that uses OpenSpec the work includes the plan: that alone is no change.
         specs = {file for name, file in state.files.items() if name.startswith("openspec.")}
         if all(one.path in specs for one in changed):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)
@@ -208,7 +211,7 @@ class CodegenStep(ChangeStep):
         )
 
     async def _intended(self, state: PipelineState, made: dict[str, str]) -> set[str]:
-        """Without a plan, what the coder said it would touch is what was planned."""
+        """Return the files of the coder's intent: without a plan, these count as planned."""
         files = {**state.files, **made}
         plan = await self.git(
             lambda _: self.services.artifacts.read(files, "code.plan", CodegenPlan)
@@ -216,27 +219,25 @@ class CodegenStep(ChangeStep):
         return {one.path for one in plan.files}
 
     async def _allowed_before(self, state: PipelineState) -> set[str]:
-        """What an earlier round was allowed to touch, with its tests; and the plan's own files."""
+        """Return what an earlier round was allowed to touch, with its tests, and the plan's own
+        files."""
         before = await self.read(state, "code.patch", CodePatch)
         known = {one.path for one in before.files} if before else set[str]()
         return known | {one.path for one in await self.changed() if one.path.startswith(_SPECS)}
 
     async def _put_back(self, planned: Collection[str]) -> None:
         outside = [one.path for one in await self.changed() if one.path not in planned]
-        await self.git(lambda work: work.put_back(outside, "Put back what was not planned"))
+        await self.git(lambda work: work.put_back(outside, "Restore files that were not planned"))
 
     async def _intent(
         self, state: PipelineState, message: StepMessage | None, plan_files: PlanFiles | None
     ) -> CodegenPlan:
-        folder = await self.git(PipelineWork.open)
         facts: dict[str, object] = {
             "plan": await self.text(state, "plan"),
             "files": [one.path for one in plan_files.files] if plan_files else [],
             "findings": await self._findings(state, message),
         }
-        return await self.need(
-            "codegen", CodegenPlan, facts, prompt="codegen_intent", folder=folder
-        )
+        return await self.need("codegen", CodegenPlan, facts, prompt="codegen_intent")
 
     async def _written(self, intent: CodegenPlan, plan_files: PlanFiles | None) -> dict[str, str]:
         purposes = {one.path: one.purpose for one in plan_files.files} if plan_files else {}
@@ -264,7 +265,7 @@ class CodegenStep(ChangeStep):
         return await self.change("codegen", facts, intent.summary)
 
     async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
-        """What the last round must be mended for."""
+        """Return what must be fixed after the last round."""
         found = [message.content] if message and message.content else []
         review = await self.read(state, "review.code", CodeReview)
         for one in review.must_fix if review else ():
@@ -280,29 +281,29 @@ class CodegenStep(ChangeStep):
 
 
 class WriteTestsStep(ChangeStep):
-    """Tests from the test plan, where it asks for some."""
+    """Writes tests from the test plan if it asks for any."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The change with its tests as a patch."""
+        """Return the change with its tests as a patch."""
         tests = await self.read(state, "test.plan", PlannedTests)
         wanted = [one.name for one in tests.key_cases if one.automated] if tests else []
         before = await self.read(state, "code.patch", CodePatch)
         if tests is None or not tests.write_tests or not wanted or before is None:
-            return StepResult(logs=("the plan asks for no tests of its own",))
+            return StepResult(logs=("the plan asks for no new tests",))
         if not any(is_testable(one.path) for one in before.files):
-            return StepResult(logs=("no file of the change could have tests",))
+            return StepResult(logs=("no changed file can have tests",))
         choice = message.choice if message else ""
         planned = {one.path for one in before.files if one.is_planned}
         if choice == PUT_BACK:
-            outside = await self._beside_tests(before.tree)
+            outside = await self._changed_non_tests(before.tree)
             await self.git(
-                lambda work: work.put_back(outside, "Put back what is no test", before.tree)
+                lambda work: work.put_back(outside, "Restore files that are not tests", before.tree)
             )
         elif choice != ALLOW:
             files = [one.path for one in before.files]
             if problem := await self._write([tests.strategy, *wanted], files, message):
                 return StepResult(patch=StatePatch(status="failed", reason=problem))
-            if outside := await self._beside_tests(before.tree):
+            if outside := await self._changed_non_tests(before.tree):
                 return self.unplanned("test_codegen", outside, state)
         _, files = await self.patch(planned)
         added = await self.git(lambda work: work.changed(before.tree))
@@ -321,7 +322,7 @@ class WriteTestsStep(ChangeStep):
         }
         return await self.change("test_codegen", facts, "tests")
 
-    async def _beside_tests(self, tree: str) -> list[str]:
-        """Files that are no tests and differ from what was reviewed: those need a word."""
+    async def _changed_non_tests(self, tree: str) -> list[str]:
+        """Return files other than tests that differ from what was reviewed: the user decides."""
         changed = await self.git(lambda work: work.changed(tree))
         return [one.path for one in changed if not is_test(one.path)]

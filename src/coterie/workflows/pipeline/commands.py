@@ -1,4 +1,4 @@
-"""What a user may say at the end of a phase, and where a pipeline then goes on."""
+"""The commands that a user may give at the end of a phase, and where a pipeline then continues."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "test": ("test_run",),
     "accept": ("accept",),
 }
-"""By command: the step that is then taken; of several, the first that can be."""
+"""The steps of each command: the first one that is possible is taken."""
 
 
 class NextPhase(NamedTuple):
-    """Where a pipeline goes on."""
+    """Where a pipeline continues."""
 
     phase: str
     step: str | None = None
-    """The step that it begins with; None: the first."""
+    """The step to start with; None for the first."""
     message: StepMessage | None = None
 
 
-def meant_by(command: str, graph: PhaseGraph, state: PipelineState) -> NextPhase | None:
-    """The phase and step that a command means; None where the state does not allow it."""
+def phase_for_command(command: str, graph: PhaseGraph, state: PipelineState) -> NextPhase | None:
+    """Return the phase and step that a command leads to; None if the state does not allow it."""
     for step in COMMANDS[command]:
         for name, phase in graph.phases.items():
             if step in phase.steps and state.allows(step) and _is_due(step, state):
@@ -41,11 +41,13 @@ def meant_by(command: str, graph: PhaseGraph, state: PipelineState) -> NextPhase
 
 
 def _is_due(step: str, state: PipelineState) -> bool:
-    """Whether what a step decides about is there: tests need a change."""
+    """Whether there is anything for a step to decide on: tests need a change."""
     return PIPELINE_STEPS[step].decides != "tests" or "code.patch" in state.files
 
 
 def command_options(graph: PhaseGraph, state: PipelineState) -> list[Option]:
-    """What may be done besides going on, as far as the state allows it."""
-    able = [Option(id=one, label=f"/{one}") for one in COMMANDS if meant_by(one, graph, state)]
-    return [*able, Option(id=REVERT, label="take the work back")]
+    """Return the alternatives to going on that the state allows."""
+    able = [
+        Option(id=one, label=f"/{one}") for one in COMMANDS if phase_for_command(one, graph, state)
+    ]
+    return [*able, Option(id=REVERT, label="revert the work")]

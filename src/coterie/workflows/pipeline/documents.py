@@ -1,22 +1,29 @@
-"""The artifacts of a pipeline that people read, written from the data beside them."""
+"""The artifacts of a pipeline that people read, rendered from the data next to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from coterie.model.artifact import MeetingMinutes
-from coterie.model.code_review import CodeReview, Finding, MemberOpinion, ReviewMeeting
 from coterie.model.markdown import bullets, document, inline, paragraph, section
-from coterie.model.plan_review import PlanIssue, PlanningMeeting, PlanReview
 from coterie.model.planning import Requirement, StructuredPlan
 from coterie.model.question_text import counted
+from coterie.model.reviews import (
+    CodeReview,
+    Finding,
+    MemberOpinion,
+    PlanIssue,
+    PlanningMeeting,
+    PlanReview,
+    ReviewMeeting,
+)
 
-_NO_MODEL = "No model answered; this is by rule alone."
+_NO_MODEL = "No model answered; only rules were applied."
 _NONE = "None."
 
 
 def plan_document(plan: StructuredPlan) -> str:
-    """`plan.md`: the plan as a person reads it."""
+    """`plan.md`: the plan in readable form."""
     tests = plan.test_plan
     cases = (
         f"{one.name}"
@@ -60,12 +67,12 @@ def _work(plan: StructuredPlan) -> Iterator[str]:
 
 
 def plan_review_document(review: PlanReview) -> str:
-    """`plan-review.md`: what rules and a reviewer say of the plan."""
+    """`plan-review.md`: what rules and a reviewer found in the plan."""
     opinion = review.ai_review
     checked = {
         "tool": "The OpenSpec change was checked by `openspec validate --strict`.",
-        "structure": "Only the form of the OpenSpec change was looked at, by Coterie itself: the "
-        "`openspec` tool did not check it.",
+        "structure": "Coterie checked only the structure of the OpenSpec change; the `openspec` "
+        "tool did not check it.",
     }[review.openspec]
     said = paragraph(opinion.summary) if opinion else _NO_MODEL
     return document(
@@ -104,7 +111,7 @@ def review_meeting_document(meeting: ReviewMeeting) -> str:
     """`review.meeting.md`: the minutes of the review meeting."""
     short = meeting.review_summary
     counts = (counted(short.opinions, "review"), counted(short.findings, "finding"))
-    figures = f"{', '.join(counts)}, {short.must_fix} to be mended"
+    figures = f"{', '.join(counts)}, {short.must_fix} must be fixed"
     at = f", at tree {short.tree[:12]}" if short.tree else ""
     return document(
         "Review meeting",
@@ -118,7 +125,7 @@ def second_opinion_document(review: CodeReview) -> str:
     """`second_opinion.md`: what the independent reviewer says."""
     given = [one for one in review.opinions if one.role == "second_opinion"]
     if not given:
-        return document("Second opinion", section("Summary", "Nobody gave one."))
+        return document("Second opinion", section("Summary", "There is none."))
     return document("Second opinion", *_opinion(given[0]))
 
 
@@ -142,16 +149,16 @@ def _minutes(minutes: MeetingMinutes | None) -> Iterator[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """A finding in one line: where, how bad, what."""
+    """Render a finding in one line: place, severity, message."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    bad = f"{finding.severity}, must be mended" if finding.must_fix else finding.severity
+    bad = f"{finding.severity}, must be fixed" if finding.must_fix else finding.severity
     where = f"`{place}` " if place else ""
     return f"{where}({bad}) {finding.message}" + _after(finding.suggestion, " → ")
 
 
 def _issue(issue: PlanIssue) -> str:
     where = f"`{issue.field}` " if issue.field else ""
-    bad = f"{issue.severity}, must be mended" if issue.must_fix else issue.severity
+    bad = f"{issue.severity}, must be fixed" if issue.must_fix else issue.severity
     return f"{where}({bad}) {issue.message}"
 
 

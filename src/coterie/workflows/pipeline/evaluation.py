@@ -1,4 +1,4 @@
-"""Tests: the commands of the user or of the project, run by Coterie on a tree that it knows."""
+"""Tests: the commands of the user or of the project, run by Coterie on a known tree."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class RunTestsStep(PipelineStepRun):
     """Runs the test commands."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The report, and the decision of the gate `tests`."""
+        """Run the tests, write the report and decide the gate `tests`."""
         return await self.tested(state)
 
     async def tested(self, state: PipelineState, *, debrief: bool = True) -> StepResult:
-        """The same; what failed is looked into by a member only where it is asked for."""
+        """The same; a member analyzes failures only if `debrief` is set."""
         tree = await self.git(lambda work: work.tree)
         commands, refused = await self._commands()
         runs = [await self._run(number, one) for number, one in enumerate(commands, 1)]
         reasons = [f"{one.command}: {_ended(one)}" for one in runs if not one.passed]
-        reasons += [f"{one.command}: it was not permitted" for one in refused]
+        reasons += [f"{one.command}: not permitted" for one in refused]
         if not commands and not refused:
             reasons = ["there is no test command: write .coterie/eval.conf, or give --eval"]
         gate = GateDecision(gate="tests", passed=not reasons, reasons=tuple(reasons), tree=tree)
@@ -50,7 +50,7 @@ class RunTestsStep(PipelineStepRun):
         )
         tests = await self.read(state, "test.plan", PlannedTests)
         strategy = (f"strategy: {tests.strategy}",) if tests and tests.strategy else ()
-        # Without a command that may be run no other change would pass.
+        # Without a command that may be run, no other change would pass either.
         actions = () if runs and not refused else ("ask_user",)
         return StepResult(
             actions=actions,
@@ -59,8 +59,11 @@ class RunTestsStep(PipelineStepRun):
         )
 
     async def _commands(self) -> tuple[list[EvalCommand], list[EvalCommand]]:
-        """What is run: what the user wrote or gave, and what was found as far as they allow it;
-        then what they do not allow."""
+        """Return the commands to run, and those that are not permitted.
+
+
+        Commands that the user wrote or gave are run; those that were found need permission.
+        """
         given = self.services.settings.evals
         folder = await self.git(PipelineWork.open)
         if given:
@@ -75,15 +78,15 @@ class RunTestsStep(PipelineStepRun):
         return commands, refused
 
     async def _permits(self, number: int, one: EvalCommand, folder: Path) -> bool:
-        """Whether the user lets a command run that is the repository's own and not theirs."""
+        """Whether the user permits a command that comes from the repository and not from them."""
         call = PendingCall(
             f"eval-{number}",
             "check",
             {"command": one.command},
-            # One folder for all rounds: a yes for the whole task is not asked for again.
+            # One folder for all rounds, so that permission for the whole task is asked only once.
             str(self.work.worktrees.folder),
             Action("run", "check", str(folder), command=one.command),
-            why="it seems to test the project",
+            why="it looks like the project's test command",
             said=one.command,
         )
         member = self.services.roles["test"]
@@ -93,12 +96,10 @@ class RunTestsStep(PipelineStepRun):
         folder = await self.git(PipelineWork.open)
         name = step_name.check(self.name, number)
         outcome: CheckOutcome = await self.services.context.check(name, one.command, folder)
-        # What a test leaves behind is nobody's work.
+        # Files that a test leaves behind are not part of the change.
         await self.git(PipelineWork.restore)
         return EvalRun(
-            name=one.name,
-            command=one.command,
-            origin=one.origin,
+            **one._asdict(),
             exit_code=outcome.exit_code,
             duration_ms=outcome.duration_ms,
             log=await anyio.to_thread.run_sync(
@@ -117,4 +118,4 @@ class RunTestsStep(PipelineStepRun):
 
 
 def _ended(run: EvalRun) -> str:
-    return "no end in time" if run.exit_code is None else f"exit {run.exit_code}"
+    return "did not finish" if run.exit_code is None else f"exit {run.exit_code}"

@@ -1,4 +1,4 @@
-"""The review of a plan: by rules, by the OpenSpec tool, and by a reviewer where one answers."""
+"""The review of a plan: by rules, by the OpenSpec tool, and by a reviewer if one answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from coterie.model import step_name
 from coterie.model.artifact import GateDecision
 from coterie.model.openspec import change_files, change_problems
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
-from coterie.model.plan_review import PlanIssue, PlanOpinion, PlanReview
 from coterie.model.planning import StructuredPlan
 from coterie.model.question_text import counted
+from coterie.model.reviews import PlanIssue, PlanOpinion, PlanReview
 from coterie.model.update import TurnFailed
 from coterie.workflows.pipeline.documents import plan_document, plan_review_document
 from coterie.workflows.pipeline.workshop import PlanStep
@@ -28,12 +28,12 @@ from coterie.workspace.pipeline_work import PipelineWork
 
 
 class PlanReviewStep(PlanStep):
-    """Rules and a reviewer say whether work may begin."""
+    """Rules and a reviewer decide whether work may begin."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The review, and the decision of the gate `plan`."""
+        """Review the plan and decide the gate `plan`."""
         plan = await self.read(state, "planning.current", StructuredPlan)
-        assert plan is not None  # the state allows the step
+        assert plan is not None  # the step requires it
         spec = await self._openspec_checked(state, plan)
         issues = [*rule_issues(plan), *spec.issues]
         opinion = await self._opinion(plan, issues, message)
@@ -69,7 +69,7 @@ class PlanReviewStep(PlanStep):
         return None if isinstance(found, TurnFailed) else found
 
     async def _openspec_checked(self, state: PipelineState, plan: StructuredPlan) -> _SpecCheck:
-        """What is wrong with the OpenSpec change, by the tool; by our own look without it."""
+        """Check the OpenSpec change with the tool; without it, check only its form ourselves."""
         root = self.services.context.root
         tool = await anyio.to_thread.run_sync(find_openspec, root)
         why = f"the openspec tool is not installed ({INSTALL})"
@@ -91,7 +91,7 @@ class PlanReviewStep(PlanStep):
         spec = {name: await self.text(state, name) for name in change_files(plan)}
         unchecked = PlanIssue(
             code="openspec_unchecked",
-            message=f"Only the form of the OpenSpec change was looked at: {why}.",
+            message=f"Only the structure of the OpenSpec change was checked: {why}.",
             severity="info",
         )
         wrong = [
@@ -107,7 +107,7 @@ class _SpecCheck(NamedTuple):
 
 
 def rule_issues(plan: StructuredPlan) -> Iterator[PlanIssue]:
-    """What a plan lacks, as far as rules can tell."""
+    """Yield what a plan lacks, as far as rules can tell."""
     missing = {
         "requirements": not plan.requirements,
         "file_impacts": not plan.file_impacts,
@@ -115,11 +115,11 @@ def rule_issues(plan: StructuredPlan) -> Iterator[PlanIssue]:
     }
     for field, is_missing in missing.items():
         if is_missing:
-            message = f"The plan says nothing under {field}."
+            message = f"The plan has no {field}."
             yield PlanIssue(code="missing_field", field=field, message=message, must_fix=True)
     for field in ("scope", "design", "risks"):
         if not getattr(plan, field):
-            message = f"The plan says nothing under {field}."
+            message = f"The plan has no {field}."
             yield PlanIssue(code="missing_field", field=field, message=message, severity="minor")
     for one in plan.requirements:
         if not any(case.then or case.when for case in one.scenarios):

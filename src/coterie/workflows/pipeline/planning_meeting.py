@@ -1,7 +1,7 @@
 """The planning meeting: a chair merges plan and review, and has open questions clarified.
 
-The user, the role that wants to know and the chair make a small meeting: the chair carries the
-question to the user and the answer to the role, and the plan is changed for it.
+The user, the role with the question and the chair form a small meeting: the chair takes the
+question to the user and the answer back to the role, and the plan is changed accordingly.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from coterie.model.artifact import MeetingMinutes
 from coterie.model.interaction import Ask
 from coterie.model.pipeline_roles import PIPELINE_ROLES
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
-from coterie.model.plan_review import (
+from coterie.model.planning import RoleNotes, StructuredPlan
+from coterie.model.question_text import counted
+from coterie.model.reviews import (
     ChairDecision,
     ClarifiedQuestion,
     PlanningMeeting,
     PlanningSummary,
     PlanReview,
 )
-from coterie.model.planning import RoleNotes, StructuredPlan
-from coterie.model.question_text import counted
 from coterie.model.update import TurnFailed
 from coterie.workflows.pipeline.documents import (
     plan_document,
@@ -32,20 +32,21 @@ from coterie.workflows.pipeline.documents import (
 from coterie.workflows.pipeline.workshop import PlanStep
 
 GO = "go"
-"""What a user answers who has been asked enough: the team decides the rest."""
+"""The user's answer to leave the remaining questions to the team."""
 _ASKING = "product"
-"""Who wants to know where the chair names nobody."""
+"""The role that asks if the chair names none."""
 
 
 class PlanningMeetingStep(PlanStep):
-    """A chair merges plan and review; rules alone where no model answers."""
+    """A chair merges plan and review; if no model answers, rules alone do."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The minutes; a question first for each that only the user can answer, unless the plan
-        goes back anyway and may have others then."""
+        """Write the minutes; first ask each question that only the user can answer, unless the
+        plan goes back anyway and may then have others."""
         plan = await self.read(state, "planning.current", StructuredPlan)
         review = await self.read(state, "review.plan", PlanReview)
-        assert plan is not None  # the state allows the step
+        assert plan is not None  # the step requires it
+
         assert review is not None
         if self.number > 1:
             meeting = await self.read(state, "planning.meeting", PlanningMeeting)
@@ -63,7 +64,7 @@ class PlanningMeetingStep(PlanStep):
     async def _held(
         self, plan: StructuredPlan, review: PlanReview, message: StepMessage | None
     ) -> PlanningMeeting:
-        """The meeting itself, before anybody else is asked."""
+        """Hold the meeting itself, before anybody else is asked."""
         facts = {
             "plan": plan_document(plan),
             "review": review.written(),
@@ -83,7 +84,7 @@ class PlanningMeetingStep(PlanStep):
         )
 
     def _question(self, meeting: PlanningMeeting) -> Ask | None:
-        """What the user is asked next; nothing where they want no questions."""
+        """Return the next question for the user; None if they want no more or none is left."""
         if self.services.task.caps.yes or _is_enough(meeting):
             return None
         known = meeting.clarifications
@@ -99,7 +100,7 @@ class PlanningMeetingStep(PlanStep):
     async def _closed(
         self, state: PipelineState, plan: StructuredPlan, meeting: PlanningMeeting
     ) -> StepResult:
-        """The minutes, and the plan as it is after what was clarified."""
+        """Write the minutes, and the plan as revised by what was clarified."""
         settled = [
             one for one in meeting.clarifications if one.settled_by != "nobody" and one.answer
         ]
@@ -109,15 +110,15 @@ class PlanningMeetingStep(PlanStep):
             files = await self.keep(plan)
             meeting = meeting.model_copy(update={"planning_summary": _summary(plan)})
         files |= await self._write(meeting)
-        files |= await self.also_told(state, self._spoken(meeting))
+        files |= await self.append_transcript(state, self._spoken(meeting))
         by = "a chair" if meeting.ai_meeting else "rules alone: no model answered"
-        logs = [f"the meeting is written down, by {by}"]
+        logs = [f"wrote the minutes of the meeting, by {by}"]
         if settled:
             logs.append(f"clarified: {counted(len(settled), 'question')}")
         return StepResult(patch=StatePatch(artifacts=files), logs=tuple(logs))
 
     def _spoken(self, meeting: PlanningMeeting) -> Iterator[dict[str, str]]:
-        """What the chair carried to the user and back, for the transcript."""
+        """Yield the chair's questions to the user and their answers, for the transcript."""
         chair = self.services.roles["chair"].id
         for one in meeting.clarifications:
             if one.settled_by == "user":
@@ -128,7 +129,7 @@ class PlanningMeetingStep(PlanStep):
     async def _clarified(
         self, plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]
     ) -> StructuredPlan:
-        """The plan after the roles that wanted to know have heard the answers."""
+        """Return the plan after the roles that had the questions have heard the answers."""
         by_role: dict[str, list[ClarifiedQuestion]] = {}
         for one in settled:
             by_role.setdefault(one.role, []).append(one)
@@ -168,11 +169,11 @@ def _summary(plan: StructuredPlan) -> PlanningSummary:
 def _to_clarify(
     questions: Sequence[str], named: Sequence[ClarifiedQuestion]
 ) -> tuple[ClarifiedQuestion, ...]:
-    """Every open question once: what the chair has to say of it, or that it is open."""
+    """Return every open question once: with what the chair says about it, or as still open."""
     found: dict[str, ClarifiedQuestion] = {}
     for one in (*named, *(ClarifiedQuestion(question=text) for text in questions if text.strip())):
         role = one.role if one.role in PIPELINE_ROLES else _ASKING
-        # The chair cannot speak for the user: what it answers, a role has settled.
+        # The chair cannot speak for the user: its answers count as settled by a role.
         by = "role" if one.answer.strip() else "nobody"
         settled = one.model_copy(update={"role": role, "settled_by": by})
         found.setdefault(" ".join(one.question.split()).casefold(), settled)
@@ -180,9 +181,9 @@ def _to_clarify(
 
 
 def _answered(meeting: PlanningMeeting, number: int, said: str) -> PlanningMeeting:
-    """The meeting with the user's answer to the question of that number that they were asked.
+    """Return the meeting with the user's answer to the `number`-th question they were asked.
 
-    It may be in there already, from a process that died before the step was on record.
+    It may be in there already, from a process that died before the step was recorded.
     """
     known = list(meeting.clarifications)
     place = [n for n, one in enumerate(known) if one.settled_by != "role"][number - 1]
@@ -193,12 +194,12 @@ def _answered(meeting: PlanningMeeting, number: int, said: str) -> PlanningMeeti
 
 
 def _is_enough(meeting: PlanningMeeting) -> bool:
-    """Whether the user has said that the team is to decide the rest."""
+    """Whether the user has left the remaining questions to the team."""
     return any(one.answer and one.settled_by == "nobody" for one in meeting.clarifications)
 
 
 def _by_rule(plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]) -> StructuredPlan:
-    """The plan with the answers as what it goes by, where no model answers."""
+    """Return the plan with the answers added as assumptions, for when no model answers."""
     done = {one.question for one in settled}
     return plan.model_copy(
         update={

@@ -1,7 +1,7 @@
-"""The orchestrator: it keeps the state, picks the next step, tells what was done and asks.
+"""The orchestrator: keeps the state, picks the next step, reports what was done and asks the user.
 
-What a step comes to is recorded under its name, so a run that was killed goes on with the step it
-was in; all before it is known from the journal.
+The result of a step is recorded under its name, so a run that was killed resumes with the step it
+was in; everything before it is replayed from the journal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from coterie.workflows.pipeline.commands import (
     REVERT,
     NextPhase,
     command_options,
-    meant_by,
+    phase_for_command,
 )
 from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.plan_review import PlanReviewStep
@@ -67,11 +67,11 @@ ASK_USER = "ask_user"
 
 
 class WorkReverted(Exception):
-    """The work was taken back while a step was under way."""
+    """The work was reverted while a step was running."""
 
 
 class PipelineRunner:
-    """Carries one goal out, from whatever is recorded of it."""
+    """Carries out one goal, starting from whatever is recorded of it."""
 
     def __init__(self, task: TaskCreated, context: Context) -> None:
         settings = PipelineSettings.model_validate(task.pipeline)
@@ -82,10 +82,10 @@ class PipelineRunner:
         self._services = PipelineServices(task, context, settings)
         self._state = PipelineState(task_id=task.task_id, phase=settings.graph.start)
         self._rounds: Counter[str] = Counter()
-        """By phase: how often its gate sent the work back since the user last said so."""
+        """How often the gate of each phase sent the work back since the user last did so."""
         self._trajectory: list[TrajectoryLine] = []
         self._last_heard = 1 if task.goal else 0
-        """Up to which message of the conversation steps were told what people said."""
+        """The number of the last message of the conversation that was passed on to a step."""
 
     async def run(self) -> Ended:
         """Go through the phases until the end."""
@@ -108,7 +108,7 @@ class PipelineRunner:
             worktrees = open_ticket_worktrees(root, task.session_id, task.base)
             if worktrees is None:
                 raise UsageError(
-                    f"{self._context.root} is in no git repository, and a pipeline ends in a "
+                    f"{self._context.root} is not in a git repository; a pipeline ends with a "
                     "commit.",
                     'git init, then git commit --allow-empty -m "Begin"',
                     str(self._context.root),
@@ -118,7 +118,7 @@ class PipelineRunner:
         return await anyio.to_thread.run_sync(head)
 
     async def _visit(self, visit: int, where: NextPhase, base: str) -> NextPhase:
-        """One phase from its beginning to its gate; where it goes on."""
+        """Run one phase from its beginning to its gate; return where to continue."""
         seen = self._state.meta.reverts
 
         fresh = False
@@ -150,7 +150,8 @@ class PipelineRunner:
             return NextPhase(self._graph.start)
 
     async def _heard(self, visit: int) -> tuple[str, int]:
-        """What people said since the last phase was entered, and up to where that is."""
+        """Return what people said since the last phase was entered, and the number of the last
+        message."""
         context, known = self._context, len(self._context.conversation)
         await context.heard(step_name.phase(visit, f"heard/{known}"))
         people = {one.id for one in self._task.team.members if one.type == "human"}
@@ -174,20 +175,20 @@ class PipelineRunner:
         phase = self._graph.phases[where.phase]
         steps = phase.steps
         begin = steps.index(where.step) if where.step in steps else 0
-        message, helpless = where.message, False
+        message, cannot_retry = where.message, False
         for step in steps[begin:]:
-            result = await self._take(visit, step, message)
+            result = await self._run_step(visit, step, message)
             asked = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
             if asked is not None:
-                return await self._obey(visit, asked, result.patch.reason)
+                return await self._run_command(visit, asked, result.patch.reason)
             message = None
-            helpless |= ASK_USER in result.actions
-        return await self._follow(visit, where.phase, helpless=helpless)
+            cannot_retry |= ASK_USER in result.actions
+        return await self._follow(visit, where.phase, cannot_retry=cannot_retry)
 
-    async def _take(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
-        """A step, taken again with every answer until it asks nothing more."""
+    async def _run_step(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
+        """Run a step, again with every answer until it has no more questions."""
         for number in count(1):
-            result = await self._take_once(visit, step, number, message)
+            result = await self._run_step_once(visit, step, number, message)
             name = step_name.pipeline_step(visit, step, number)
             if result.questions:
                 message = await self._answers(name, result.questions)
@@ -197,7 +198,7 @@ class PipelineRunner:
                 return result
         raise AssertionError("counting never ends")
 
-    async def _take_once(
+    async def _run_step_once(
         self, visit: int, step: str, number: int, message: StepMessage | None
     ) -> StepResult:
         if number == 1:
@@ -225,7 +226,7 @@ class PipelineRunner:
         return result
 
     async def _answers(self, name: str, questions: tuple[Ask, ...]) -> StepMessage:
-        """The user's answers, as what the step is told next."""
+        """Return the user's answers as the next message to the step."""
         said: list[str] = []
         choice = ""
         for number, question in enumerate(questions, 1):
@@ -242,9 +243,9 @@ class PipelineRunner:
         response = await self._services.ask_user(f"{name}/failed", question)
         return StepMessage(sender="user", content=_words(response), choice="again")
 
-    async def _follow(self, visit: int, name: str, *, helpless: bool) -> NextPhase:
-        """What follows a phase: the next one, the one that its gate sends back to, or what the
-        user says; that at once where no other round would help."""
+    async def _follow(self, visit: int, name: str, *, cannot_retry: bool) -> NextPhase:
+        """Return what follows a phase: the next one, the one that its gate sends back to, or the
+        user's choice; they are asked at once if another round would not help."""
         phase, state = self._graph.phases[name], self._state
         following = phase.next or DONE
         if phase.gate is None or state.passed(phase.gate):
@@ -253,13 +254,13 @@ class PipelineRunner:
             return NextPhase(following)
         decision = state.meta.gates[phase.gate]
         why = StepMessage(sender="agent", content="\n".join(decision.reasons))
-        if phase.back is not None and self._rounds[name] < phase.rounds and not helpless:
+        if phase.back is not None and self._rounds[name] < phase.rounds and not cannot_retry:
             self._rounds[name] += 1
             return NextPhase(phase.back, message=why)
         return await self._after_gate(visit, name, phase.gate)
 
     async def _after_gate(self, visit: int, name: str, gate: str) -> NextPhase:
-        """The user decides about a gate that failed too often."""
+        """Have the user decide about a gate that failed too often."""
         phase, decision = self._graph.phases[name], self._state.meta.gates[gate]
         rounds = self._rounds[name]
         about = GateFailed(phase=name, gate=gate, rounds=rounds, reasons=decision.reasons)
@@ -268,8 +269,8 @@ class PipelineRunner:
             "Composite",
             about,
             options=(
-                Option(id="again", label=f"once more from {phase.back or name}", style="primary"),
-                Option(id="override", label="go on over it", style="danger"),
+                Option(id="again", label=f"try again from {phase.back or name}", style="primary"),
+                Option(id="override", label="override the gate", style="danger"),
                 *command_options(self._graph, self._state),
                 STOP,
             ),
@@ -279,14 +280,14 @@ class PipelineRunner:
         response = await self._services.ask_user(step_name.phase(visit, "gate"), question)
         said = _words(response)
         if response.selected_option_id in (*COMMANDS, REVERT):
-            return await self._obey(visit, response.selected_option_id, said)
+            return await self._run_command(visit, response.selected_option_id, said)
         if response.selected_option_id != "override":
             self._rounds[name] = 0
             told = StepMessage(sender="user", content="\n".join((*decision.reasons, said)))
             return NextPhase(phase.back or name, message=told)
 
         async def override() -> object:
-            return {"gate": gate, "why": said or f"{response.author_actor_id} went on over it"}
+            return {"gate": gate, "why": said or f"{response.author_actor_id} overrode the gate"}
 
         await self._context.step(step_name.phase(visit, "override"), [gate], override)
         self._state = self._state.overridden(gate, said)
@@ -294,13 +295,13 @@ class PipelineRunner:
         return NextPhase(phase.next or DONE)
 
     def _asks_after(self, phase: str) -> bool:
-        """Whether somebody says what comes next: at the end of every phase, else of the plan's."""
+        """Whether to ask what comes next: attended, after every phase, else only after the plan."""
         if self._settings.attended:
             return True
         return self._graph.phases[phase].gate == "plan" and not self._task.caps.yes
 
     async def _choose(self, visit: int, over: str, following: str) -> NextPhase:
-        """What the user wants done next."""
+        """Ask the user what to do next."""
         reverted = self._state.meta.status == "redo"
         content, kind = await self._shown(over) if not reverted else ("", "PlainText")
         question = Ask(
@@ -310,7 +311,7 @@ class PipelineRunner:
             content=content,
             content_kind=kind,
             options=(
-                Option(id="next", label=f"go on: {following}", style="primary"),
+                Option(id="next", label=f"continue with {following}", style="primary"),
                 *command_options(self._graph, self._state),
                 STOP,
             ),
@@ -320,12 +321,12 @@ class PipelineRunner:
         response = await self._services.ask_user(step_name.phase(visit, "choice"), question)
         said, choice = _words(response), response.selected_option_id or "next"
         if choice != "next":
-            return await self._obey(visit, choice, said)
+            return await self._run_command(visit, choice, said)
         message = StepMessage(sender="user", content=said) if said else None
         return NextPhase(following, message=message)
 
     async def _shown(self, phase: str) -> tuple[str, ContentKind]:
-        """What the user has to look at after a phase: its plan, or the change."""
+        """Return what to show the user after a phase: its plan, or the change."""
         steps = self._graph.phases[phase].steps
         wrote = {name for step in steps for name in PIPELINE_STEPS[step].writes}
         if "plan" in wrote or self._graph.phases[phase].gate == "plan":
@@ -336,13 +337,13 @@ class PipelineRunner:
             return await anyio.to_thread.run_sync(work.diff), "Diff"
         return "", "PlainText"
 
-    async def _obey(self, visit: int, command: str, said: str) -> NextPhase:
-        """Go to the phase of a command; the work is taken back first where that is the command."""
+    async def _run_command(self, visit: int, command: str, said: str) -> NextPhase:
+        """Return the phase that a command leads to; `REVERT` takes the work back first."""
         if command == REVERT:
             name = step_name.phase(visit, REVERT)
             await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
-        found = meant_by(command, self._graph, self._state)
+        found = phase_for_command(command, self._graph, self._state)
         assert found is not None, "only what can be done is offered"
         message = StepMessage(sender="user", content=said, choice=command) if said else None
         return found._replace(message=message)
@@ -353,7 +354,7 @@ class PipelineRunner:
         return await anyio.to_thread.run_sync(work.drop, number)
 
     async def _write_state(self) -> None:
-        """`state.json`, for whoever looks."""
+        """Write `state.json` and the trajectory, for anyone who reads them."""
         text = self._state.model_dump_json(indent=2) + "\n"
         artifacts, lines = self._services.artifacts, list(self._trajectory)
 

@@ -37,7 +37,7 @@ from coterie.workspace.role_prompts import RolePrompt, role_prompts
 
 COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
-_SKIP = Option(id="skip", label="go on without it")
+_SKIP = Option(id="skip", label="continue without it")
 _RETRY = Option(id="retry", label="try again", style="primary")
 
 AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
@@ -65,7 +65,7 @@ class PipelineServices:
         self.work: PipelineWork | None = None
         """Where the change is made; None until the runner has opened it."""
         self._files: SharedFiles | None = None
-        """What other machines get of its files; None where there are none."""
+        """Exchanges the session's files with other machines; None if the store is not shared."""
 
     async def open(self) -> None:
         """Read the prompts; those of roles may be the user's own."""
@@ -78,7 +78,7 @@ class PipelineServices:
     async def measured(
         self, run: PipelineStepRun, state: PipelineState, message: StepMessage | None
     ) -> StepResult:
-        """Take a step; the result with when it ended and what it used."""
+        """Run a step; return its result with the time it ended and what it used."""
         begun, turns, before = monotonic(), self.turns.taken, await self._spent()
         result = await run.step(state, message)
         if self.turns.taken > turns and not run.changes_files and self.work is not None:
@@ -95,7 +95,7 @@ class PipelineServices:
         return result.model_copy(update={"ended_at": instant.now(), "cost": cost})
 
     async def take_in(self) -> None:
-        """Have what other machines did so far."""
+        """Fetch what other machines have done so far."""
         sharing, work = self.context.sharing, self.work
         if sharing is None or work is None:
             return
@@ -109,7 +109,7 @@ class PipelineServices:
             await branches.send_base()
 
     async def _share(self) -> None:
-        """Send what a step did, before it is on record."""
+        """Send what a step did, before the step is recorded."""
         sharing, work = self.context.sharing, self.work
         if sharing is None or work is None or self._files is None:
             return
@@ -134,7 +134,7 @@ class PipelineServices:
         )
 
     async def ask_user(self, name: str, question: Ask) -> Response:
-        """The user's answer; where they chose to stop, a later run asks again."""
+        """Return the user's answer; if they chose to stop, a later run asks again."""
         for tries in count(1):
             asked = name if tries == 1 else f"{name}/{tries}"
             answer = await answer_or_stop(self.context, asked, question)
@@ -145,23 +145,23 @@ class PipelineServices:
 
 @dataclass(frozen=True)
 class PipelineStepRun:
-    """One step of a pipeline, taken once; each step is a subclass."""
+    """One run of a pipeline step; each step is a subclass."""
 
     services: PipelineServices
     name: str
-    """Of the step in the journal: what is done in it is named below."""
+    """The step's name in the journal; everything done in it has a name below this."""
     tries: int | None = None
-    """How often an agent may fail before that is the result; None: as often as in any turn."""
+    """How often an agent may fail before that is the result; None: as often as in other turns."""
     changes_files: ClassVar[bool] = False
-    """Whether what members leave in the folder is work."""
+    """Whether what members leave in the folder is part of the change."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """Take the step; `message` is what the user said, or why it is taken again."""
+        """Run the step; `message` is what the user said, or why it is run again."""
         raise NotImplementedError
 
     @property
     def number(self) -> int:
-        """The how-manieth time the step is taken: again after every answer."""
+        """Which run of the step this is, counted from 1: it is run again after every answer."""
         own = step_name.parse(self.name).pipeline
         return own.number if own else 1
 
@@ -172,7 +172,7 @@ class PipelineStepRun:
         return work
 
     async def git(self, call: Callable[[PipelineWork], T]) -> T:
-        """Call something of the work, in a thread."""
+        """Call a function with the work, in a thread."""
         return await anyio.to_thread.run_sync(call, self.work)
 
     async def ask(
@@ -184,38 +184,32 @@ class PipelineStepRun:
         prompt: str = "",
         folder: Path | None = None,
     ) -> AnyModel | TurnFailed:
-        """What the member in a role answers to the prompt of that name, else of the role's."""
+        """Ask the member in a role, with the prompt of that name or else the role's own."""
         prompt = prompt or role
         services = self.services
         who = services.role_prompts[role].text.strip()
         text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
         whole = f"{who}\n\n{text}\n\n{_shape(wanted)}"
         asked = StructuredRequest(whole, wanted, prompt, self.tries, role)
-        # Nobody works in the user's own tree, not even to look at it.
+        # Nobody works in the user's own tree, not even to read it.
         member = self.member(role, folder or await self.git(PipelineWork.open))
         return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
 
     async def need(
-        self,
-        role: str,
-        wanted: type[AnyModel],
-        facts: Mapping[str, object],
-        *,
-        prompt: str = "",
-        folder: Path | None = None,
+        self, role: str, wanted: type[AnyModel], facts: Mapping[str, object], *, prompt: str = ""
     ) -> AnyModel:
-        """The same of a role that nobody can do without: the user is asked where it fails."""
-        found = await self.ask(role, wanted, facts, prompt=prompt, folder=folder)
+        """The same for a role that cannot be skipped: if it fails, the user is asked."""
+        found = await self.ask(role, wanted, facts, prompt=prompt)
         for tries in count(2):
             if not isinstance(found, TurnFailed):
                 return found
             await self._after_failure(role, prompt or role, found, tries - 1, (_RETRY, STOP))
             again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
-            found = await again.ask(role, wanted, facts, prompt=prompt, folder=folder)
+            found = await again.ask(role, wanted, facts, prompt=prompt)
         raise AssertionError("counting never ends")
 
     async def retried(self, role: str, failed: TurnFailed, number: int) -> bool:
-        """Whether the user wants a role to try again that could be done without."""
+        """Whether the user wants a role that could be skipped to try again."""
         choice = await self._after_failure(role, role, failed, number, (_RETRY, _SKIP, STOP))
         return choice == _RETRY.id
 
@@ -227,7 +221,7 @@ class PipelineStepRun:
         return (await self.services.ask_user(name, question)).choice
 
     def member(self, role: str, folder: Path) -> Member:
-        """The member in a role, at work in a folder."""
+        """Return the member in a role, set up to work in a folder."""
         member = self.services.roles[role]
         minutes = self.services.task.scheduler.time_limits.work
         limit = member.timeout_ms or round(minutes * 60_000)
@@ -237,21 +231,21 @@ class PipelineStepRun:
     async def write(
         self, name: str, content: ArtifactData | Sequence[ArtifactData] | str, **parts: str
     ) -> dict[str, str]:
-        """Write an artifact by its declared name; its file, for the state."""
+        """Write an artifact by its declared name; return its file, for the state."""
         folder = self.services.artifacts
         return await anyio.to_thread.run_sync(lambda: folder.write(name, content, **parts))
 
     async def read(
         self, state: PipelineState, name: str, wanted: type[AnyArtifact]
     ) -> AnyArtifact | None:
-        """An artifact that the state has; None where it has none of that name."""
+        """Return an artifact that the state lists; None if it has none of that name."""
         if name not in state.files:
             return None
         folder, files = self.services.artifacts, state.files
         return await anyio.to_thread.run_sync(folder.read, files, name, wanted)
 
     async def text(self, state: PipelineState, name: str) -> str:
-        """The same as text; empty where there is none."""
+        """The same as text; empty if there is none."""
         if name not in state.files:
             return ""
         return await anyio.to_thread.run_sync(self.services.artifacts.text, state.files, name)

@@ -32,11 +32,11 @@ _TRIES = 2
 
 
 class PlanStep(PipelineStepRun):
-    """What steps share that write the plan."""
+    """The base of steps that write the plan."""
 
     @property
     def optional(self) -> PlanStep:
-        """The same, for roles that could be done without: they fail sooner."""
+        """The same step for roles that could be skipped: they fail sooner."""
         return replace(self, tries=_TRIES)
 
     @property
@@ -46,7 +46,7 @@ class PlanStep(PipelineStepRun):
         return change_id(task.goal, task.task_id)
 
     async def keep(self, plan: StructuredPlan) -> dict[str, str]:
-        """Write the plan as it is agreed on, in all its forms; their files, for the state."""
+        """Write the agreed plan in all its forms; return their files, for the state."""
         files = PlanFiles.of(plan)
         kept = await self._openspec(plan)
         if await self._write_to_project(plan):
@@ -65,7 +65,7 @@ class PlanStep(PipelineStepRun):
         }
 
     async def _openspec(self, plan: StructuredPlan) -> dict[str, str]:
-        """The plan as an OpenSpec change among the artifacts."""
+        """Write the plan as an OpenSpec change among the artifacts."""
         place = {"change": self.change, "capability": capability_of(plan)}
         folder = self.services.artifacts.path
         if await anyio.to_thread.run_sync(folder.exists):
@@ -76,7 +76,7 @@ class PlanStep(PipelineStepRun):
         return found
 
     async def _write_to_project(self, plan: StructuredPlan) -> bool:
-        """The same in the worktree, where the project keeps its changes with OpenSpec."""
+        """Write the same to the worktree if the project uses OpenSpec; return whether it does."""
         folder = await self.git(PipelineWork.open)
         if not await anyio.to_thread.run_sync(uses_openspec, folder):
             return False
@@ -86,19 +86,19 @@ class PlanStep(PipelineStepRun):
         await self.git(lambda work: work.commit(f"OpenSpec: {plan.title}"))
         return True
 
-    async def told(
+    async def write_transcript(
         self, state: PipelineState, lines: Iterable[Mapping[str, str]]
     ) -> dict[str, str]:
-        """The transcript with what was said in this step; taken again, it replaces what was said in
-        the same round."""
+        """Write what was said in this step to the transcript; if the step is repeated, it replaces
+        what was said in the same round."""
         kept = [one for one in await self._transcript(state) if one.round < self._round(state)]
         return await self.write("planning.transcript", [*kept, *self._lines(state, lines)])
 
-    async def also_told(
+    async def append_transcript(
         self, state: PipelineState, lines: Iterable[Mapping[str, str]]
     ) -> dict[str, str]:
-        """The transcript with what was said later in the same round; taken again, it adds nothing
-        twice."""
+        """Add what was said later in the same round to the transcript; if the step is repeated,
+        nothing is added twice."""
         kept = await self._transcript(state)
         known = {(one.round, one.role, one.content) for one in kept}
         fresh = self._lines(state, lines)
@@ -119,18 +119,18 @@ class PlanStep(PipelineStepRun):
         return [TranscriptLine.model_validate_json(line) for line in text.splitlines()]
 
     def line(self, role: str, said: ArtifactData) -> dict[str, str]:
-        """What a role said, for the transcript."""
+        """Return what a role said as a line of the transcript."""
         member = self.services.roles[role].id
         content = said.written(indent=None).strip()
         return {"from": "agent", "role": role, "member": member, "content": content}
 
 
 class WorkshopStep(PlanStep):
-    """Roles say what they have to say side by side, one of them makes a plan of it, and what it
-    leaves open they settle among themselves as far as they can."""
+    """The roles contribute in parallel, one of them turns that into a plan, and they settle its
+    open questions among themselves as far as they can."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
-        """The plan as data and as text."""
+        """Write the plan as data and as text."""
         notes = message.content if message else ""
         before = await self.read(state, "planning.current", StructuredPlan)
         opening = {"from": "user", "content": notes or self.services.task.goal}
@@ -152,13 +152,13 @@ class WorkshopStep(PlanStep):
             lines.append(self.line("planning", plan))
         files = {
             **await self.write("planning.draft", draft),
-            **await self.told(state, lines),
+            **await self.write_transcript(state, lines),
             **await self.keep(plan),
         }
         return _done(plan, files, [role for role in WORKSHOP if role not in said])
 
     async def _workshop(self, notes: str) -> Mapping[str, RoleNotes]:
-        """What each role says, as far as its member answers."""
+        """Return the notes of each role whose member answers."""
         said: dict[str, RoleNotes] = {}
         by_member: dict[str, list[str]] = {}
         for role in WORKSHOP:
@@ -172,7 +172,7 @@ class WorkshopStep(PlanStep):
                 if not isinstance(found, TurnFailed):
                     said[role] = found
                 elif found.kind != "protocol":
-                    return  # whose agent fails would fail in its other roles too, each time slowly
+                    return  # the agent would fail in its other roles too, slowly each time
 
         async with anyio.create_task_group() as group:
             for roles in by_member.values():
@@ -182,7 +182,7 @@ class WorkshopStep(PlanStep):
     async def _settled(
         self, draft: StructuredPlan
     ) -> tuple[StructuredPlan, Mapping[str, RoleAnswers]]:
-        """The plan after the roles have settled what they can of its open questions."""
+        """Return the plan after the roles have settled what they can of its open questions."""
         if not draft.open_questions:
             return draft, {}
         questions = [f"{n}. {one}" for n, one in enumerate(draft.open_questions, 1)]
@@ -214,7 +214,7 @@ class WorkshopStep(PlanStep):
         return (draft if isinstance(final, TurnFailed) else final), answers
 
     def _one_role_each(self) -> list[str]:
-        """A role of the workshop for every member: each is asked once."""
+        """Return one role of the workshop for every member, so that each is asked once."""
         roles = self.services.roles
         return list({roles[role].id: role for role in reversed(WORKSHOP)}.values())
 
@@ -225,11 +225,11 @@ class WorkshopStep(PlanStep):
         notes: str,
         opening: dict[str, str],
     ) -> StepResult:
-        """The plan that there is, changed for what was found or wanted."""
+        """Revise the existing plan for what was found or requested."""
         facts = {"plan": before.written(), "notes": [notes]}
         plan = await self.need("planning", StructuredPlan, facts, prompt="replanning")
         files = {
-            **await self.told(state, [opening, self.line("planning", plan)]),
+            **await self.write_transcript(state, [opening, self.line("planning", plan)]),
             **await self.keep(plan),
         }
         return _done(plan, files, ())

@@ -9,15 +9,15 @@ from coterie.ports import Context
 
 
 class Tickets:
-    """A goal becomes tickets, tickets become reviewed work."""
+    """Turns a goal into tickets, and tickets into reviewed work."""
 
     name: str = "tickets"
     version: int = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Carry the goal out."""
+        """Carry out the goal."""
         check_team(task.team)
-        # All that it needs is imported when it runs: other commands only look it up by its name.
+        # Imported only when the workflow runs: other commands just look it up by name.
         from coterie.workflows.tickets.scheduler import TicketScheduler
 
         return await TicketScheduler(task, context).run()
@@ -30,17 +30,17 @@ class TicketTurn:
     version: int = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Take the turn, and send what came of it."""
+        """Take the turn, and send its result."""
         from coterie.workflows.tickets.handed_out import take_turn
 
         return await take_turn(task, context)
 
 
 def check_team(team: Team) -> None:
-    """Raise UsageError where a team cannot work on tickets."""
+    """Raise UsageError if a team cannot work on tickets."""
     if len(team.ai_members) < 2:
         raise UsageError(
-            f"Team {team.name} has {len(team.ai_members)} AI member; tickets need a manager "
-            "and at least one worker.",
+            f"Team {team.name} has too few AI members ({len(team.ai_members)}): tickets need a "
+            "manager and at least one worker.",
             "coterie team add NAME --agent claude",
         )

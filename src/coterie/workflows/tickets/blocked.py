@@ -1,4 +1,4 @@
-"""A ticket that is blocked: retried, instructed anew, given to whom the user says, or given up."""
+"""A blocked ticket: retried, instructed again, given to a worker the user chooses, or given up."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.ticket_run import TicketRun
 
 OUTSIDE = "outside_worktree"
-"""The code of the error about changes to the user's own files."""
+"""The error code for changes to the user's own files."""
 _STOPPED = "worker_stopped"
-"""The code of the error about a worker that the user stopped."""
+"""The error code for a worker that the user stopped."""
 _GIVE = "give-"
-"""What stands before a worker's id in the choice that gives it a ticket."""
+"""The prefix of a worker's id in the choice that gives it a ticket."""
 
 
 class BlockedStage(TicketRun):
-    """Gets a blocked ticket going again: retried, instructed anew, or given up."""
+    """Resolves a blocked ticket: retry it, instruct the worker again, or give up."""
 
     async def unblock(self) -> None:
-        """From blocked to in_progress, or to error where it was blocked too often."""
+        """Move from blocked to in_progress, or to error if it was blocked too often."""
         newest = next(iter(self.newest_payloads), None)
         if isinstance(newest, Error) and newest.code == OUTSIDE:
-            await self._ask_whose_edit(newest)
+            await self._ask_who_edited(newest)
         elif isinstance(newest, Error) and newest.code == _STOPPED:
-            await self._ask_what_now(newest)
+            await self._ask_after_stop(newest)
         elif self.times("blocked") > self.services.config.retries:
             await self._retries_exceeded(newest)
         elif isinstance(newest, Error):
-            # Its agent failed, not the instruction: that stays.
+            # The agent failed, not the instruction: that stays.
             seat = await self.services.workers.assign(self.part, self.failed_workers)
             await self.move("in_progress", f"again, by {seat}", owner=seat)
         else:
             await self._instruct()
 
     async def _retries_exceeded(self, newest: Payload | None) -> None:
-        """Where all who can do it failed, and others are there who cannot, the user decides."""
+        """Ask the user if every capable worker failed and there are others; else give up."""
         others = self.services.workers.unable(self.part)
         crashed = isinstance(newest, Error) and self.last_source != COTERIE
         if not (crashed and others):
@@ -49,7 +49,7 @@ class BlockedStage(TicketRun):
         choice = await self._ask_who(others)
         if choice == "plan":
             await self._give_up()
-        elif choice == STOP.id:  # the run was stopped here once; it is asked about again
+        elif choice == STOP.id:  # an earlier run was stopped here: ask again
             await self.services.tracker.note(self.id, "resumed", "the run was stopped here")
         else:
             seat = choice.removeprefix(_GIVE)
@@ -58,14 +58,14 @@ class BlockedStage(TicketRun):
             await self.move("in_progress", f"again, by {seat}: you decided", owner=seat)
 
     async def _ask_who(self, others: Sequence[Member]) -> str:
-        """Who shall do a ticket that nobody could who has the capability."""
+        """Ask who should do a ticket that every worker with the capability failed at."""
         able = self.services.workers.able(self.part)
         names = " or ".join(one.id for one in able)
         gives = [
             Option(
                 id=f"{_GIVE}{one.id}",
                 label=f"give it to {one.id}",
-                detail=f"({', '.join(one.capabilities) or 'no capability named'})",
+                detail=f"({', '.join(one.capabilities) or 'no capabilities listed'})",
             )
             for one in others
         ]
@@ -80,9 +80,9 @@ class BlockedStage(TicketRun):
                 reason=self.ticket.reason,
             ),
             options=(
-                Option(id="retry", label=f"{names} tries again", style="primary"),
+                Option(id="retry", label=f"let {names} try again", style="primary"),
                 *gives,
-                Option(id="plan", label="let the manager plan anew"),
+                Option(id="plan", label="let the manager replan"),
                 STOP,
             ),
             intent=[self.id, len(self.ticket.history)],
@@ -94,21 +94,21 @@ class BlockedStage(TicketRun):
         why = self.ticket.reason
         error = Error(
             code="retries_exceeded",
-            message=f"{self.id} was blocked {self.times('blocked')} times: {why}; its worker was "
-            f"{self.named(self.owner)}",
-            resolution_hint="The manager plans anew, or you: coterie tickets reset.",
+            message=f"{self.id} was blocked {self.times('blocked')} times: {why} "
+            f"(worker: {self.named(self.owner)})",
+            resolution_hint="The manager replans, or try it again: coterie tickets reset.",
         )
         await self.move("error", why, self.to_manager(COTERIE, error))
 
     async def _instruct(self) -> None:
-        """Have the manager instruct the worker anew, with the user's help where it asks for it."""
+        """Have the manager instruct the worker again, with the user's help if it asks for it."""
         owner = self.ticket.owner or ""
         reason = self.ticket.reason
         instruction = await self.ask_manager("unblock", Instruction, worker=owner, trouble=reason)
         if instruction.ask_user:
             instruction = await self._with_users_help(instruction, instruction.ask_user)
         draft = Draft(self.services.manager.id, owner, instruction, self.id)
-        await self.move("in_progress", "instructed anew", draft)
+        await self.move("in_progress", "instructed again", draft)
 
     async def _with_users_help(self, instruction: Instruction, wanted: str) -> Instruction:
         question = Ask(
@@ -128,8 +128,8 @@ class BlockedStage(TicketRun):
             }
         )
 
-    async def _ask_what_now(self, error: Error) -> None:
-        """The user stopped the worker: only they know who should go on."""
+    async def _ask_after_stop(self, error: Error) -> None:
+        """Ask the user, who stopped the worker, who should continue."""
         owner = self.ticket.owner or ""
         subject = FailedTurn(
             member=owner,
@@ -140,9 +140,9 @@ class BlockedStage(TicketRun):
         )
         without = base_of(owner)
         others = self.services.workers.able(self.part, [without])
-        replace = Option(id="replace", label=f"another worker does {self.id}")
+        replace = Option(id="replace", label=f"give {self.id} to another worker")
         options = (
-            Option(id="retry", label=f"{owner} goes on", style="primary"),
+            Option(id="retry", label=f"let {owner} continue", style="primary"),
             *([replace] if any(one.id != without for one in others) else []),
             STOP,
         )
@@ -153,16 +153,16 @@ class BlockedStage(TicketRun):
             seat = await self.services.workers.assign(self.part, [without])
         await self.move("in_progress", f"again, by {seat}", owner=seat)
 
-    async def _ask_whose_edit(self, error: Error) -> None:
-        """Only the user knows who changed files outside the ticket's folder."""
+    async def _ask_who_edited(self, error: Error) -> None:
+        """Ask who changed files outside the ticket's folder: only the user knows."""
         owner = self.ticket.owner or ""
         question = Ask(
             COTERIE,
             "Select",
             OutsideEdits(ticket=self.id, worker=owner, message=error.message),
             options=(
-                Option(id="mine", label="I changed them: go on", style="primary"),
-                Option(id="redo", label=f"not I: {owner} works on {self.id} again"),
+                Option(id="mine", label="I changed them: continue", style="primary"),
+                Option(id="redo", label=f"I did not: let {owner} do {self.id} again"),
             ),
             intent=[self.id, len(self.ticket.history)],
         )

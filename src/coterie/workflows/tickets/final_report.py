@@ -14,7 +14,7 @@ from coterie.model.about import ReportConfirmation
 from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.interaction import APPROVE, Ask, Option
-from coterie.model.task import Ended, TaskCreated
+from coterie.model.task import Ended, TaskCreated, title_of
 from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.update import Usage
 from coterie.workflows.chat import STOP, answer_or_stop
@@ -24,29 +24,29 @@ from coterie.workspace.beneath import write_file
 
 _READABLE = "final_report.md"
 _NO_WORDS = "It is not what I want yet."
-"""What a user says who sends the report back without a word."""
+"""The notes of a user who sends the report back without comment."""
 _CHOICES = 12
-"""Of so many tickets each can be chosen as the one that is not done."""
+"""How many tickets are offered as the one that is not done."""
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 _USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
 
 
 @dataclass(frozen=True)
 class TicketSummary:
-    """One ticket at the end."""
+    """One ticket at the end of its session."""
 
     ticket: Ticket
     sent_back: int
     """How often review sent it back."""
     outputs: tuple[str, ...]
     checks: Mapping[str, bool]
-    """By command: whether it passed when Coterie last ran it."""
+    """Whether each command passed when Coterie last ran it."""
     unchecked: tuple[str, ...]
-    """Criteria that no command has shown: a person has to look."""
+    """Criteria that no command has verified: a person has to look."""
 
     @property
     def json(self) -> dict[str, object]:
-        """The summary as `final_report.json` has it."""
+        """The summary as it appears in `final_report.json`."""
         own = {key: value for key, value in vars(self).items() if key != "ticket"}
         return {name: getattr(self.ticket, name) for name in _TICKET_FACTS} | own
 
@@ -59,9 +59,9 @@ class FinalReport:
     tickets: Sequence[TicketSummary]
     artifacts: Sequence[ArtifactRef]
     usage: Mapping[str, Usage]
-    """By member, as far as its agent told."""
+    """The usage by member, as far as its agent reported it."""
     branch: str
-    """Where the work is; empty where it was done in the folder itself."""
+    """The branch of the work; empty if it was done in the project's folder itself."""
     commit: str
 
     @property
@@ -84,11 +84,11 @@ class FinalReport:
         task = self.task.task_id
         unchecked = [(one.ticket.id, text) for one in self.tickets for text in one.unchecked]
         accept = [f"coterie accept {task}", f"coterie diff {task}"] if self.branch else []
-        return [*accept, *(f"Look at {ticket}: {text}" for ticket, text in unchecked)]
+        return [*accept, *(f"Check {ticket}: {text}" for ticket, text in unchecked)]
 
     @property
     def json(self) -> dict[str, object]:
-        """The report as `final_report.json` has it."""
+        """The report as it appears in `final_report.json`."""
         artifacts = [one.model_dump(mode="json", exclude_none=True) for one in self.artifacts]
         return {
             "session_id": self.task.session_id,
@@ -107,7 +107,7 @@ class FinalReport:
 
 
 async def confirmed_report(services: SessionServices) -> FinalReport | str:
-    """Write the report and have the user confirm it; a text is what they still want."""
+    """Write the report and have the user confirm it; a returned text is what they still want."""
     context, worktrees = services.context, services.worktrees
     name = f"final/{services.tracker.plans}"
 
@@ -121,7 +121,7 @@ async def confirmed_report(services: SessionServices) -> FinalReport | str:
 
 
 async def conclude(services: SessionServices, report: FinalReport) -> Ended:
-    """The end, with the commit that was confirmed on record: that one can be accepted."""
+    """End the session, recording the confirmed commit: only that one can be accepted."""
 
     async def confirmed() -> object:
         return report.commit
@@ -131,7 +131,7 @@ async def conclude(services: SessionServices, report: FinalReport) -> Ended:
 
 
 async def _missing(services: SessionServices, name: str, report: FinalReport) -> str | None:
-    """What the user still wants; None where the report is confirmed."""
+    """Ask the user to confirm the report; return what they still want, else None."""
     task = services.task
     if task.caps.yes:
         return None
@@ -142,7 +142,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         ReportConfirmation(summary=report.summary, commit=report.commit, report=place),
         options=(
             Option(id=APPROVE, label="it is done", style="primary"),
-            Option(id="change", label="not yet", detail="(the manager plans on with what you say)"),
+            Option(id="change", label="not yet", detail="(the manager replans with your comment)"),
             STOP,
             *(
                 Option(id=one.ticket.id, label="this one is not done", detail="(say why)")
@@ -157,7 +157,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         asked = name if tries == 1 else f"{name}/{tries}"
         response = (await answer_or_stop(services.context, asked, question)).response
         if response.selected_option_id == STOP.id:
-            continue  # the run was stopped here once; it is asked again
+            continue  # an earlier run was stopped here: ask again
         approves = response.selected_option_id == APPROVE
         wanted = response.words
         chosen = next((one for one in report.tickets if one.ticket.id == response.choice), None)
@@ -174,7 +174,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
 
 
 def _table(report: FinalReport) -> str:
-    """A row for each ticket."""
+    """Return a JSON table with a row for each ticket."""
     rows = [
         {
             "ticket": one.ticket.id,
@@ -231,7 +231,7 @@ def _summary(
 
 
 def _newest_artifacts(envelopes: Sequence[Envelope]) -> list[ArtifactRef]:
-    """Of what a ticket registered by one name, the last: a check is run on the merged tree too."""
+    """Return each ticket's last artifact of each name: checks are run on the merged tree, too."""
     newest: dict[tuple[str | None, str], ArtifactRef] = {}
     for envelope in envelopes:
         if isinstance(envelope.payload, ArtifactRef):
@@ -240,15 +240,16 @@ def _newest_artifacts(envelopes: Sequence[Envelope]) -> list[ArtifactRef]:
 
 
 def _write(root: Path, report: FinalReport) -> None:
-    """`final_report.json` and the same as Markdown, in the session's folder.  Blocks."""
+    """Write `final_report.json` and the same as Markdown to the session's folder.  Blocks."""
     place = ("sessions", report.task.session_id)
     text = json.dumps(report.json, indent=2, ensure_ascii=False) + "\n"
-    for name, content in (("final_report.json", text), (_READABLE, _markdown(report))):
+    for name, content in (("final_report.json", text), (_READABLE, markdown(report))):
         write_file(root / ".coterie", (*place, name), content.encode())
 
 
-def _markdown(report: FinalReport) -> str:
-    lines = [f"# {report.task.goal.strip().splitlines()[0]}", "", report.summary]
+def markdown(report: FinalReport) -> str:
+    """Return the report as it appears in `final_report.md`."""
+    lines = [f"# {title_of(report.task.goal) or report.task.session_id}", "", report.summary]
     logs = [(one, one.checked) for one in report.artifacts]
     sections = {
         "Tickets": [
@@ -260,7 +261,7 @@ def _markdown(report: FinalReport) -> str:
         or ["Nothing: no check was run."],
         "Artifacts": [f"- {one.label}: artifacts/{one.uri}" for one, run in logs if not run],
         "Used": [_used(member, spent) for member, spent in sorted(report.usage.items())],
-        "Not checked: please look": [
+        "Not checked by any command": [
             f"- {one.ticket.id}: {text}" for one in report.tickets for text in one.unchecked
         ],
         "": [f"The work is on branch `{report.branch}` at {report.commit[:12]}."]
@@ -276,7 +277,8 @@ def _markdown(report: FinalReport) -> str:
 
 def _row(ticket: Ticket) -> str:
     state = f"{ticket.state} ({ticket.closed_by})" if ticket.closed_by else ticket.state
-    return f"| {ticket.id} | {state} | {ticket.owner or '-'} | {ticket.title} |"
+    title = " ".join(ticket.title.split()).replace("|", r"\|")
+    return f"| {ticket.id} | {state} | {ticket.owner or '-'} | {title} |"
 
 
 def _used(member: str, spent: Usage) -> str:

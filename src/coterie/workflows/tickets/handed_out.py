@@ -1,7 +1,8 @@
-"""A turn of a ticket that any machine may take: a task of its own, and the way of its commits.
+"""A ticket's turn that any machine may take: a task of its own, and the transfer of its commits.
 
-The session sends the ticket's branch and offers the turn.  Whoever takes it opens a worktree there,
-has the worker do it, commits and sends the branch back; the session takes it in and goes on.
+The session sends the ticket's branch and offers the turn.  The machine that takes it opens a
+worktree, has the worker take the turn, commits and sends the branch back; the session takes it in
+and continues.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ NOT_SENT: FailureKind = "not_sent"
 
 
 class HandedOutTurn(BaseModel, frozen=True):
-    """What such a task is about; kept with it."""
+    """The subject of such a task; stored with it."""
 
     ticket: str
     title: str
     number: int
-    """How many lines the ticket's history had."""
+    """The number of lines in the ticket's history."""
     base: str
     """The commit that the session began at."""
     prompt: str
@@ -50,13 +51,13 @@ class HandedOutTurn(BaseModel, frozen=True):
 
 
 async def take_turn(task: TaskCreated, context: Context) -> Ended:
-    """Take a turn that was handed out, and send what came of it."""
+    """Take a turn that was handed out, and send its result."""
     part, sharing = HandedOutTurn.model_validate(task.turn), context.sharing
     if sharing is None:
         raise GitFailed("bundle", str(context.root), "the store is not shared any more")
     opening = (open_ticket_worktrees, context.root, task.session_id, part.base)
     worktrees = await anyio.to_thread.run_sync(*opening)
-    assert worktrees is not None  # there is a commit that it begins at
+    assert worktrees is not None  # the turn has a base commit
     patience = part.timeout_ms / 1000
     branches = SharedBranches(sharing, worktrees, patience, context.tell)
     await branches.take_in(part.ticket, files=True)
@@ -67,8 +68,8 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
 
     async def send() -> object:
         at = await context.last_turn_at()
-        if at not in (None, sharing.machine):  # which was gone before it had sent anything
-            why = f"the task went on at {sharing.machine} before that"
+        if at not in (None, sharing.machine):  # that machine was gone before it sent anything
+            why = f"the task continued on {sharing.machine} before that"
             raise NotSent(at, worktrees.ref_of(part.ticket), why)
         message = f"{part.ticket}: {part.title}"
         await anyio.to_thread.run_sync(worktrees.commit, part.ticket, message)
@@ -90,7 +91,7 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
 async def _report(
     context: Context, worker: Member, part: HandedOutTurn
 ) -> ReportReply | TurnFailed:
-    # A failure blocks the ticket, which is then retried by whoever can.
+    # A failure blocks the ticket, which is then retried by any worker who can.
     asked = StructuredRequest(part.prompt, ReportReply, kind_of(ReportReply), 1, part.ticket)
     name = step_name.ticket(part.ticket, part.number, "work")
     return await StructuredTurns(context).ask(
@@ -99,12 +100,12 @@ async def _report(
 
 
 def _named(reply: ReportReply) -> Sequence[str]:
-    """The files that a report names, be they committed or not."""
+    """Return the files that a report names, committed or not."""
     return [*reply.outputs, *(one.uri for one in reply.artifacts)]
 
 
 async def _sent_files(sharing: Sharing, folder: Path, names: Sequence[str]) -> object:
-    """Send files that no commit may hold, by their paths in the worktree."""
+    """Send files that may be in no commit; return their digests by path in the worktree."""
     sent: dict[str, str] = {}
     for name in dict.fromkeys(names):
         data = await anyio.to_thread.run_sync(_content, folder, name)
@@ -114,7 +115,7 @@ async def _sent_files(sharing: Sharing, folder: Path, names: Sequence[str]) -> o
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """A file of the worktree; a link is never followed."""
+    """Read a file of the worktree; a link is never followed."""
     try:
         path = folder / name
         within = path.resolve().is_relative_to(folder.resolve())
@@ -128,7 +129,7 @@ def _content(folder: Path, name: str) -> bytes | None:
 def handed_out_task(
     session: TaskCreated, root: Path, worker: Member, part: HandedOutTurn, at: str
 ) -> TaskCreated:
-    """The task of a turn: below its ticket, and run by whoever takes it."""
+    """Build the task of a turn: below its ticket, and run by whichever machine takes it."""
     above = ticket_task(session.task_id, part.ticket)
     people = [one for one in session.team.members if one.type == "human"]
     return TaskCreated(
@@ -139,7 +140,7 @@ def handed_out_task(
         workflow=TICKET_TURN,
         workflow_version=1,
         goal=f"{part.ticket}: {part.title}",
-        author=COTERIE,  # nobody said it: it is a part of what was asked for
+        author=COTERIE,  # no person wrote it: it is part of the session's goal
         team=session.team.model_copy(update={"members": (worker, *people)}),
         team_file=session.team_file,
         allowed=None,
@@ -150,12 +151,12 @@ def handed_out_task(
     )
 
 
-async def taken_elsewhere(
+async def run_turn_remotely(
     run: TicketRun, worker: Member, at_work: Member, text: str
 ) -> ReportReply | TurnFailed:
-    """A worker's turn on a ticket, taken by whichever machine can; its work is then here.
+    """Have a worker's turn on a ticket taken by whichever machine can, and bring its work here.
 
-    It fails as NOT_SENT where its work, or what it begins at, did not get there in time.
+    Fails with NOT_SENT if its work, or the branch it starts from, was not sent in time.
     """
     services = run.services
     worktrees, branches, context = services.worktrees, services.branches, services.context
@@ -178,12 +179,12 @@ async def taken_elsewhere(
     made = handed_out_task(services.task, context.root, worker, part, instant.now())
     done = await context.hand_out(run.step("work/elsewhere"), made)
     await branches.take_in(run.id, files=True)
-    await put_in_place(sharing, Path(at_work.execution_dir or context.root), done)
+    await write_sent_files(sharing, Path(at_work.execution_dir or context.root), done)
     return reply_of(done, run.id)
 
 
-async def put_in_place(sharing: Sharing, folder: Path, done: HandedOut) -> None:
-    """Write the files that came with a turn, where the worktree does not have them."""
+async def write_sent_files(sharing: Sharing, folder: Path, done: HandedOut) -> None:
+    """Write the files that came with a turn, unless the worktree has them."""
     sent = cast("Mapping[str, str]", done.steps.get(_SEND) or {})
     for name, digest in sent.items():
         data = await sharing.get(digest)
@@ -200,11 +201,11 @@ def _write(folder: Path, name: str, data: bytes) -> None:
 
 
 def reply_of(done: HandedOut, ticket: str) -> ReportReply | TurnFailed:
-    """What a worker said elsewhere."""
+    """Return a worker's reply from another machine, or why its turn failed."""
     if done.status != "completed":
         kind = done.reason if done.reason in get_args(FailureKind) else "exit"
         return TurnFailed(cast("FailureKind", kind), done.summary or done.status)
     try:
         return parse_reply(done.text, ReportReply, ticket)
     except UnreadableReply as why:
-        return TurnFailed("protocol", f"its reply was no {kind_of(ReportReply)}: {why}")
+        return TurnFailed("protocol", f"its reply was not a valid {kind_of(ReportReply)}: {why}")

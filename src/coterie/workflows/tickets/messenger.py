@@ -1,5 +1,5 @@
-"""Messages about tickets: members are asked for payloads, replies are parsed, and all is kept in
-envelopes.
+"""Messages about tickets: members are asked for payloads, replies are parsed, and everything is
+stored in envelopes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PROMPTS = Path(__file__).with_name("prompts")
 
 
 class Draft(NamedTuple):
-    """A payload on its way into an envelope."""
+    """A payload to be put into an envelope."""
 
     source: str
     target: str
@@ -47,22 +47,22 @@ class Draft(NamedTuple):
 
 
 class PayloadRequest(NamedTuple, Generic[AnyPayload]):
-    """A prompt that is answered with a payload."""
+    """A prompt to be answered with a payload."""
 
     prompt: str
     wanted: type[AnyPayload]
     ticket: str | None = None
-    """The ticket that it is about: a reply about another one is refused."""
+    """The ticket the prompt is about: a reply about another one is refused."""
     tries: int | None = None
-    """How often the agent may fail before that is the result; None: as often as in any turn."""
+    """How often the agent may fail before that is the result; None: as often as in other turns."""
     topic: str = ""
     """Each topic has a thread of its own: workers have one for each ticket, the manager has one."""
     after_refusal: Callable[[], Awaitable[None]] | None = None
-    """What is done after a reply that does not fit; may be done twice."""
+    """Called after a reply that does not fit; may be called twice."""
 
 
 class Messenger:
-    """Speaks with the members of one session and keeps what they say."""
+    """Talks to the members of one session and stores what they say."""
 
     def __init__(self, task: TaskCreated, context: Context) -> None:
         self._task = task
@@ -74,10 +74,10 @@ class Messenger:
     async def open(self, kept: Sequence[Envelope]) -> None:
         """Load the prompts, the user's own in `.coterie/prompts` first, and the session's key.
 
-        Raises EnvelopeForged if an envelope that is kept was not signed with it.
+        Raises EnvelopeForged if a stored envelope was not signed with it.
         """
         root, session = self._context.root, self._task.session_id
-        if kept:  # the turns of an earlier run are not repeated
+        if kept:  # an earlier run's turns are not repeated, so count on from them
             self._turns.taken = self._context.turns
         own = root / ".coterie" / "prompts"
         self._prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, own)
@@ -89,7 +89,7 @@ class Messenger:
     async def ask(
         self, name: str, member: Member, asked: PayloadRequest[AnyPayload]
     ) -> AnyPayload | TurnFailed:
-        """A member's reply, as a payload of the type that was asked for.
+        """Return a member's reply as a payload of the requested type, or why the turn failed.
 
         A reply that does not parse gets `error(validation_failed)` and one more try.
         """
@@ -98,7 +98,8 @@ class Messenger:
         async def refused(tries: int, why: str) -> None:
             error = Error(
                 code="validation_failed",
-                message=f"The reply is no {kind}: {why}; it came from {self.named(member.id)}",
+                message=f"The reply is not a valid {kind}: {why}; it came from "
+                f"{self.named(member.id)}",
                 resolution_hint=HOW_TO_ANSWER,
             )
             draft = Draft(COTERIE, member.id, error, asked.ticket)
@@ -116,7 +117,7 @@ class Messenger:
         )
 
     def folder(self, seat: str) -> str:
-        """A member's folder, as errors name it; empty for who is none."""
+        """Return a member's folder as shown in errors; empty if there is no such member."""
         member = self._task.team.seated(seat)
         if member is None:
             return ""
@@ -125,17 +126,17 @@ class Messenger:
         return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
 
     def named(self, seat: str) -> str:
-        """A member and its folder, which every error about its work names."""
+        """Return a member with its folder, as shown in every error about its work."""
         folder = self.folder(seat)
         return f"{seat} ({folder})" if folder else seat
 
     async def post(self, name: str, *drafts: Draft) -> None:
-        """Keep messages that change no ticket, in one transaction."""
+        """Store messages that change no ticket, in one transaction."""
         kinds = [type(draft.payload).__name__ for draft in drafts]
         await self._context.record(name, kinds, lambda at: self.writes(at, drafts))
 
     def writes(self, at: str, drafts: Sequence[Draft]) -> list[Write]:
-        """Envelopes, to be stored in one transaction with what they cause."""
+        """Return the writes of envelopes, for one transaction with what they cause."""
         made = (Envelope.of(self._task.session_id, at, *draft) for draft in drafts)
         return [AppendEnvelope(one, self._key) for one in made]
 
@@ -152,7 +153,7 @@ class Manager:
         self._messenger = messenger
         self._turn = anyio.Lock(fast_acquire=True)
         self._parked: Stop | None = None
-        """Why it is not asked any more in this run: a question about it is open."""
+        """Why it is no longer asked in this run: a question about it is open."""
 
     @property
     def id(self) -> str:
@@ -161,8 +162,9 @@ class Manager:
     async def ask(
         self, name: str, prompt: str, wanted: type[AnyPayload], ticket: str | None = None
     ) -> AnyPayload:
-        """Its reply.  Raises Parked where its agent fails and the user does not say what to do."""
-        if ticket is not None:  # the ticket waits for its own limit, and nobody else does
+        """Return its reply; raises Parked if its agent fails and the user does not decide."""
+
+        if ticket is not None:  # only this ticket waits if its own limit is reached
             await self._context.within_budget(self.member, ticket)
         async with self._turn:  # held while the user is asked: one question for one failure
             if self._parked is not None:

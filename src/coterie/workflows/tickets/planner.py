@@ -1,4 +1,4 @@
-"""From a goal to a plan: questions to the user, a plan that can be carried out, the user's yes."""
+"""From goal to plan: questions to the user, a plan that can be carried out, the user's approval."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.ticket_run import SessionServices
 
 GO = "go"
-"""What a user answers who has been asked enough."""
+"""The user's answer to end the questions."""
 _TRIES = 3
 """How often a plan that cannot be carried out goes back to the manager before the user is asked."""
 _MOST_PROBLEMS = 20
+_SAID = "(your comment goes to everybody)"
+_APPROVE = Option(id="approve", label="approve", style="primary", detail=_SAID)
+_CHANGE = Option(id="change", label="change the plan", detail="with your comment")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Planner:
     services: SessionServices
 
     async def clarify(self) -> Clarification | None:
-        """Ask the user until the manager says it is clear, or the user says go."""
+        """Ask the user until the manager says the goal is clear, or the user says go."""
         known: list[str] = []
         asked: Clarification | None = None
         post, manager = self.services.messenger.post, self.services.manager
@@ -69,7 +72,7 @@ class Planner:
         return answers
 
     async def plan(self, clarified: Clarification | None) -> Plan:
-        """A plan that can be carried out and that the user has approved."""
+        """Return a plan that can be carried out and that the user has approved."""
         known = f"What the user wants: {clarified.intent_summary}" if clarified else ""
         return await self._approved(
             lambda number: f"plan/{number}",
@@ -77,7 +80,7 @@ class Planner:
         )
 
     async def replan(self, why: str) -> Plan:
-        """The plan as it should be from here on; the user approves what differs from the last."""
+        """Return the plan from here on; the user must approve one that differs from the last."""
         tracker = self.services.tracker
         name = f"replan/{tracker.plans}/{digest('step', why)}"
         shown = [f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in tracker.tickets]
@@ -91,7 +94,7 @@ class Planner:
     async def _approved(
         self, step: Callable[[int], str], prompt: Callable[[str], str], why: str = ""
     ) -> Plan:
-        """Ask for plans until the user approves of one; each prompt has a note about the last."""
+        """Ask for plans until the user approves one; each prompt has a note about the last."""
         tracker, note = self.services.tracker, ""
         done = [t.task_id for t in tracker.tickets if t.closed_by is None and t.state == "done"]
         for number in count(1):
@@ -106,14 +109,14 @@ class Planner:
         raise AssertionError("counting never ends")
 
     async def _send_back(self, name: str, plan: Plan, wanted: str) -> None:
-        """Keep a plan that the user did not approve, and what they want instead."""
+        """Store a plan that the user did not approve, and what they want instead."""
         manager, user = self.services.manager.id, self.services.task.author
         review = Review(decision="changes_requested", notes=wanted)
         drafts = (Draft(manager, user, plan), Draft(user, manager, review))
         await self.services.messenger.post(name, *drafts)
 
     async def _valid_plan(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
-        """A plan without cycles, unknown names and the like."""
+        """Ask for a plan until it has no cycles, unknown names and the like."""
         services, wrong = self.services, list[str]()
         for tries in count(1):
             mistakes = "\n\nYour last plan cannot be carried out:\n" + "\n".join(wrong)
@@ -125,7 +128,7 @@ class Planner:
             error = Error(
                 code="validation_failed",
                 message="The plan cannot be carried out: " + "; ".join(wrong),
-                resolution_hint="Give the whole plan again, mended.",
+                resolution_hint="Give the whole plan again, corrected.",
             )
             draft = Draft(COTERIE, services.manager.id, error)
             await services.messenger.post(f"{name}/refused/{tries}", draft)
@@ -135,7 +138,7 @@ class Planner:
         raise AssertionError("counting never ends")
 
     async def _requested_change(self, name: str, plan: Plan, why: str = "") -> str | None:
-        """None where the user approves of exactly this plan; else what they want changed."""
+        """Return what the user wants changed; None if they approve exactly this plan."""
         services = self.services
         if services.task.caps.yes:
             return None
@@ -145,28 +148,19 @@ class Planner:
             PlanApproval(
                 plan=plan_hash(plan), tickets=len(plan.tasks), replaces=bool(why), why=why
             ),
-            options=(
-                Option(
-                    id="approve",
-                    label="go",
-                    style="primary",
-                    detail="(what you say with it reaches everybody)",
-                ),
-                Option(id="change", label="plan anew", detail="with what you say"),
-                STOP,
-            ),
+            options=(_APPROVE, _CHANGE, STOP),
             content=_shown(plan),
             intent=["plan", plan_hash(plan)],
         )
         response = (await answer_or_stop(services.context, name, question)).response
         said = response.words
-        if response.selected_option_id != "approve":
-            return said or "Please plan it anew."
+        if response.selected_option_id != _APPROVE.id:
+            return said or "Please make a new plan."
         if said:
             review = Review(decision="approved", notes=said)
             draft = Draft(response.author_actor_id, services.manager.id, review)
             await services.messenger.post(f"{name}/answered", draft)
-            services.tracker.wish(said)
+            services.tracker.add_approval_note(said)
         return None
 
     def _prompt(self, name: str, **facts: object) -> str:
@@ -179,7 +173,7 @@ class Planner:
 
 
 def _question_about(manager: str, wrong: Sequence[str]) -> Ask:
-    """The manager does not get its plan right: let it try again, or stop."""
+    """Ask what to do about a manager whose plans are invalid: let it try again, or stop."""
     return Ask(
         manager,
         "Select",
@@ -190,7 +184,7 @@ def _question_about(manager: str, wrong: Sequence[str]) -> Ask:
 
 
 def _shown(plan: Plan) -> str:
-    """A plan as people read it."""
+    """Render a plan as text for people."""
     lines: list[str] = []
     for task in plan.tasks:
         who = f" [{task.assigned_to.role_id}]" if task.assigned_to else ""

@@ -1,4 +1,4 @@
-"""Replies of members as payloads: what was asked for, found in what was said."""
+"""Members' replies as payloads: what was asked for, parsed from the text of the reply."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ class ReportReply(Report):
 
     @property
     def report(self) -> Report:
-        """The report alone."""
+        """The report without the artifacts."""
         return Report(**{name: getattr(self, name) for name in Report.model_fields})
 
 
 def kind_of(wanted: type[Payload]) -> PayloadType:
-    """What a reply is called in its envelope."""
+    """Return the type name of a reply in its envelope."""
     return TYPES[Report if wanted is ReportReply else wanted]
 
 
 _TICKET = "ticket_id"
 _REF: PayloadType = "artifact_ref"
 _ASKS_USER = "ASK USER:"
-"""How a summary begins that asks the user, where a prompt does not know of `ask_user`."""
+"""The prefix of a summary that asks the user, for prompts that do not know `ask_user`."""
 _VERDICTS = (ReportReply, Report, Review)
-"""Of a plan that was written twice the last one is meant; these decide something."""
+"""These decide something, so two different ones are refused; of other replies the last counts."""
 
 
 class WrongTicket(UnreadableReply):
-    """A reply about another ticket than the one that was asked about."""
+    """A reply is about a different ticket than the request."""
 
 
 def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) -> AnyPayload:
-    """The payload in a reply, of the type and about the ticket that was asked for.
+    """Return the payload in a reply, of the requested type and about the requested ticket.
 
-    Raises UnreadableReply, also for two reports or reviews that say different things: nobody could
-    tell which of them is meant.
+    Raises UnreadableReply, also for two reports or reviews that differ: there is no way to tell
+    which of them is meant.
     """
     problem = "there is no JSON object in it"
     found: list[AnyPayload] = []
@@ -80,7 +80,7 @@ def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) 
 
 
 def _with_refs(found: AnyPayload, refs: Sequence[object]) -> AnyPayload:
-    """A report with the artifacts that stand beside it, each in an envelope of its own."""
+    """Add the artifacts that came next to a report, each in an envelope of its own."""
     given = found.model_dump(mode="json", exclude_none=True)
     return validated({**given, "artifacts": [*given["artifacts"], *refs]}, type(found), _REF)
 
@@ -96,7 +96,7 @@ def _payload(
 
 
 def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
-    """An instruction that asks the user: prompts of users' own may have it in the summary."""
+    """Find a question to the user in an instruction's summary, where own prompts may put it."""
     summary = body.get("summary")
     if not isinstance(summary, str) or not summary.startswith(_ASKS_USER):
         return body
@@ -105,7 +105,7 @@ def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _body(given: Mapping[str, object], wanted: str) -> Mapping[str, object]:
-    """The payload itself, whether it was put into an envelope or not."""
+    """Return the payload itself, whether it came in an envelope or not."""
     named = given.get("payload_type")
     if named is None:
         return given
@@ -120,7 +120,7 @@ def _body(given: Mapping[str, object], wanted: str) -> Mapping[str, object]:
 def _about(
     body: Mapping[str, object], given: Mapping[str, object], ticket: str | None
 ) -> Mapping[str, object]:
-    """The payload without the name of its ticket, which must be the right one."""
+    """Return the payload without its ticket's id, which must be the right one."""
     for named in (body.get(_TICKET), given.get(_TICKET)):
         if ticket is not None and named is not None and named != ticket:
             raise WrongTicket(f"{_TICKET} is {json.dumps(named)}; this is about {ticket}")

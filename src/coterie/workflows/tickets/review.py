@@ -21,20 +21,20 @@ from coterie.workspace.session_files import check_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _DIFF = 20_000
-"""How much of a diff the manager is shown; the rest it can read in the files."""
+"""How much of a diff the manager is shown; it can read the rest in the files."""
 _TAIL = 2_000
 _LONGEST = 6_000
-"""A reason for sending work back is told in a few lines; all of it is in the logs."""
+"""The longest reason for sending work back; all of it is in the logs."""
 
 
 @dataclass(frozen=True)
 class CheckedTree:
-    """What Coterie found on a ticket's own tree, or on it merged with all that is approved."""
+    """What Coterie found on a ticket's own tree, or on that tree merged with all approved work."""
 
     tree: str = ""
     outcomes: tuple[CheckOutcome, ...] = ()
     conflicts: tuple[str, ...] = ()
-    """Files that hold both sides of a conflict."""
+    """Files that contain both sides of a conflict."""
 
     @property
     def failed(self) -> tuple[CheckOutcome, ...]:
@@ -45,13 +45,13 @@ class ReviewStage(TicketRun):
     """Reviews one ticket."""
 
     async def review(self) -> None:
-        """From awaiting_review to done, or back to its worker."""
+        """Move from awaiting_review to done, or back to the worker."""
         manager = self.services.manager
         name = self.step("review")
         commands, refused = await self._commands(name)
         checked = await self._check(name, commands)
         if refused:
-            note = f"not run, as it is not permitted: {'; '.join(refused)}"
+            note = f"not run because it is not permitted: {'; '.join(refused)}"
             self.services.tracker.announce(self.id, note)
         if checked.conflicts:
             await self._refuse(checked.conflicts)
@@ -83,27 +83,27 @@ class ReviewStage(TicketRun):
                 if merged.failed
                 else self._conflict(merged.conflicts)
             )
-            await self._send_back(_why(merged), [*drafts, *more, self.to_owner(problem)])
+            await self._send_back(_merge_problem(merged), [*drafts, *more, self.to_owner(problem)])
             return
         if checked.failed:
-            how = "approved, and merged; you let failed checks pass"
+            how = "approved and merged; you accepted failed checks"
         else:
-            green = "approved, merged and green"
+            green = "approved and merged; all checks passed"
             how = green if commands else "approved and merged; no check was run"
         await self.move("done", how, *drafts, *more)
 
     async def _merged(self, name: str, commands: Sequence[str], checked: str) -> CheckedTree:
-        """Merge, check the merged tree, move the branch unless there are conflicts or failures.
+        """Merge, check the merged tree, and move the branch unless there are conflicts or failures.
 
-        A merged tree that equals `checked`, the one that was checked before, is not checked again.
+        A merged tree equal to `checked`, the tree that was checked before, is not checked again.
         """
         context, worktrees = self.services.context, self.services.worktrees
         in_thread = anyio.to_thread.run_sync
         if worktrees is None:  # in the project's own folder work is merged as it is written
             return await self._ran(f"{name}/merge/", commands, context.root, "")
         if await in_thread(worktrees.landed, self.id) is not None:
-            return CheckedTree()  # a run before this one was killed after merging it
-        # Merged anew in every run: the branch may have moved since the last one.
+            return CheckedTree()  # an earlier run was killed after merging it
+        # Merged again in every run: the branch may have moved since the last one.
         merge = await in_thread(worktrees.merge, self.id, self.ticket.title)
         if merge.conflicts:
             return CheckedTree(conflicts=merge.conflicts)
@@ -120,13 +120,13 @@ class ReviewStage(TicketRun):
             return merge.commit
 
         if not result.failed:
-            # The branch moves once it is on record that the work was approved.
+            # The branch moves only after the approval has been recorded.
             await context.step(f"{name}/land", [self.id], land)
         return result
 
     async def _commands(self, name: str) -> tuple[list[str], list[str]]:
-        """What is to be run: the user's own checks, and the manager's as far as permitted; then
-        those of the manager that are not."""
+        """Return the commands to run (the user's own checks, and the manager's if permitted), and
+        those of the manager that are not permitted."""
         services = self.services
         instruction = services.tracker.last(self.id, envelope.Instruction)
         criteria = instruction.acceptance_criteria if instruction else ()
@@ -150,7 +150,7 @@ class ReviewStage(TicketRun):
             f"check-{self.id}-{number}",
             "check",
             {"command": command},
-            # One folder for all tickets: a yes for the whole task is not asked for again.
+            # One folder for all tickets, so that permission for the whole task is asked only once.
             str(worktrees.folder if worktrees else folder),
             Action("run", "check", str(folder), command=command),
             why=f"an acceptance criterion of {self.id}",
@@ -160,7 +160,7 @@ class ReviewStage(TicketRun):
 
     async def _check(self, name: str, commands: Sequence[str]) -> CheckedTree:
         services = self.services
-        # As it was committed after the turn: what a check leaves behind is nobody's work.
+        # As committed after the turn: files that a check leaves behind are not part of the work.
         tree = await self.git(TicketWorktrees.tree, "")
         if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
             unresolved = await self.git(TicketWorktrees.unresolved, ())
@@ -170,14 +170,14 @@ class ReviewStage(TicketRun):
         count = len(checked.outcomes)
         score = f"{count - len(checked.failed)}/{count}" if count else ""
         services.tracker.checks[self.id] = score
-        ran = f"Coterie ran {_short(checked.outcomes)}; " if count else ""
+        ran = f"Coterie ran {_outcomes(checked.outcomes)}; " if count else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
         return checked
 
     async def _ran(
         self, name: str, commands: Sequence[str], folder: Path, tree: str
     ) -> CheckedTree:
-        """Run commands in a folder that holds this tree; `name` is the step they are part of."""
+        """Run commands in a folder that contains this tree; `name` is the step they belong to."""
         check = self.services.context.check
         outcomes = [
             await check(step_name.check(name, number), command, folder)
@@ -186,7 +186,7 @@ class ReviewStage(TicketRun):
         return CheckedTree(tree, tuple(replace(outcome, tree=tree) for outcome in outcomes))
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
-        """The logs of checks, as artifacts; an error instead of one that is damaged."""
+        """Return the logs of checks as artifacts, with an error in place of a damaged one."""
         return [
             Draft(COTERIE, target, await self._artifact(outcome), self.id)
             for outcome in outcomes
@@ -224,21 +224,21 @@ class ReviewStage(TicketRun):
             report=report.model_dump_json(indent=2) if report else "",
             changed=await self.git(TicketWorktrees.changed, []),
             checks=[
-                *map(_in_full, checked.outcomes),
-                *(f"{command}: not run, as it is not permitted" for command in refused),
+                *map(_outcome_with_output, checked.outcomes),
+                *(f"{command}: not run because it is not permitted" for command in refused),
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
 
     async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
-        """Whether the user lets work pass whose checks failed."""
+        """Whether the user accepts work whose checks failed."""
         question = Ask(
             COTERIE,
             "Select",
             FailedChecks(ticket=self.id, checks=tuple(map(_outcome, failed))),
             options=(
                 Option(id="back", label="send it back to its worker", style="primary"),
-                Option(id="override", label="let it pass all the same", style="danger"),
+                Option(id="override", label="accept it anyway", style="danger"),
             ),
             content="\n".join(one.output for one in failed)[-4000:],
             intent=[self.id, [one.command for one in failed]],
@@ -251,23 +251,23 @@ class ReviewStage(TicketRun):
             code=envelope.MERGE_CONFLICT,
             message=f"Approved work changed the same lines as {self.named(self.owner)}, in "
             f"{', '.join(files)}",
-            resolution_hint="Settle them; both versions are put into your folder.",
+            resolution_hint="Resolve the conflicts; both versions are in your folder.",
         )
 
     def _complaint(self, failed: Sequence[CheckOutcome]) -> envelope.Error:
-        """What a worker is told whose work does not pass, whatever it reported."""
+        """Return the error for a worker whose work failed its checks, whatever it reported."""
         return envelope.Error(
             code="checks_failed",
-            message=f"The work of {self.named(self.owner)} does not pass: {_short(failed)}",
-            resolution_hint="Make them pass; they are run again by Coterie.",
+            message=f"The work of {self.named(self.owner)} does not pass: {_outcomes(failed)}",
+            resolution_hint="Make them pass; Coterie will run them again.",
         )
 
     async def _refuse(self, conflicts: Sequence[str]) -> None:
         error = envelope.Error(
             code="conflict_marks",
-            message=f"In the work of {self.named(self.owner)} both sides of a conflict are still "
+            message=f"The work of {self.named(self.owner)} still has unresolved conflicts "
             f"in {', '.join(conflicts)}",
-            resolution_hint="Settle each of them and take the marks out.",
+            resolution_hint="Resolve each of them and remove the markers.",
         )
         await self._send_back(error.message, [self.to_owner(error)])
 
@@ -280,23 +280,23 @@ class ReviewStage(TicketRun):
             await self.move("error", f"sent back {times} times: {why}")
 
 
-def _why(merged: CheckedTree) -> str:
+def _merge_problem(merged: CheckedTree) -> str:
     if merged.conflicts:
         files = ", ".join(merged.conflicts)
-        return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
-    return f"merged with work that was approved meanwhile, {_failures(merged.failed)}"
+        return f"conflicts with work approved meanwhile, in {files}: resolve them there"
+    return f"merged with work approved meanwhile, {_failures(merged.failed)}"
 
 
-def _in_full(outcome: CheckOutcome) -> str:
+def _outcome_with_output(outcome: CheckOutcome) -> str:
     tail = f"\n{outcome.output[-_TAIL:]}" if not outcome.passed else ""
     return f"{outcome.command}: {ended(outcome)}{tail}"
 
 
 def _failures(failed: Sequence[CheckOutcome]) -> str:
-    return "; ".join(_in_full(one) for one in failed)
+    return "; ".join(_outcome_with_output(one) for one in failed)
 
 
-def _short(failed: Sequence[CheckOutcome]) -> str:
+def _outcomes(failed: Sequence[CheckOutcome]) -> str:
     return "; ".join(map(_outcome, failed))
 
 

@@ -1,4 +1,4 @@
-"""A session from goal to end: clarify, plan, run tickets side by side, notice what stalls."""
+"""A session from goal to end: clarify, plan, run tickets in parallel, notice what stalls."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ from coterie.workflows.tickets.tracker import DROPPED
 from coterie.workflows.tickets.work import run_ticket
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
+_STAYS = "what was done so far stays in its folder"
+_RESET = Option(id="reset", label="try it again", style="primary", detail=_STAYS)
+_DROP = Option(id="drop", label="drop it and the tickets that need it", style="danger")
+
 
 class TicketScheduler:
-    """Carries one goal out, from whatever is stored about it."""
+    """Carries out one goal, starting from whatever is stored about it."""
 
     def __init__(self, task: TaskCreated, context: Context) -> None:
         self._task = task
@@ -37,11 +41,11 @@ class TicketScheduler:
         self._tracker = services.tracker
         self._planner = Planner(services)
         self._scopes: dict[str, anyio.CancelScope] = {}
-        """By ticket: the work on it that runs now."""
+        """The work in progress, by ticket."""
         self._parked: dict[str, Stop] = {}
-        """By ticket: what its work waits for."""
+        """What parked work waits for, by ticket."""
         self._requests: list[str] = []
-        """What the user said since the manager last planned."""
+        """What the user has said since the manager last planned."""
         self._wake = anyio.Event()
 
     async def run(self) -> Ended:
@@ -61,7 +65,7 @@ class TicketScheduler:
         return await self._to_the_end()
 
     async def _share(self) -> None:
-        """Have what other machines did, and know how to send them what is done here."""
+        """Fetch what other machines did, and set up sending them what is done here."""
         worktrees, sharing = self._services.worktrees, self._context.sharing
         if worktrees is None or sharing is None:
             return
@@ -76,7 +80,7 @@ class TicketScheduler:
             await branches.send_base()
 
     async def _to_the_end(self) -> Ended:
-        """Work until all is done and the user has confirmed the report."""
+        """Work until everything is done and the user has confirmed the report."""
         while True:
             await self._carry_out()
             if await self._heard():
@@ -84,7 +88,7 @@ class TicketScheduler:
             found = await confirmed_report(self._services)
             if isinstance(found, str):
                 await self._replan(f"the user saw the final report and says: {found}")
-            elif not await self._heard():  # else something was said while they looked at it
+            elif not await self._heard():  # otherwise they said something while they looked at it
                 return await conclude(self._services, found)
 
     async def _begin(self) -> object:
@@ -105,7 +109,7 @@ class TicketScheduler:
                 await self._run_tickets(group)
             except Parked as early:
                 parked = early.stop
-                while self._scopes:  # what is under way need not be lost
+                while self._scopes:  # work in progress need not be lost
                     await self._next_wake()
             group.cancel_scope.cancel()
         if parked is not None:
@@ -142,7 +146,7 @@ class TicketScheduler:
         return chosen
 
     async def _run_ticket(self, ticket_id: str) -> None:
-        """One ticket's work, until it ends, parks, or is cancelled."""
+        """Run one ticket's work until it ends, parks, or is canceled."""
         try:
             with self._scopes[ticket_id]:
                 await run_ticket(self._services, ticket_id)
@@ -153,7 +157,7 @@ class TicketScheduler:
             self._wake.set()
 
     async def _handle_changes(self) -> bool:
-        """Replan for what the user said, help what failed; returns whether anything was done."""
+        """Replan for what the user said, help what failed; return whether anything was done."""
         if self._requests:
             requests, self._requests = self._requests, []
             await self._replan("the user said: " + " / ".join(requests))
@@ -169,7 +173,7 @@ class TicketScheduler:
         return True
 
     def _unread_requests(self) -> list[str]:
-        """What the user said since the manager last planned."""
+        """Return what the user has said since the manager last planned."""
         people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
         messages = (m for m in self._context.conversation[1:] if m.member in people)
         return [m.text for m in messages if m.at > self._tracker.planned_at]
@@ -196,10 +200,10 @@ class TicketScheduler:
         await self._tracker.adopt(plan, self._services.manager.id)
 
     async def _help(self, failed: Sequence[Ticket]) -> None:
-        """Tickets that failed for good: the manager plans anew, then the user decides."""
+        """Handle tickets that failed for good: the manager replans; later on, the user decides."""
         if self._tracker.plans <= self._task.scheduler.replans:
             why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
-            hint = "The manager plans anew."
+            hint = "The manager replans."
             first = failed[0].owner or COTERIE
             where, task = self._services.messenger.folder(first), self._task.task_id
             self._context.tell(ErrorRecord("ticket_failed", why, hint, first, where, task))
@@ -213,30 +217,21 @@ class TicketScheduler:
             COTERIE,
             "Select",
             FailedTicket(ticket=ticket.id, title=ticket.title, reason=ticket.reason),
-            options=(
-                Option(
-                    id="reset",
-                    label="try it again",
-                    style="primary",
-                    detail="what was done so far stays in its folder",
-                ),
-                Option(id="drop", label="drop it, and what waits for it", style="danger"),
-                Option(id="stop", label="stop and keep"),
-            ),
+            options=(_RESET, _DROP, Option(id="stop", label="stop for now")),
             intent=[ticket.id, len(ticket.history)],
         )
         name = step_name.ticket(ticket.id, len(ticket.history), "failed")
         answer = await answer_or_stop(self._context, name, question)
         choice = answer.response.selected_option_id
-        if choice == "reset":
+        if choice == _RESET.id:
             await self._tracker.move(ticket.id, "pending", "reset by hand")
-        elif choice == "drop":
+        elif choice == _DROP.id:
             await self._drop(ticket)
-        else:  # the run was stopped here once; it is asked about again
+        else:  # an earlier run was stopped here: ask again
             await self._tracker.note(ticket.id, "resumed", "the run was stopped here")
 
     async def _drop(self, ticket: Ticket) -> None:
-        """Close a ticket and all that could never begin without it."""
+        """Close a ticket and all tickets that could never start without it."""
         await self._tracker.close(ticket.id, DROPPED, "dropped by the user")
         for other in self._tracker.tickets:
             if ticket.id in other.dependencies and not other.is_over:
@@ -244,14 +239,14 @@ class TicketScheduler:
 
 
 def _outputs(part: PlanTask) -> list[tuple[str, ...]]:
-    """The files that a part of the plan says it changes, each as the names on its path."""
+    """Return the files that a part of the plan says it changes, each as the parts of its path."""
     return [PurePosixPath(name).parts for name in part.expected_outputs]
 
 
 def _overlap(
     mine: Sequence[tuple[str, ...]], theirs: Sequence[tuple[str, ...]], *, shared: bool
 ) -> bool:
-    """Whether two parts change the same files; in a shared folder, unless both say which."""
+    """Whether two parts may change the same files; in a shared folder, unless both say which."""
     if shared and not (mine and theirs):
         return True
     return any(a[: len(b)] == b[: len(a)] for a in mine for b in theirs)
@@ -261,18 +256,19 @@ class StallWatch:
     """Announces, once, tickets that wait too long for one that makes no progress."""
 
     def __init__(self, services: SessionServices) -> None:
-        # Time during which nobody ran the session does not count.
+        # Time during which no process ran the session does not count.
         self._since = instant.now()
         self._services = services
 
     async def watch(self) -> None:
-        """Announce whatever makes no progress for as long as the team allows; does not end."""
+        """Announce whatever makes no progress for longer than the team allows; never returns."""
         while True:
             seconds = await self.announce(self._services.config.alerts.stalled * 60)
             await anyio.sleep(seconds)
 
     async def announce(self, patience: float) -> float:
-        """Announce what made no progress for so many seconds; returns when to look again."""
+        """Announce what made no progress for `patience` seconds; return the seconds until the next
+        look."""
         soonest = patience
         for stuck, waiting in list(self._services.tracker.index.blocking):
             last = max(stuck.history[-1].at, self._since)

@@ -1,4 +1,4 @@
-"""What the tickets of a session share, and what the stages of the work on one ticket share."""
+"""The services shared by the tickets of a session, and the base of the stages of one ticket."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ class WorkerPool:
         self._released = anyio.Event()
         self._occupied: set[str] = set()
         self._reserved: list[str] = []
-        """Seats that were assigned and are not occupied yet: others are preferred to them."""
+        """Seats that are assigned but not occupied yet: other seats are preferred."""
         self._assigned: dict[str, int] = {worker.id: 0 for worker in self.workers}
-        """How many tickets each ever had: of equally busy workers the least used is next."""
+        """How many tickets each worker has had: of equally busy ones, the least used is next."""
 
     def load(self, assigned: Iterable[str]) -> None:
-        """Go on from an earlier run; `assigned` has a worker once for each ticket it had."""
+        """Restore an earlier run; `assigned` contains a worker once for each ticket it had."""
         for worker in assigned:
             if worker in self._assigned:
                 self._assigned[worker] += 1
 
     def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
-        """Who could do it: the one named, else whoever can what is needed.
+        """Return the workers who could do a task: the one it names, else all with the capability.
 
-        Those in `without` failed at it already, so they come only where nobody else can do it:
-        it is never given to somebody who lacks the capability.
+        Those in `without` already failed at it, so they are returned only if nobody else can do
+        it: a task is never given to a worker without the capability.
         """
         named = task.assigned_to.role_id if task.assigned_to else None
         first = [worker for worker in self.workers if worker.id == named]
@@ -67,19 +67,19 @@ class WorkerPool:
         return [one for one in fresh if one in first] or fresh or able
 
     def _capable(self, task: PlanTask, named: Sequence[Member]) -> Sequence[Member]:
-        """Those with the capability that is asked for, else with all that the named one has."""
+        """Return the workers with the required capability, else with all of the named worker's."""
         if task.capability:
             return capable(self.workers, task.capability)
         needed = {can for worker in named for can in worker.capabilities}
         return [worker for worker in self.workers if needed <= {*worker.capabilities}]
 
     def unable(self, task: PlanTask) -> list[Member]:
-        """Those who would get it on the user's word alone."""
+        """Return the workers who could get a task only if the user decides so."""
         able = self.able(task, [worker.id for worker in self.workers])
         return [worker for worker in self.workers if worker not in able]
 
     async def assign(self, task: PlanTask, without: Sequence[str] = ()) -> str:
-        """Reserve a free seat of the least busy of those who could do it; waits for one."""
+        """Reserve a free seat of the least busy worker who could do a task; waits for one."""
         able = self.able(task, without)
         while True:
             free = {one.id: seats for one in able if (seats := self._free(one))}
@@ -93,9 +93,9 @@ class WorkerPool:
 
     @asynccontextmanager
     async def occupy(self, seat: str) -> AsyncGenerator[Member]:
-        """The worker on a seat, which nobody else gets for as long as the block takes."""
+        """Occupy a seat until the block ends; nobody else gets it meanwhile."""
         worker = self._team.seated(seat)
-        assert worker is not None  # seats are those of workers
+        assert worker is not None  # every seat belongs to a worker
         try:
             while seat in self._occupied:
                 await self._released.wait()
@@ -135,13 +135,13 @@ class SessionServices:
         self.tracker: TicketTracker = TicketTracker(task, context, self.messenger)
         self.project: ProjectWatch = ProjectWatch()
         self.merging: anyio.Lock = anyio.Lock(fast_acquire=True)
-        """Approved work is merged one ticket at a time, in the order in which they come."""
+        """Approved work is merged one ticket at a time, in order of arrival."""
         self.worktrees: TicketWorktrees | None = None
-        """None where there is no git: then everybody works in the project itself."""
+        """None without git: then everybody works in the project's folder itself."""
         self.branches: SharedBranches | None = None
-        """What of them goes to other machines; None where there are none."""
+        """Exchanges the branches with other machines; None if the store is not shared."""
         self.files: SharedFiles | None = None
-        """The same of the session's files."""
+        """The same for the session's files."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class TicketRun:
 
     @property
     def part(self) -> PlanTask:
-        """What is to be done, as it was last planned."""
+        """The part of the plan that the ticket tracks, as it was last planned."""
         return self.services.tracker.part(self.id)
 
     @property
@@ -166,7 +166,7 @@ class TicketRun:
         return self.ticket.owner or COTERIE
 
     def named(self, seat: str) -> str:
-        """A worker and its folder, as errors name them."""
+        """Return a worker with its folder, as shown in errors."""
         return self.services.messenger.named(seat)
 
     def step(self, what: str) -> str:
@@ -188,60 +188,61 @@ class TicketRun:
         return await self.git(TicketWorktrees.open, self.services.context.root)
 
     async def at_work(self, worker: Member) -> Member:
-        """A worker in the ticket's folder, with a limit to its turn."""
+        """Return a worker set up for the ticket's folder, with a time limit for its turn."""
         limit = worker.timeout_ms or round(self.services.config.time_limits.work * 60_000)
         folder = str(await self.folder())
         own = {"execution_dir": folder, "work": "link", "timeout_ms": limit}
         return worker.model_copy(update=own)
 
     def prompt(self, name: str, **facts: object) -> str:
-        """A prompt about the ticket, filled in."""
-        described = "\n".join([self.part.description, *self._wishes()])
+        """Return a prompt about the ticket, filled in."""
+        described = "\n".join([self.part.description, *self._approval_notes()])
         return self.services.messenger.prompt(name, ticket=self.id, description=described, **facts)
 
-    def _wishes(self) -> list[str]:
-        """What the user said with their yes to a plan: for everybody who works by it."""
+    def _approval_notes(self) -> list[str]:
+        """Return what the user said when approving a plan, for everybody who works by it."""
         return [
-            f"The user approved the plan and says: {one}" for one in self.services.tracker.wishes
+            f"The user approved the plan and says: {one}"
+            for one in self.services.tracker.approval_notes
         ]
 
     async def ask_manager(
         self, prompt: str, wanted: type[AnyPayload], **facts: object
     ) -> AnyPayload:
-        """The manager's reply to the prompt of this name, which the step is named after."""
+        """Return the manager's reply to the prompt of this name, which the step is named after."""
         name, text = self.manager_step(prompt), self.prompt(prompt, **facts)
         return await self.services.manager.ask(name, text, wanted, self.id)
 
     def to_manager(self, source: str, payload: Payload) -> Draft:
-        """A message about the ticket to the manager."""
+        """Return a message about the ticket to the manager."""
         return Draft(source, self.services.manager.id, payload, self.id)
 
     def to_owner(self, payload: Payload, source: str = COTERIE) -> Draft:
-        """A message about the ticket to its worker."""
+        """Return a message about the ticket to its worker."""
         return Draft(source, self.owner, payload, self.id)
 
     async def move(
         self, state: TicketState, message: str, *drafts: Draft, owner: str | None = None
     ) -> None:
-        """Put the ticket into its next state, in one transaction with the messages about it."""
-        if self.services.files is not None:  # before anybody is told of them
+        """Move the ticket to its next state, in one transaction with the messages about it."""
+        if self.services.files is not None:  # before anybody is told about them
             await self.services.files.send()
         await self.services.tracker.move(self.id, state, message, *drafts, owner=owner)
 
     @property
     def newest_payloads(self) -> Sequence[Payload]:
-        """The payloads of all messages about it, the newest first."""
+        """The payloads of all messages about the ticket, newest first."""
         return [one.payload for one in reversed(self.services.tracker.messages(self.id))]
 
     @property
     def last_source(self) -> str:
-        """Who sent the newest message about it."""
+        """Who sent the newest message about the ticket."""
         messages = self.services.tracker.messages(self.id)
         return messages[-1].source if messages else COTERIE
 
     @property
     def failed_workers(self) -> Sequence[str]:
-        """Workers that already failed at it."""
+        """The workers that already failed at the ticket."""
         return [
             base_of(one.source)
             for one in self.services.tracker.messages(self.id)
@@ -249,7 +250,7 @@ class TicketRun:
         ]
 
     def times(self, state: TicketState) -> int:
-        """How often it was in a state since it was last reset."""
+        """Return how often the ticket was in a state since it was last reset."""
         events = [moment.event for moment in self.ticket.history]
         begun = max((n for n, event in enumerate(events) if event == "pending"), default=0)
         return events[begun:].count(state)

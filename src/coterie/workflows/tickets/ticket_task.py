@@ -1,4 +1,4 @@
-"""A ticket as a task below its session: made with the plan, ended when it is done or closed."""
+"""A ticket as a task below its session: created with the plan, ended when done or closed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from coterie.model.ticket import Ticket
 
 
 def id_of(session: TaskCreated, ticket: Ticket) -> str:
-    """The id of a ticket's task."""
+    """Return the id of a ticket's task."""
     return task_name(session.task_id, ticket.id)
 
 
 def made(session: TaskCreated, ticket: Ticket, goal: str, at: str) -> AppendEvent:
-    """The task of a ticket; who works on it are the members of the session."""
+    """Create the task of a ticket; the session's members work on it, so its own team is empty."""
     created = TaskCreated(
         task_id=id_of(session, ticket),
         at=at,
@@ -41,14 +41,14 @@ def made(session: TaskCreated, ticket: Ticket, goal: str, at: str) -> AppendEven
 
 
 def started(session: TaskCreated, ticket: Ticket, at: str) -> AppendEvent:
-    """That something was done about it."""
+    """Return the start of a ticket's task."""
     return AppendEvent(TaskStarted(task_id=id_of(session, ticket), at=at))
 
 
 def ended(session: TaskCreated, before: Ticket, now: Ticket, at: str) -> Iterator[AppendEvent]:
-    """The end of its task, where a change is one.
+    """Yield the end of a ticket's task if a change ends it.
 
-    A ticket that failed can be begun anew by hand, so its task fails only when it is closed.
+    A failed ticket can be reset by hand, so its task fails only when the ticket is closed.
     """
     if before.is_over or not now.is_over:
         return

@@ -28,13 +28,13 @@ Group = Literal["waiting", "ready", "begun", "failed", "over"]
 
 
 class TicketIndex:
-    """Which tickets can begin, go on or need help; a change costs what depends on the ticket."""
+    """Which tickets can start, continue or need help; a change only affects its dependents."""
 
     def __init__(self) -> None:
         self.tickets: dict[str, Ticket] = {}
-        """By id, in the order in which they were made."""
+        """By id, in order of creation."""
         self._dependents: dict[str, dict[str, None]] = {}
-        """By ticket: those that wait for it, in the order in which they came."""
+        """The tickets that wait for each ticket, in order of arrival."""
         self._groups: dict[Group, dict[str, None]] = {group: {} for group in get_args(Group)}
         self._group: dict[str, Group] = {}
 
@@ -79,17 +79,17 @@ class TicketIndex:
 
     @property
     def runnable(self) -> Iterator[Ticket]:
-        """Those that were begun, then those that can begin."""
+        """The tickets that were begun, then those that can start."""
         return self._in("begun", "ready")
 
     @property
     def failed(self) -> Sequence[Ticket]:
-        """Those that failed and still count."""
+        """The tickets that failed and were not closed."""
         return list(self._in("failed"))
 
     @property
     def blocking(self) -> Iterator[tuple[Ticket, Ticket]]:
-        """Each ticket that was begun and is not done, with each that waits for it."""
+        """Each ticket that was begun and is not done, paired with each that waits for it."""
         for ticket in self._in("begun", "failed"):
             for dependent in self._dependents.get(ticket.id, ()):
                 if self._group[dependent] in ("ready", "waiting"):
@@ -107,20 +107,20 @@ class TicketTracker:
         self._messages: dict[str, list[Draft]] = {}
         self._locks: dict[str, anyio.Lock] = {}
         self._parts: dict[str, PlanTask] = {}
-        """Every part of every plan, as it was last planned."""
+        """Every part of every plan, as it was last planned, by its id."""
         self.index: TicketIndex = TicketIndex()
         self.plans: int = 0
-        """How many plans there were."""
+        """How many plans there have been."""
         self.plan: Plan | None = None
-        """The last of them."""
+        """The last plan."""
         self.planned_at: str = ""
         self.checks: dict[str, str] = {}
-        """By ticket: how many of its checks passed."""
-        self.wishes: list[str] = []
-        """What the user said with their yes to a plan."""
+        """How many of each ticket's checks passed, by ticket."""
+        self.approval_notes: list[str] = []
+        """What the user said when approving a plan."""
 
     def load(self, tickets: Iterable[Ticket], envelopes: Sequence[Envelope]) -> None:
-        """Go on from what is stored."""
+        """Restore the state from what is stored."""
         self.index.put(tickets)
         self.checks = check_scores(envelopes)
         for kept in envelopes:
@@ -129,15 +129,15 @@ class TicketTracker:
                 message = Draft(kept.source, kept.target, payload, ticket_id)
                 self._messages.setdefault(ticket_id, []).append(message)
             if isinstance(payload, envelope.Review) and not ticket_id:
-                self.wish(payload.notes if payload.decision == "approved" else "")
-            # A plan that went to the user was sent back: it is told, and nobody works by it.
+                self.add_approval_note(payload.notes if payload.decision == "approved" else "")
+            # A plan addressed to the user was sent back: it is recorded, but nobody works by it.
             if isinstance(payload, Plan) and kept.target == COTERIE:
                 self._planned(payload, kept.timestamp)
 
-    def wish(self, said: str) -> None:
-        """Keep what the user said with a yes; a run that is replayed says it again."""
-        if said and said not in self.wishes:
-            self.wishes.append(said)
+    def add_approval_note(self, said: str) -> None:
+        """Keep what the user said with an approval, once: a replayed run adds it again."""
+        if said and said not in self.approval_notes:
+            self.approval_notes.append(said)
 
     def _planned(self, plan: Plan, at: str) -> None:
         self.plans += 1
@@ -147,23 +147,23 @@ class TicketTracker:
 
     @property
     def tickets(self) -> Sequence[Ticket]:
-        """All of them, in the order in which they were made."""
+        """All tickets, in order of creation."""
         return list(self.index.tickets.values())
 
     def ticket(self, ticket_id: str) -> Ticket:
         return self.index.tickets[ticket_id]
 
     def part(self, ticket_id: str) -> PlanTask:
-        """The part of the plan that a ticket tracks, as it was last planned."""
+        """Return the part of the plan that a ticket tracks, as it was last planned."""
         return self._parts[self.index.tickets[ticket_id].task_id]
 
     def messages(self, ticket_id: str) -> Sequence[Draft]:
-        """The messages about a ticket, the oldest first."""
+        """Return the messages about a ticket, oldest first."""
         return self._messages.get(ticket_id, [])
 
     @property
     def assigned(self) -> Iterator[str]:
-        """Workers, each once for every ticket that it ever had."""
+        """Workers, each once for every ticket it has had."""
         for ticket in self.tickets:
             reports = (envelope.Report, envelope.Error)
             messages = self.messages(ticket.id)
@@ -175,7 +175,7 @@ class TicketTracker:
         return next((payload for payload in payloads if isinstance(payload, kind)), None)
 
     async def adopt(self, plan: Plan, manager: str) -> None:
-        """Make the tickets what the manager's plan says, in one transaction with the plan.
+        """Bring the tickets in line with the manager's plan, in one transaction with the plan.
 
         New parts get tickets; tickets whose part is gone are closed, unless they are done.
         """
@@ -183,7 +183,7 @@ class TicketTracker:
         number = self.plans + 1
         parts = {task.task_id: task for task in plan.tasks}
         standing = [t for t in self.tickets if t.closed_by is None]
-        # One that failed is done anew, by another ticket.
+        # A failed ticket is replaced by a new one.
         known = {ticket.task_id: ticket.id for ticket in standing if ticket.state != "error"}
         new = [task for task in plan.tasks if task.task_id not in known]
         first = len(self.tickets) + 1
@@ -220,7 +220,7 @@ class TicketTracker:
     async def move(
         self, ticket_id: str, state: TicketState, why: str, *drafts: Draft, owner: str | None = None
     ) -> None:
-        """Put a ticket into its next state, in one transaction with the messages about it."""
+        """Move a ticket to its next state, in one transaction with the messages about it."""
 
         await self._change(
             ticket_id, lambda before, at: before.moved(state, at, why, owner), state, drafts
@@ -235,7 +235,7 @@ class TicketTracker:
         )
 
     async def close(self, ticket_id: str, by: str, reason: str) -> None:
-        """Take a ticket out of the run; its state stays."""
+        """Close a ticket without changing its state."""
 
         await self._change(
             ticket_id, lambda before, at: before.closed(by, at, reason), f"closed by {by}"
@@ -260,7 +260,7 @@ class TicketTracker:
                 ]
 
             name = step_name.history(ticket_id, len(before.history))
-            # A caller that is cancelled here must not leave us with less than is stored.
+            # Shielded: a caller canceled here must not leave less in memory than is stored.
             with anyio.CancelScope(shield=True):
                 at = await self._context.record(name, [intent], writes)
                 ticket = change(before, at)
@@ -269,20 +269,20 @@ class TicketTracker:
                 self._tell(ticket, ticket.history[-1].message)
 
     def _of_task(self, ticket: Ticket, at: str, part: PlanTask | None = None) -> Iterator[Write]:
-        """What a ticket's new form means for its task."""
+        """Yield the writes for a ticket's task that a change of the ticket causes."""
         before = self.index.tickets.get(ticket.id)
         if before is None:
             described = part.description if part else ticket.title
             yield ticket_task.made(self._task, ticket, described, at)
             return
         if not self._context.has_child(ticket_task.id_of(self._task, ticket)):
-            # It was made by a release in which tickets were no tasks.
+            # The ticket is from a release in which tickets were not tasks.
             yield ticket_task.made(self._task, before, self.part(ticket.id).description, at)
             yield ticket_task.started(self._task, before, at)
         yield from ticket_task.ended(self._task, before, ticket, at)
 
     def announce(self, ticket_id: str, message: str) -> None:
-        """Let surfaces know something about a ticket that does not change it."""
+        """Tell surfaces something about a ticket that does not change it."""
         self._tell(self.index.tickets[ticket_id], message)
 
     def _tell(self, ticket: Ticket, message: str, *, is_new: bool = False) -> None:
@@ -303,7 +303,7 @@ class TicketTracker:
 
 
 def _announcement(ticket: Ticket) -> Draft:
-    """A ticket as everybody is told about it."""
+    """Return the message that announces a ticket's state."""
     payload = envelope.TicketPayload(
         ticket_id=ticket.id,
         task_id=ticket.task_id,
@@ -317,7 +317,7 @@ def _announcement(ticket: Ticket) -> Draft:
     return Draft(COTERIE, ticket.owner or COTERIE, payload, ticket.id)
 
 
-@lru_cache(maxsize=1_000)  # every change of a ticket tells all that came before it
+@lru_cache(maxsize=1_000)  # every change of a ticket repeats its whole history
 def _entry(at: str, event: str, message: str) -> envelope.HistoryEntry:
     return envelope.HistoryEntry(timestamp=at, event=event, message=message)
 
@@ -335,14 +335,14 @@ def _made(task: PlanTask, ids: Mapping[str, str], at: str) -> Ticket:
 def _adapted(
     ticket: Ticket, parts: Mapping[str, PlanTask], ids: Mapping[str, str], at: str, number: int
 ) -> Ticket:
-    """A ticket under a new plan: the same, pointed elsewhere, or closed."""
+    """Return a ticket under a new plan: the same, re-pointed, or closed."""
     task = parts.get(ticket.task_id)
     if ticket.state == "done":
         return ticket
     if task is None:
         return ticket.closed(DROPPED, at, f"plan {number} no longer has it")
     if ticket.state == "error":
-        return ticket.closed(ids[ticket.task_id], at, f"plan {number} does it anew")
+        return ticket.closed(ids[ticket.task_id], at, f"plan {number} has a new ticket for it")
     wanted = tuple(ids[one] for one in task.dependencies)
     if wanted == ticket.dependencies or ticket.state != "pending":
         return ticket
@@ -351,6 +351,6 @@ def _adapted(
 
 
 def _title(description: str) -> str:
-    """A ticket in a few words: the beginning of what is to be done."""
+    """Return a ticket's title: the beginning of its description."""
     first = description.strip().partition("\n")[0]
     return first if len(first) <= _TITLE else first[: _TITLE - 1] + "…"

@@ -1,4 +1,4 @@
-"""A ticket's stages before review: prepared and worked on."""
+"""A ticket's stages before review: preparation and work."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from coterie.workflows.tickets.messenger import Draft, PayloadRequest
 from coterie.workflows.tickets.replies import ReportReply
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
-from coterie.workspace.session_files import keep_artifact, register_artifact
+from coterie.workspace.session_files import register_artifact, store_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
-"""Of more than these nobody would look at each."""
+"""How many outputs of a turn are kept: nobody would look at each of more than these."""
 
 
 async def run_ticket(services: SessionServices, ticket_id: str) -> None:
-    """Work until the ticket is done, or has failed for good."""
+    """Work on a ticket until it is done or has failed for good."""
     while True:
         match services.tracker.ticket(ticket_id):
             case Ticket(state="done" | "error") | Ticket(closed_by=str()):
@@ -50,10 +50,10 @@ async def run_ticket(services: SessionServices, ticket_id: str) -> None:
 
 
 class PrepareStage(TicketRun):
-    """Assigns a ticket to a worker, discusses it where it is risky, and instructs."""
+    """Assigns a ticket to a worker, discusses it if it is risky, and instructs the worker."""
 
     async def prepare(self) -> None:
-        """From pending or discussing to in_progress."""
+        """Move from pending or discussing to in_progress."""
         services = self.services
         owner = self.ticket.owner if self.ticket.state == "discussing" else None
         seat = owner or await services.workers.assign(self.part, self.failed_workers)
@@ -65,7 +65,7 @@ class PrepareStage(TicketRun):
             await self.move("in_progress", "instructed", draft, owner=seat)
 
     async def _discuss(self, worker: Member) -> str:
-        """What manager and worker say about a risky ticket before it is done."""
+        """Have manager and worker discuss a risky ticket first; return what they said."""
         services = self.services
         proposal = services.tracker.last(self.id, InstructionProposal)
         if self.ticket.state == "pending":
@@ -74,11 +74,11 @@ class PrepareStage(TicketRun):
                 "propose", InstructionProposal, risks=risks, worker=worker.id
             )
             draft = Draft(services.manager.id, worker.id, proposal, self.id)
-            await self.move("discussing", "talked over", draft, owner=worker.id)
+            await self.move("discussing", "asking the worker first", draft, owner=worker.id)
         return await self._opinion(worker, proposal) if proposal else ""
 
     async def _opinion(self, worker: Member, proposal: InstructionProposal) -> str:
-        """The proposal and what the worker says about it, if it answers."""
+        """Return the proposal, and what the worker says about it if it answers."""
         services = self.services
         shown = f"You proposed:\n{proposal.model_dump_json(indent=2)}"
         opinion = self._recorded_opinion()
@@ -94,7 +94,8 @@ class PrepareStage(TicketRun):
         return f"{shown}\n\n{worker.id} says:\n{opinion.model_dump_json(indent=2)}"
 
     def _recorded_opinion(self) -> Report | None:
-        """The worker's answer to the newest proposal, from a run that was killed after it."""
+        """Return the worker's answer to the newest proposal, left by a run killed after it."""
+
         for payload in self.newest_payloads:
             if isinstance(payload, Report | InstructionProposal):
                 return payload if isinstance(payload, Report) else None
@@ -103,15 +104,15 @@ class PrepareStage(TicketRun):
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What came of a worker's turn."""
+    """The outcome of a worker's turn."""
 
     report: Report | TurnFailed
     registered: tuple[ArtifactRef | Error, ...] = ()
-    """What it registered as artifacts, or why that is none."""
+    """The artifacts the worker registered, with an error in place of each invalid one."""
     strays: tuple[str, ...] = ()
-    """Files of the user's own that changed meanwhile."""
+    """The user's own files that changed meanwhile."""
     uncommitted: str = ""
-    """Why its work could not be committed."""
+    """Why the work could not be committed."""
     artifacts: tuple[ArtifactRef, ...] = ()
     """Outputs that are not committed."""
 
@@ -120,18 +121,18 @@ class WorkStage(TicketRun):
     """A worker's turn on a ticket."""
 
     async def work(self) -> None:
-        """From in_progress to awaiting_review, or to blocked."""
+        """Move from in_progress to awaiting_review, or to blocked."""
         services = self.services
         seat = self.ticket.owner or services.workers.workers[0].id
         instruction = services.tracker.last(self.id, Instruction)
-        assert instruction is not None  # in_progress comes with one
+        assert instruction is not None  # a ticket in progress has one
         async with services.workers.occupy(seat) as worker:
             result = await self._turn(worker, instruction)
         if result.strays:
             await self._outside(seat, result)
         elif isinstance(result.report, TurnFailed):
             error = self._failure(seat, result.report)
-            # What did not get here is no fault of its worker's.
+            # Work that did not arrive here is not the worker's fault.
             unsent = result.report.kind == "not_sent"
             draft = self.to_owner(error) if unsent else self.to_manager(seat, error)
             await self.move("blocked", error.message, draft)
@@ -139,14 +140,14 @@ class WorkStage(TicketRun):
             error = Error(
                 code="not_committed",
                 message=f"The work of {self.named(seat)} cannot be committed: {result.uncommitted}",
-                resolution_hint="Take it out of the folder, or make it part of the project.",
+                resolution_hint="Remove it from the folder, or make it part of the project.",
             )
             await self.move("blocked", error.message, self.to_owner(error))
         else:
             await self._accept(seat, result.report, (*result.registered, *result.artifacts))
 
     async def _turn(self, worker: Member, instruction: Instruction) -> WorkResult:
-        """The worker's turn, and its work committed, whatever it reports."""
+        """Have the worker take its turn, and commit its work whatever it reports."""
         services = self.services
         at_work = await self.at_work(worker)
         conflicts = await self._update()
@@ -170,20 +171,20 @@ class WorkStage(TicketRun):
         return WorkResult(report, registered, strays, artifacts=artifacts)
 
     async def _said(self, worker: Member, at_work: Member, text: str) -> ReportReply | TurnFailed:
-        """What the worker says, here or on whichever machine has its agent."""
+        """Return the worker's reply, from here or from whichever machine has its agent."""
         services, step = self.services, self.step("work")
         if services.branches is not None:
-            from coterie.workflows.tickets.handed_out import taken_elsewhere
+            from coterie.workflows.tickets.handed_out import run_turn_remotely
 
-            return await taken_elsewhere(self, worker, at_work, text)
-        # A failure blocks the ticket, which is then retried by whoever can.
+            return await run_turn_remotely(self, worker, at_work, text)
+        # A failure blocks the ticket, which is then retried by any worker who can.
         asked = PayloadRequest(text, ReportReply, self.id, 1, self.id, self._keep)
         return await services.messenger.ask(step, at_work, asked)
 
     async def _registered(
         self, seat: str, worker: Member, named: Sequence[ArtifactRef]
     ) -> tuple[ArtifactRef | Error, ...]:
-        """The files that a worker registers, copied to the session's artifacts and checked."""
+        """Check the files that a worker registers and copy them to the session's artifacts."""
         services = self.services
         place = (services.context.root, services.task.session_id, self.id)
         found: list[ArtifactRef | Error] = []
@@ -204,14 +205,14 @@ class WorkStage(TicketRun):
         await self.git(lambda worktrees, ticket: worktrees.commit(ticket, message), "")
 
     async def _keep(self) -> None:
-        """Commit what a turn did whose report is asked for once more."""
+        """Commit the work of a turn whose report is requested again."""
         with suppress(GitFailed):  # the commit after the report fails too, and that is reported
             await self._commit()
 
     async def _artifacts(
         self, report: Report | TurnFailed, known: Collection[str | None]
     ) -> tuple[ArtifactRef, ...]:
-        """The outputs that no commit keeps: they would be gone with the worktree.
+        """Keep the outputs that are in no commit: they would be lost with the worktree.
 
         `known` are the digests of what the worker registered itself.
         """
@@ -222,19 +223,19 @@ class WorkStage(TicketRun):
         made = await self.git(lambda worktrees, ticket: worktrees.uncommitted(ticket, names), [])
         root, session = services.context.root, services.task.session_id
         kept = [
-            await anyio.to_thread.run_sync(keep_artifact, root, session, self.id, path)
+            await anyio.to_thread.run_sync(store_artifact, root, session, self.id, path)
             for path in made
         ]
         return tuple(one for one in kept if one is not None and one.digest not in known)
 
     async def _update(self) -> tuple[str, ...]:
-        """Put what was approved since below work that was sent back; the files that conflict."""
+        """Merge what was approved since into work that was sent back; return the conflicts."""
         if not self.times("awaiting_review"):
             return ()
         try:
-            # What a turn that was killed left behind is kept before anything is put over it.
+            # Commit what a killed turn left behind before anything is merged over it.
             await self._commit()
-            return await self.git(TicketWorktrees.bring_up_to_date, ())
+            return await self.git(TicketWorktrees.merge_approved, ())
         except GitFailed:
             return ()  # the commit after the turn fails too, and that is reported
 
@@ -253,14 +254,14 @@ class WorkStage(TicketRun):
         await self.move("blocked", needs, *drafts)
 
     async def _outside(self, seat: str, result: WorkResult) -> None:
-        """Files of the user's own changed meanwhile: only the user knows who did that."""
+        """Block the ticket: the user's own files changed, and only they know who did that."""
         report = result.report
         files = ", ".join(result.strays)
         error = Error(
             code=OUTSIDE,
             message=f"While {self.named(seat)} worked on {self.id}, "
             f"files outside its worktree changed: {files}",
-            resolution_hint="Work in your own folder only. Nothing was put back.",
+            resolution_hint="Work in your own folder only. Nothing was reverted.",
         )
         payload = report if isinstance(report, Report) else self._failure(seat, report)
         drafts = (self.to_manager(seat, payload), self.to_owner(error))
@@ -270,15 +271,15 @@ class WorkStage(TicketRun):
         self.services.context.tell(record)
 
     def _failure(self, seat: str, failure: TurnFailed) -> Error:
-        """A worker that gave no report: nobody knows about any work, so it is done again."""
+        """Return the error for a worker without a report: its work is unknown and done again."""
         if failure.kind == "not_sent":
-            hint = "See that the remote can be reached from there. It is tried again."
-            message = f"The work of {self.named(seat)} is not here. {failure.message}"
+            hint = "Make sure that the remote can be reached from there. Coterie will try again."
+            message = f"The work of {self.named(seat)} did not arrive. {failure.message}"
             return Error(code=failure.kind, message=message, resolution_hint=hint)
         return Error(
             code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
             message=f"{self.named(seat)}: {failure.message or failure.kind}",
-            resolution_hint=failure.hint or "It is tried again, by another worker who can.",
+            resolution_hint=failure.hint or "Another worker will try it again.",
         )
 
     def _prompt(self, worker: Member, instruction: Instruction, conflicts: tuple[str, ...]) -> str:
@@ -296,16 +297,17 @@ class WorkStage(TicketRun):
         )
 
     def _earlier(self, conflicts: tuple[str, ...]) -> list[str]:
-        """What a worker must know about what happened to the ticket so far."""
+        """Return what a worker must know about the ticket's history."""
+
         ticket, told = self.ticket, list[str]()
         if any(moment.event == "awaiting_review" for moment in ticket.history):
             told.append(f"It was sent back:\n{ticket.reason}")
         if conflicts:
-            told.append(f"Both versions stand between conflict marks in: {', '.join(conflicts)}")
+            told.append(f"Both versions are between conflict markers in: {', '.join(conflicts)}")
         blocked = [moment.message for moment in ticket.history if moment.event == "blocked"]
         if blocked:
             told.append(
-                f"An earlier try ended with: {blocked[-1]}\nWhat it did is still in the folder: "
+                f"An earlier attempt ended with: {blocked[-1]}\nIts work is still in the folder: "
                 "look at it before you begin."
             )
         return told

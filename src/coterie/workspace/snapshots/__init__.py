@@ -1,1 +1,1 @@
-"""Snapshots of folders around what may change them."""
+"""Snapshots of folders before and after whatever may change them."""

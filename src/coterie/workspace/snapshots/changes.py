@@ -1,4 +1,4 @@
-"""What a task changed, file by file and as a patch, as far as snapshots tell."""
+"""What a task changed, file by file and as a patch, as far as snapshots show it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from coterie.workspace.snapshots.repository import (
 )
 
 
-def belongs(span: ChangeSpan, task: str) -> bool:
-    """Whether a span is of a task or of a part that it handed out."""
+def is_part_of(span: ChangeSpan, task: str) -> bool:
+    """Whether a span belongs to a task, or to a subtask or ticket below it."""
     return span.task == task or span.task.startswith((f"{task}.", f"{task}/"))
 
 
 @dataclass
 class History:
-    """What a task did, and what of it was reverted since."""
+    """What a task did, and what of that has been reverted since."""
 
     turns: list[ChangeSpan] = field(default_factory=list[ChangeSpan])
-    """The turns whose changes count, oldest first."""
+    """The turns whose changes are in effect, oldest first."""
     reverts: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
-    """The reverts that count, oldest first; each with its spans, one per folder."""
+    """The reverts in effect, oldest first; each with its spans, one per folder."""
     _reverted_turns: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
 
     @classmethod
     def of(cls, spans: Iterable[ChangeSpan]) -> History:
-        """The history of a task, from all its spans in their order."""
+        """Build the history of a task from all its spans, in their order."""
         history = cls()
         number: tuple[str, int] | None = None
         for span in spans:
@@ -51,22 +51,22 @@ class History:
             else:
                 history._undo()
             number = (span.task, span.number)
-        # Without those of a part that was done during a turn of its whole.
+        # Drop the turns of subtasks that ran during a turn of their parent.
         turns = history.turns
         history.turns = [turn for turn in turns if not any(_covers(other, turn) for other in turns)]
         return history
 
     @property
     def reverted_at(self) -> str | None:
-        """When all of it was reverted; None if something still counts, or nothing ever did."""
+        """When everything was reverted; None if any turn is still in effect, or none ever was."""
         if self.turns or not self.reverts:
             return None
         return self.reverts[-1][0].before.at
 
     def _revert(self, span: ChangeSpan) -> None:
         self.reverts.append([span])
-        # After one that was interrupted or had to skip files the turns still count: it may be
-        # repeated, and finds done what is done.
+        # After an interrupted revert, or one that skipped files, the turns remain in effect: it can
+        # be repeated, and leaves alone what is done already.
         whole = span.after is not None and span.after.whole
         self._reverted_turns.append(self.turns if whole else [])
         self.turns = [] if whole else self.turns
@@ -90,7 +90,7 @@ def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
 
 @dataclass(frozen=True)
 class Blob:
-    """A file's mode and content, by the content's name."""
+    """A file's mode, and its content's id."""
 
     mode: str
     id: str
@@ -98,7 +98,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class FileChange:
-    """What a span did to one file; None: it was not there."""
+    """What a span did to one file; None if the file did not exist then."""
 
     folder: Path
     path: str
@@ -108,29 +108,29 @@ class FileChange:
     """Another task that worked in the same folder at the same time and changed the file too."""
 
 
-_Pair = tuple[str, str]
-"""Two trees: what was, and what came of it."""
-_Sides = tuple[Blob | None, Blob | None]
+_TreePair = tuple[str, str]
+"""Two trees: before and after."""
+_BeforeAfter = tuple[Blob | None, Blob | None]
 _NO_BLOB = "0" * 40
-_IGNORED = "it was ignored before, so what it was is not known"
+_IGNORED = "it was ignored before, so its previous content is unknown"
 
 
 @dataclass(frozen=True)
 class FoundChanges:
-    """What was changed, oldest first, and what may have been."""
+    """What was changed, oldest first, and what may have been changed."""
 
     changes: tuple[FileChange, ...] = ()
     missed: Mapping[tuple[Path, str], str] = field(default_factory=dict[tuple[Path, str], str])
-    """By folder and path: files of which too little is stored to show or revert them, and why."""
+    """Files with too little stored to show or revert them, by folder and path, each with why."""
 
 
 _LAST = sys.maxsize
-"""After all that was stored."""
+"""A sequence number after all stored ones."""
 
 
 @dataclass(frozen=True)
 class TaskChanges:
-    """All that was stored, seen from one task; the repository is locked."""
+    """Everything that is stored, from the point of view of one task; the repository is locked."""
 
     repository: SnapshotRepository
     task: str
@@ -143,16 +143,16 @@ class TaskChanges:
 
     @property
     def own_spans(self) -> list[ChangeSpan]:
-        """The spans of the task and of the parts it handed out."""
-        return [span for span in self.spans if belongs(span, self.task)]
+        """The spans of the task, and of its subtasks and tickets."""
+        return [span for span in self.spans if is_part_of(span, self.task)]
 
     @property
     def history(self) -> History:
-        """What the task did, and what of it was reverted."""
+        """What the task did, and what of that has been reverted."""
         return History.of(self.own_spans)
 
     def of(self, wanted: Sequence[ChangeSpan]) -> FoundChanges:
-        """What some of its spans changed; one that has no end lasts until now."""
+        """Return what some of its spans changed; a span without an end extends to now."""
         current, now = CurrentSnapshots(self.repository), instant.now()
 
         def ended(span: ChangeSpan) -> ChangeSpan:
@@ -164,8 +164,8 @@ class TaskChanges:
         others = [
             ended(span)
             for span in self.spans
-            if span.folder in folders and not belongs(span, self.task)
-            if span.after is not None or span.lasts
+            if span.folder in folders and not is_part_of(span, self.task)
+            if span.after is not None or span.is_running
         ]
         return _changes(self.repository, [ended(span) for span in wanted], others)
 
@@ -173,15 +173,15 @@ class TaskChanges:
 def _changes(
     repository: SnapshotRepository, spans: Sequence[ChangeSpan], others: Sequence[ChangeSpan]
 ) -> FoundChanges:
-    """What spans changed; `others` are those of tasks that worked in the same folders."""
-    met = [[other for other in others if _meet(span, other)] for span in spans]
+    """Return what spans changed; `others` are spans of other tasks in the same folders."""
+    met = [[other for other in others if _overlap(span, other)] for span in spans]
     every = [*spans, *(other for near in met for other in near)]
-    found = _differences(repository, {_pair(span) for span in every})
+    found = _differences(repository, {_trees(span) for span in every})
     changes: list[FileChange] = []
     missed: dict[tuple[Path, str], str] = {}
     for span, near in zip(spans, met, strict=True):
-        sides = _outside_repositories(span, found[_pair(span)])
-        also = {path: other.task for other in near for path in found[_pair(other)]}
+        sides = _outside_repositories(span, found[_trees(span)])
+        also = {path: other.task for other in near for path in found[_trees(other)]}
         unknown = _unknown(repository, span, sides)
         missed |= {(span.folder, path): why for path, why in unknown.items()}
         changes += (
@@ -192,7 +192,7 @@ def _changes(
     return FoundChanges(tuple(changes), missed)
 
 
-def _meet(span: ChangeSpan, other: ChangeSpan) -> bool:
+def _overlap(span: ChangeSpan, other: ChangeSpan) -> bool:
     """Whether two spans of one folder overlap."""
     assert span.after is not None
     assert other.after is not None
@@ -208,16 +208,16 @@ def _snapshots(span: ChangeSpan) -> tuple[Snapshot, Snapshot]:
     return span.before.snapshot, span.after.snapshot
 
 
-def _pair(span: ChangeSpan) -> _Pair:
+def _trees(span: ChangeSpan) -> _TreePair:
     before, after = _snapshots(span)
     return before.tree, after.tree
 
 
 def _differences(
-    repository: SnapshotRepository, pairs: Iterable[_Pair]
-) -> dict[_Pair, dict[str, _Sides]]:
-    """By pair of trees, then by path: what differs."""
-    found: dict[_Pair, dict[str, _Sides]] = {pair: {} for pair in pairs}
+    repository: SnapshotRepository, pairs: Iterable[_TreePair]
+) -> dict[_TreePair, dict[str, _BeforeAfter]]:
+    """Return what differs, by pair of trees and then by path."""
+    found: dict[_TreePair, dict[str, _BeforeAfter]] = {pair: {} for pair in pairs}
     asked = [pair for pair in found if pair[0] != pair[1]]
     if not asked:
         return found
@@ -235,17 +235,19 @@ def _differences(
     return found
 
 
-def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict[str, _Sides]:
-    """Without what is in a repository inside the folder, which has a span of its own."""
+def _outside_repositories(
+    span: ChangeSpan, sides: Mapping[str, _BeforeAfter]
+) -> dict[str, _BeforeAfter]:
+    """Leave out changes in a repository inside the folder, which has spans of its own."""
     excluded = (file for snapshot in _snapshots(span) for file in snapshot.excluded)
     inner = tuple(f"{file.path}/" for file in excluded if file.why == REPOSITORY)
     return {path: pair for path, pair in sides.items() if not path.startswith(inner)}
 
 
 def _unknown(
-    repository: SnapshotRepository, span: ChangeSpan, sides: Mapping[str, _Sides]
+    repository: SnapshotRepository, span: ChangeSpan, sides: Mapping[str, _BeforeAfter]
 ) -> dict[str, str]:
-    """Files whose change cannot be known from what was stored, each with why."""
+    """Return files whose changes cannot be determined from what is stored, each with why."""
     before, after = _snapshots(span)
     first = {file.path: file for file in before.excluded}
     last = {file.path: file for file in after.excluded}
@@ -262,7 +264,7 @@ def _unknown(
 
 
 def _ignored(repository: SnapshotRepository, tree: str, paths: Sequence[str]) -> list[str]:
-    """Which of these files the `.gitignore` files of a tree hide."""
+    """Return which of these files are ignored by the `.gitignore` files of a tree."""
     rules = dict(_rules(repository.run("ls-tree", "-r", "-z", tree)))
     if not rules or not paths:
         return []
@@ -287,8 +289,8 @@ def _rules(listed: str) -> Iterator[tuple[str, str]]:
             yield path, name
 
 
-def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
-    """The changes to each folder, in their order."""
+def group_by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
+    """Group changes by folder, keeping their order."""
     found: dict[Path, list[FileChange]] = {}
     for change in changes:
         found.setdefault(change.folder, []).append(change)
@@ -297,33 +299,34 @@ def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
 
 @dataclass(frozen=True)
 class Patch:
-    """What was changed in one folder."""
+    """The changes in one folder."""
 
     folder: Path
-    prefix: str
-    """What stands before its paths, so that they are right from the project's root."""
     text: str
-    """In git's format; bytes that are no UTF-8 stand in it as surrogates."""
+    """In git's format; bytes that are not UTF-8 become surrogates."""
     files: tuple[FileDiffStat, ...]
 
 
 def patch_of(
     repository: SnapshotRepository, folder: Path, prefix: str, changes: Iterable[FileChange]
 ) -> Patch:
-    """The changes to one folder, those of one file put together where nobody came between."""
+    """Return the changes to one folder, merging those of a file if nobody else came between.
+
+    `prefix` is put before their paths, to make them relative to the project's root.
+    """
     text, files = "", dict[str, FileDiffStat]()
-    for layer in _layers(changes):
+    for layer in _split_into_patches(changes):
         before, after = (_tree(repository, prefix, layer, side) for side in (0, 1))
         more, stats = diff_trees(repository.run, before, after)
         text += more
         for stat in stats:
             files[stat.path] = _sum(files.get(stat.path), stat)
-    return Patch(folder, prefix, text, tuple(files[path] for path in sorted(files)))
+    return Patch(folder, text, tuple(files[path] for path in sorted(files)))
 
 
-def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
-    """The changes as few patches, one after the other: a file stands in each but once."""
-    chains: dict[str, list[_Sides]] = {}
+def _split_into_patches(changes: Iterable[FileChange]) -> Iterator[dict[str, _BeforeAfter]]:
+    """Arrange the changes as few consecutive patches, each with at most one change per file."""
+    chains: dict[str, list[_BeforeAfter]] = {}
     for change in changes:
         chain = chains.setdefault(change.path, [])
         if chain and chain[-1][1] == change.before:
@@ -332,7 +335,7 @@ def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
             chain.append((change.before, change.after))
     real = {path: [pair for pair in chain if pair[0] != pair[1]] for path, chain in chains.items()}
     if any(str(parent) in real for path in real for parent in PurePosixPath(path).parents):
-        # A file here is a folder there: no tree has both.
+        # A path is a file in one change and a folder in another: no tree can have both.
         yield from ({path: pair} for path, chain in real.items() for pair in chain)
         return
     for depth in range(max(map(len, real.values()), default=0)):
@@ -340,9 +343,9 @@ def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
 
 
 def _tree(
-    repository: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], side: int
+    repository: SnapshotRepository, prefix: str, layer: Mapping[str, _BeforeAfter], side: int
 ) -> str:
-    """A tree of nothing but these files."""
+    """Return a tree of exactly these files."""
     lines = [
         f"{blob.mode} {blob.id}\t{prefix}{path}\0"
         for path, sides in layer.items()

@@ -1,11 +1,11 @@
-"""The files of a folder: taking a snapshot of them, and reading and changing them one by one.
+"""The files of a folder: taking snapshots of them, and reading and changing them one by one.
 
-A snapshot is of the files that the user's git would show, but for a few.  Where the folder is in
-a repository, that says what is ignored; else the `.gitignore` files do.  Never stored: `.git` and
-`.coterie`, wherever they are, but for digests of what git obeys; what is in a repository inside the
-folder, which has snapshots of its own; files that are very large or cannot be read.
+A snapshot covers the files that the user's git would list, with a few exceptions.  If the folder is
+in a repository, that decides what is ignored; otherwise the `.gitignore` files do.  Never stored:
+`.git` and `.coterie` at any depth, except for digests of what git obeys; the contents of a
+repository inside the folder, which has its own snapshots; files that are very large or unreadable.
 
-Files are never read or written through a link, and never written half.
+Files are never read or written through a link, and always written atomically.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 
 from coterie.errors import GitFailed
 from coterie.model.workspace import UNFINISHED, unfinished_name
-from coterie.workspace.git import CHECKOUT, Git
-from coterie.workspace.git_obeyed import OBEYED, obeyed
+from coterie.workspace.beneath import open_folder_below
+from coterie.workspace.git import CHECKOUT_TIMEOUT, Git
+from coterie.workspace.git_control_files import CONTROL_FILE_WARNING, control_file_digests
 from coterie.workspace.snapshots.repository import (
     NO_FILES,
     REPOSITORY,
@@ -37,7 +38,7 @@ LARGE = 20_000_000
 NEVER = frozenset({".git", ".coterie"})
 
 _MANY = 500
-"""So many new files go into one pack, which is faster to write and half as large."""
+"""With more new files than this, git writes one pack, which is faster and half the size."""
 _PACKED = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "core.bigFileThreshold",
@@ -49,13 +50,13 @@ _LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 def take_snapshots(repository: SnapshotRepository, folder: Path) -> list[Snapshot]:
-    """Snapshots of a folder, then of every repository inside it; the lock is held."""
+    """Take snapshots of a folder and of every repository inside it; the lock is held."""
     try:
         first = _take_one(repository, folder)
     except GitFailed as failed:
         if failed.status is None:
             raise
-        # A file may have shrunk while it was read, or an index be no index: once more, anew.
+        # A file may have shrunk while it was read, or the index is corrupt: start over once.
         repository.index(folder).unlink(missing_ok=True)
         first = _take_one(repository, folder)
     inner = [folder / file.path for file in first.excluded if file.why == REPOSITORY]
@@ -64,18 +65,18 @@ def take_snapshots(repository: SnapshotRepository, folder: Path) -> list[Snapsho
 
 def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
     index = repository.index(folder)
-    # Nobody else is here, so this is what a killed git left.
+    # We hold the lock, so this was left by a killed git.
     index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
     env = {"GIT_INDEX_FILE": str(index)}
     known = set(repository.run("ls-files", "-z", work=folder, env=env).split("\0")[:-1])
     files = _Files(os.fspath(folder), known)
-    # A file that was stored once is stored on, even if it is ignored by now: else it would look
-    # as if it had been deleted.
+    # Files that were stored once stay stored, even if ignored by now: otherwise they would
+    # seem to have been deleted.
     shown = _shown_by_user(folder)
     if shown is None:
         excluded = ("--exclude=.coterie", f"--exclude={UNFINISHED}")
         ours = repository.git(folder)
-        shown = _names(ours.run(*_LIST, *excluded, env=env, patience=CHECKOUT))
+        shown = _names(ours.run(*_LIST, *excluded, env=env, timeout=CHECKOUT_TIMEOUT))
     for name in sorted(known | shown):
         files.add(name)
     if gone := [name for name in files.gone if name in known]:
@@ -86,7 +87,10 @@ def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
         how = _PACKED if len(files.stored) - len(known) > _MANY else {}
         repository.run(*words, work=folder, input=_lines(files.stored), env={**env, **how})
     tree = repository.run("write-tree", work=folder, env=env).strip()
-    told = [ExcludedFile(path, OBEYED, digest) for path, digest in obeyed(folder).items()]
+    told = [
+        ExcludedFile(path, CONTROL_FILE_WARNING, digest)
+        for path, digest in control_file_digests(folder).items()
+    ]
     return Snapshot(folder, tree, (*files.excluded, *told))
 
 
@@ -95,17 +99,17 @@ def _lines(names: Iterable[str]) -> str:
 
 
 def _shown_by_user(folder: Path) -> set[str] | None:
-    """What the repository around a folder shows; None where there is none, or it ignores it."""
+    """Return what the surrounding repository lists; None without one, or if that ignores it."""
     top = top_of(folder)
     if top is None:
         return None
     git, inside = Git(top), folder.relative_to(top).as_posix()
     try:
         if inside == ".":
-            return _names(git.run(*_LIST, patience=CHECKOUT))
+            return _names(git.run(*_LIST, timeout=CHECKOUT_TIMEOUT))
         if git.run("check-ignore", f"./{inside}", accept=(0, 1)):
             return None
-        output = git.run(*_LIST, "--", f":(literal){inside}", patience=CHECKOUT)
+        output = git.run(*_LIST, "--", f":(literal){inside}", timeout=CHECKOUT_TIMEOUT)
     except GitFailed:
         return None
     return {name.removeprefix(f"{inside}/") for name in _names(output)}
@@ -118,8 +122,8 @@ def _names(output: str) -> set[str]:
 def ignored_folders(
     repository: SnapshotRepository, folder: Path, inside: Iterable[str]
 ) -> tuple[str, ...]:
-    """Those of the folders inside one that git ignores with all that may ever be in them, without
-    those inside of another; the lock is held."""
+    """Return which of the folders inside one are ignored by git with all that they may ever hold,
+    leaving out those inside another result; the lock is held."""
     names = [name for name in inside if NEVER.isdisjoint(name.split("/"))]
     top = top_of(folder)
     git = Git(top) if top else repository.git(folder)
@@ -137,17 +141,17 @@ def ignored_folders(
 
 
 class _Files:
-    """The files of a folder, sorted by what becomes of them."""
+    """The files of a folder, sorted by what to do with them."""
 
     def __init__(self, folder: str, known: set[str]) -> None:
         self.stored: list[str] = []
         self.gone: list[str] = []
-        """Names that stand for nothing that could be stored."""
+        """Names with nothing to store."""
         self.excluded: list[ExcludedFile] = []
         self._folder = folder
         self._known = known
         self._plain: dict[str, bool] = {"": True}
-        """By folder inside: whether it is one, and no link on the way there."""
+        """By folder inside: whether it is a real one, reached without a link."""
 
     def add(self, name: str) -> None:
         path = name.rstrip("/")
@@ -174,7 +178,7 @@ class _Files:
 
     def _add_folder(self, path: str) -> None:
         self.gone.append(path)
-        # Files that were stored before it became a repository are stored on.
+        # Files that were stored before it became a repository stay stored.
         was_none = any(name.startswith(f"{path}/") for name in self._known)
         if not was_none and self._facts(f"{path}/.git") is not None:
             self.excluded.append(ExcludedFile(path, REPOSITORY, ""))
@@ -195,10 +199,10 @@ class _Files:
 
 
 def _why_not(path: str, facts: os.stat_result) -> str | None:
-    """Why a file is excluded; None if it is not, empty where that is not worth mentioning."""
+    """Return why a file is excluded; None if it is not, empty if that is not worth mentioning."""
     if stat.S_ISLNK(facts.st_mode):
-        # The one link that git takes for an attack.
-        return "git keeps no such link" if path.lower().endswith("/.gitmodules") else None
+        # Git rejects this link as an attack.
+        return "git cannot store this link" if path.lower().endswith("/.gitmodules") else None
     if not stat.S_ISREG(facts.st_mode):
         return ""
     if facts.st_size > LARGE:
@@ -209,34 +213,33 @@ def _why_not(path: str, facts: os.stat_result) -> str | None:
 
 @dataclass(frozen=True)
 class CurrentSnapshots:
-    """Folders as they are now, each read once; the lock is held."""
+    """Folders as they are now, each read only once; the lock is held."""
 
     repository: SnapshotRepository
     _seen: dict[Path, Snapshot] = field(default_factory=dict[Path, Snapshot])
 
     def of(self, span: ChangeSpan) -> Snapshot:
-        """What the folder of a span that has no end is now."""
+        """Return the current state of the folder of a span without an end."""
         folder = span.folder
         if folder not in self._seen and folder.is_dir():
             for taken in take_snapshots(self.repository, folder):
                 self._seen[taken.folder] = taken
         if folder in self._seen:
             return self._seen[folder]
-        # Of a folder that is gone nothing is known; of one inside a folder, that it is gone.
+        # A missing folder counts as unchanged; a missing repository inside a folder, as deleted.
         return Snapshot(folder, NO_FILES) if span.part else span.before.snapshot
 
 
 LINK, EXECUTABLE, PLAIN = "120000", "100755", "100644"
-"""The modes of files, in git's words."""
+"""File modes, as git writes them."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Nothing is there, or the way there leads through a link or a file."""
+"""Nothing is there, or a link or a file is in the way."""
 
 
 @dataclass(frozen=True)
 class FileContent:
-    """A file as it is: its mode, and its content or where it links to."""
+    """A file as it is: its mode, and its content or the target of a link."""
 
     mode: str
     data: bytes
@@ -244,12 +247,12 @@ class FileContent:
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """The files of a folder; paths are as git writes them.  Any OSError says why it cannot be."""
+    """The files of a folder, by paths as git writes them.  An OSError says why a call failed."""
 
     folder: Path
 
     def read(self, path: str) -> FileContent | None:
-        """What is at a path; None if there is nothing, or a folder."""
+        """Return what is at a path; None for nothing, or for a folder."""
         try:
             with self._place(path) as (parent, name):
                 return _read(parent, name)
@@ -259,7 +262,7 @@ class FolderFiles:
             raise
 
     def write(self, path: str, entry: FileContent) -> None:
-        """Put a file or link in place, with the folders it needs; its permissions are kept."""
+        """Write a file or link, creating the folders it needs; keep existing permissions."""
         with self._place(path, make=True) as (parent, name):
             fresh = unfinished_name()
             try:
@@ -278,7 +281,7 @@ class FolderFiles:
             os.unlink(name, dir_fd=parent)
 
     def remove_empty(self, path: str) -> bool:
-        """Remove a folder; False if something is in it."""
+        """Remove a folder; return False if it is not empty."""
         try:
             with self._place(path) as (parent, name):
                 os.rmdir(name, dir_fd=parent)
@@ -288,22 +291,12 @@ class FolderFiles:
 
     @contextmanager
     def _place(self, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-        """The folder that a path is in, opened, and the last part of its name."""
+        """Open the folder that contains a path; yield it with the last part of the name."""
         *parents, name = path.split("/")
         if not {"", ".", "..", *NEVER}.isdisjoint((*parents, name)):
-            raise OSError(errno.EPERM, "not a name that is ever changed")
-        here = os.open(self.folder, _FOLDER)
-        try:
-            for part in parents:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=here)
-                inner = os.open(part, _FOLDER, dir_fd=here)
-                os.close(here)
-                here = inner
-            yield here, name
-        finally:
-            os.close(here)
+            raise OSError(errno.EPERM, "paths through .git, .coterie or .. are never changed")
+        with open_folder_below(self.folder, parents, make=make) as folder:
+            yield folder, name
 
 
 def _read(parent: int, name: str) -> FileContent | None:
@@ -313,7 +306,7 @@ def _read(parent: int, name: str) -> FileContent | None:
     if stat.S_ISLNK(facts.st_mode):
         return FileContent(LINK, os.fsencode(os.readlink(name, dir_fd=parent)))
     if not stat.S_ISREG(facts.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if facts.st_size > LARGE:
         raise OSError(errno.EFBIG, f"it is over {LARGE // 1_000_000} MB")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -335,7 +328,7 @@ def _write(parent: int, name: str, fresh: str, entry: FileContent) -> None:
 
 
 def _permissions(old: int, *, runs: bool) -> int:
-    """Permissions as they were, but for who may run it."""
+    """Return the old permissions, adjusted for whether the file is executable."""
     if not runs:
         return old & ~0o111
     return old if old & stat.S_IXUSR else old | (old & 0o444) >> 2

@@ -1,4 +1,4 @@
-"""What a task changed, made of the snapshots around its turns: shown, and reverted."""
+"""What a task changed, from the snapshots around its turns: showing and reverting it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from coterie.workspace.snapshots.changes import (
     FileChange,
     Patch,
     TaskChanges,
-    belongs,
-    by_folder,
+    group_by_folder,
+    is_part_of,
     patch_of,
 )
 from coterie.workspace.snapshots.repository import ChangeSpan, SnapshotRepository
@@ -30,7 +30,7 @@ class TaskDiff:
     patches: tuple[Patch, ...] = ()
     """One per folder."""
     missed: tuple[SkippedFile, ...] = ()
-    """What it may have changed besides, each with why that is not known."""
+    """What else it may have changed, each with why that is unknown."""
     reverted_at: str | None = None
     """When all of it was reverted."""
     problem: str | None = None
@@ -40,43 +40,43 @@ class TaskDiff:
 
 
 class FolderSnapshots(TurnSnapshots):
-    """All that can be made of a project's snapshots.  Showing and reverting raise GitFailed."""
+    """All operations on a project's snapshots.  Showing and reverting raise GitFailed."""
 
     def end_cut_turns(self, task_id: str) -> None:
-        """End interrupted turns of a task with what is there now; nobody may be running it."""
+        """End a task's interrupted turns with the current files; the task must not be running."""
         if not self.has_kept(task_id):
             return
-        with self._repository.alone() as repository:
-            spans = [span for span in repository.spans() if belongs(span, task_id)]
+        with self._repository.exclusive() as repository:
+            spans = [span for span in repository.spans() if is_part_of(span, task_id)]
             for place in {span.folder for span in spans if span.after is None}:
                 self._end_spans(repository, place, {span.task for span in spans})
 
     def spans(self, task_id: str) -> list[ChangeSpan]:
-        """What was stored for a task and its parts."""
-        with self._repository.alone() as repository:
-            return [span for span in repository.spans() if belongs(span, task_id)]
+        """Return what is stored for a task and its parts."""
+        with self._repository.exclusive() as repository:
+            return [span for span in repository.spans() if is_part_of(span, task_id)]
 
     def remove(self, tasks: Iterable[str], why: str) -> None:
-        """Forget what was stored for tasks; whoever asks for their changes later is told why."""
-        with self._repository.alone() as repository:
+        """Delete what is stored for tasks; later requests for their changes are told why."""
+        with self._repository.exclusive() as repository:
             for task_id in tasks:
-                for name in {span.task for span in repository.spans() if belongs(span, task_id)}:
+                for name in {span.task for span in repository.spans() if is_part_of(span, task_id)}:
                     write_file(self._project, kept_file(name), f"{why}\n".encode())
                     repository.drop_task(name)
             repository.prune()
 
     def diff(self, task_id: str) -> TaskDiff:
-        """What a task changed, as patches."""
+        """Return what a task changed, as patches."""
         problem = self._problem(task_id)
         if not self.has_kept(task_id):
             return TaskDiff(problem=problem)
-        with self._repository.alone() as repository:
+        with self._repository.exclusive() as repository:
             task_changes = TaskChanges.read(repository, task_id)
             history = task_changes.history
             found = task_changes.of(history.turns)
             patches = [
                 self._patch(repository, folder, changes)
-                for folder, changes in by_folder(found.changes).items()
+                for folder, changes in group_by_folder(found.changes).items()
             ]
         return TaskDiff(
             tuple(patch for patch in patches if patch.files),
@@ -86,21 +86,23 @@ class FolderSnapshots(TurnSnapshots):
         )
 
     def revert(self, task_id: str, *, dry_run: bool = False) -> RevertResult:
-        """Revert exactly what a task changed; nobody may be running it.
+        """Revert exactly what a task changed; the task must not be running.
 
-        What others did since stays.  UsageError where it was reverted already, or cannot be.
+        Later changes by others stay.  UsageError if it was reverted already, or cannot be.
         """
         if not self.has_kept(task_id):
             problem = self._problem(task_id)
             if problem is not None:
-                raise UsageError(f"{task_id} cannot be reverted: nothing was kept, {problem}.")
+                raise UsageError(
+                    f"{task_id} cannot be reverted: no snapshots were stored, because {problem}."
+                )
             return RevertResult()
-        with self._repository.alone() as repository:
+        with self._repository.exclusive() as repository:
             return Revert(TaskChanges.read(repository, task_id), self._shown, dry_run).revert()
 
     def undo(self, task_id: str, *, dry_run: bool = False) -> RevertResult:
-        """Undo the last revert of a task; UsageError where there is none."""
-        with self._repository.alone() as repository:
+        """Undo the last revert of a task; UsageError if there is none."""
+        with self._repository.exclusive() as repository:
             return Revert(TaskChanges.read(repository, task_id), self._shown, dry_run).undo()
 
     def _problem(self, task_id: str) -> str | None:
@@ -111,7 +113,7 @@ class FolderSnapshots(TurnSnapshots):
             if cleaned:
                 return cleaned
             if not self.has_kept(task_id):
-                return f"{shown(self._repository.folder)} holds nothing of it any more"
+                return f"{shown(self._repository.folder)} no longer has any snapshots of it"
         return None
 
     def _note(self, *names: str) -> str:

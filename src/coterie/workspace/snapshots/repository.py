@@ -1,8 +1,7 @@
-"""Where snapshots are stored: a git repository of our own, beside the user's and never in it.
+"""Where snapshots are stored: a git repository of our own, next to the user's and never in it.
 
-It lies where agents may write, so of what is in it git reads objects and refs alone.  Its
-attributes rank above those of the material and switch every conversion off: what is stored is
-what was there, byte for byte.
+It lies where agents may write, so git reads only its objects and refs.  Its attributes override
+those of the material and turn off every conversion: files are stored byte for byte.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ import psutil
 
 from coterie.errors import NotOurs
 from coterie.workspace.beneath import names_in, read_file, real_folder, write_file
-from coterie.workspace.git import CHECKOUT, Git, locked
-from coterie.workspace.git_directory import GivenSettings
+from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked
+from coterie.workspace.git_directory import FixedSettings
 from coterie.workspace.worktree import Worktree
 
 SpanKind = Literal["turn", "revert", "undo"]
-"""Who changed files in a span: an agent in its turn, or Coterie that reverted such changes."""
+"""Who changed files in a span: an agent in its turn, or Coterie reverting such changes."""
 
 REPOSITORY = "a repository of its own"
 """Why a folder is excluded; it has snapshots of its own, unless it is new."""
 
 
 class ExcludedFile(NamedTuple):
-    """A file or folder that is there but is not stored."""
+    """A file or folder that exists but is not stored."""
 
     path: str
     why: str
     fingerprint: str
-    """Differs when the file does."""
+    """Changes when the file does."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +48,22 @@ class Snapshot:
     excluded: tuple[ExcludedFile, ...] = ()
 
     def differs_from(self, other: Snapshot) -> bool:
-        """Whether anything changed, as far as snapshots tell."""
+        """Whether anything changed, as far as snapshots show it."""
         return self.tree != other.tree or set(self.excluded) != set(other.excluded)
 
     def stored(self, root: Path) -> list[object]:
-        """As JSON data; a folder in the project is named from there, so that it may be moved."""
+        """Return JSON data; folders in the project are relative, so that it can be moved."""
         return [stored_folder(self.folder, root), self.tree, [list(one) for one in self.excluded]]
 
     @classmethod
     def of_stored(cls, kept: Sequence[Any], root: Path) -> Snapshot:
-        """What `stored` made."""
+        """Restore what `stored` returned."""
         folder, tree, excluded = kept
         return cls(root / folder, tree, tuple(ExcludedFile(*fields) for fields in excluded))
 
 
 def stored_folder(folder: Path, root: Path) -> str:
-    """The name under which a folder is stored."""
+    """Return the path under which a folder is stored."""
     return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
 
 
@@ -74,15 +73,15 @@ class SnapshotRecord:
 
     snapshot: Snapshot
     at: str
-    """For people; a clock may be set back, so it decides nothing."""
+    """For display only: the clock may be set back, so no decision depends on it."""
     sequence: int = 0
-    """Its position in the order of all that were ever stored."""
+    """Its position in the order of all records ever stored."""
     kind: SpanKind = "turn"
     whole: bool = True
-    """Of a revert: whether all changes of the task were reverted."""
+    """For a revert: whether all changes of the task were reverted."""
     pid: int = 0
     started: float = 0.0
-    """Which process stored it: its id, and when that was started."""
+    """The process that stored it: its id, and when it started."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,14 @@ class ChangeSpan:
 
     task: str
     number: int
-    """Counts what a task did, from 1; spans of one number belong together."""
+    """Numbers what a task did, from 1; spans with the same number belong together."""
     part: int
-    """Tells the folders of one number apart."""
+    """Distinguishes the folders of one number."""
     before: SnapshotRecord
     after: SnapshotRecord | None = None
-    """None while it lasts, and where it was interrupted."""
+    """None while it is open, and if it was interrupted."""
     file: str = ""
-    """Where it is stored as long as it has no refs."""
+    """The file that stores it until it has refs."""
 
     @property
     def folder(self) -> Path:
@@ -106,8 +105,8 @@ class ChangeSpan:
         return self.before.snapshot.folder
 
     @property
-    def lasts(self) -> bool:
-        """Whether it has no end because the process that began it still runs."""
+    def is_running(self) -> bool:
+        """Whether it has no end yet because the process that began it still runs."""
         if self.after is not None:
             return False
         with suppress(psutil.Error):
@@ -116,13 +115,13 @@ class ChangeSpan:
 
 
 STATE = "state"
-"""The folder of small files: the turns that are under way, and the last look at each folder."""
+"""The folder of small files: the turns under way, and the last scan of each folder."""
 OPEN = "open-"
 REFS = "refs/tasks"
 _STORED_AS = {"place": "sequence", "does": "kind"}
-"""Names of fields as they are stored, which is as they once were."""
+"""Stored names of fields that have been renamed since."""
 _HEAD = "ref: refs/heads/nobody\n"
-_SETTINGS = GivenSettings(
+_SETTINGS = FixedSettings(
     """\
 [core]
 	repositoryformatversion = 0
@@ -144,7 +143,7 @@ _SETTINGS = GivenSettings(
     "* -text -ident -filter !eol !working-tree-encoding !diff !merge\n",
 )
 _ALTERNATES = "objects/info/alternates"
-"""Would have git look for objects elsewhere."""
+"""Would make git look for objects elsewhere."""
 
 _NO_CONFIGURATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -158,39 +157,39 @@ _NO_CONFIGURATION = {
 COUNT = "count"
 """The file that holds the last sequence number."""
 NO_FILES = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The tree without any file, which git knows by itself."""
+"""The empty tree, which git knows without storing it."""
 
 
 @dataclass(frozen=True)
 class SnapshotRepository:
     """A bare repository of our own, used with any folder as its working tree.  Blocks.
 
-    A span is two refs, `refs/tasks/<task>/<number>/<part>/before` and `after`, of commits whose
-    message is the rest of the record.  Whatever writes needs the lock that `alone` takes.
+    A span is two refs, `refs/tasks/<task>/<number>/<part>/before` and `after`, to commits whose
+    messages hold the rest of the record.  Writing requires the lock that `exclusive` takes.
     """
 
     root: Path
-    """The project.  Folders inside it are named from here, so that it may be moved as a whole."""
+    """The project.  Folders inside it are stored relative to it, so that it can be moved."""
     folder: Path
     """Where it is: `.coterie/snapshots.git` of the project."""
-    held: tuple[int, ...] = ()
+    pass_fds: tuple[int, ...] = ()
 
     @contextmanager
-    def alone(self) -> Generator[SnapshotRepository]:
-        """Lock it; git inherits the lock, as it may outlive us by a moment."""
+    def exclusive(self) -> Generator[SnapshotRepository]:
+        """Lock the repository; git inherits the lock, as it may briefly outlive this process."""
         real_folder(self.folder.parent, self.folder.name, make=True)
         with locked(self.folder) as lock:
-            self._put_right()
-            yield replace(self, held=(lock,))
+            self._repair()
+            yield replace(self, pass_fds=(lock,))
 
     def index(self, folder: Path) -> Path:
-        """Where git remembers what it has read of a folder, so that it need not read it again."""
+        """Return the path of git's index for a folder, which saves rereading unchanged files."""
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
         return self.folder / "indexes" / name
 
     def git(self, work: Path) -> Git:
-        """Git with this repository, and `work` for its files."""
-        return Git(work, Worktree(work, self.folder, self.folder), self.held, _SETTINGS)
+        """Return git with this repository, and `work` as its working tree."""
+        return Git(work, Worktree(work, self.folder, self.folder), self.pass_fds, _SETTINGS)
 
     def run(
         self,
@@ -200,9 +199,9 @@ class SnapshotRepository:
         env: Mapping[str, str] | None = None,
         accept: Collection[int] = (0,),
     ) -> str:
-        """What git prints, whatever anybody has configured."""
+        """Return git's output, independent of anybody's configuration."""
         git, every = self.git(work or self.folder), {**_NO_CONFIGURATION, **(env or {})}
-        return git.run(*words, input=input, env=every, patience=CHECKOUT, accept=accept)
+        return git.run(*words, input=input, env=every, timeout=CHECKOUT_TIMEOUT, accept=accept)
 
     def contents(self, ids: Iterable[str]) -> dict[str, bytes]:
         wanted = sorted(set(ids))
@@ -216,9 +215,9 @@ class SnapshotRepository:
         return contents
 
     def spans(self, task: str | None = None) -> list[ChangeSpan]:
-        """The spans of one task or of all, in the order in which they began."""
+        """Return the spans of one task or of all, in the order in which they began."""
         if not (self.folder / "refs").is_dir():
-            return []  # then nothing was begun either
+            return []  # then no turn is under way either
         below = REFS if task is None else f"{REFS}/{task}"
         shown = "%(refname)%00%(tree)%00%(contents:subject)"
         listed = self.run("for-each-ref", f"--format={shown}", below)
@@ -228,29 +227,29 @@ class SnapshotRepository:
             for (key, side), before in records.items()
             if side == "before"
         ]
-        spans += self._begun(spans)
+        spans += self._open_turns(spans)
         spans = [span for span in spans if task in (None, span.task)]
         return sorted(spans, key=lambda span: span.before.sequence)
 
     def drop_task(self, task: str) -> None:
-        """Drop the spans of one task; what only they had is gone with the next `prune`."""
+        """Delete the spans of one task; the next `prune` removes what only they used."""
         refs = self.run("for-each-ref", "--format=%(refname)", f"{REFS}/{task}").split()
         for ref in refs:
             self.run("update-ref", "-d", ref)
 
     def prune(self) -> None:
-        """Remove what no span has; not while a turn is under way, which is no span yet."""
+        """Remove what no span uses, unless a turn is under way, which is not a span yet."""
         names = names_in(self.folder, STATE)
         if any(name.startswith(OPEN) for name in names):
             return
-        for name in names:  # the last look at a folder leads to what no span has
+        for name in names:  # the scans of folders refer to what no span uses
             (self.folder / STATE / name).unlink(missing_ok=True)
         self.run("prune", "--expire=now")
 
     def begin(
         self, task: str, number: int, snapshots: Iterable[SnapshotRecord]
     ) -> list[ChangeSpan]:
-        """Store what folders were before something changes them."""
+        """Store folders before something changes them."""
         process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
         spans = [
             ChangeSpan(task, number, part, self._numbered(replace(before, **process)))
@@ -261,9 +260,9 @@ class SnapshotRepository:
         return spans
 
     def end(self, span: ChangeSpan, after: SnapshotRecord) -> None:
-        """Store what a folder was when nothing changed it any more.
+        """Store a folder once nothing changes it any more.
 
-        Of a turn that was only begun and that has changed nothing, nothing is left.
+        A turn without refs that has changed nothing leaves no record.
         """
         before = span.before
         is_changed = after.snapshot.differs_from(before.snapshot)
@@ -273,11 +272,11 @@ class SnapshotRepository:
             self._write(span, "after", self._numbered(replace(after, kind=before.kind)))
 
     def forget(self, file: str) -> None:
-        """Remove the file of a turn that is over."""
+        """Remove the file of a turn that has ended."""
         (self.folder / STATE / file).unlink(missing_ok=True)
 
-    def _begun(self, known: Sequence[ChangeSpan]) -> Iterator[ChangeSpan]:
-        """The turns that are under way, or were cut, and have no refs yet."""
+    def _open_turns(self, known: Sequence[ChangeSpan]) -> Iterator[ChangeSpan]:
+        """Yield the turns that have no refs yet: those under way, and interrupted ones."""
         last = dict[str, int]()
         for span in known:
             last[span.task] = max(span.number, last.get(span.task, 0))
@@ -287,19 +286,19 @@ class SnapshotRepository:
                 continue
             with suppress(OSError, NotOurs, ValueError, KeyError, TypeError):
                 kept = json.loads(read_file(self.folder, STATE, file))
-                spans = list(self._unwritten(file, kept, last.get(kept["task"], 0) + 1))
+                spans = list(self._open_spans(file, kept, last.get(kept["task"], 0) + 1))
                 if (kept["task"], spans[0].before) not in stored:
                     last[kept["task"]] = spans[0].number
                     yield from spans
 
-    def _unwritten(self, file: str, kept: Mapping[str, Any], number: int) -> Iterator[ChangeSpan]:
+    def _open_spans(self, file: str, kept: Mapping[str, Any], number: int) -> Iterator[ChangeSpan]:
         facts = {name: kept[name] for name in ("at", "sequence", "pid", "started")}
         for part, stored in enumerate(kept["snapshots"]):
             before = SnapshotRecord(Snapshot.of_stored(stored, self.root), **facts)
             yield ChangeSpan(kept["task"], number, part, before, file=file)
 
     def _numbered(self, record: SnapshotRecord) -> SnapshotRecord:
-        """The record with the next sequence number."""
+        """Return the record with the next sequence number."""
         try:
             last = int(read_file(self.folder, COUNT))
         except (OSError, ValueError, NotOurs):
@@ -317,7 +316,7 @@ class SnapshotRepository:
         words = ("commit-tree", record.snapshot.tree, "-F", "-")
         commit = self.run(*words, input=json.dumps(facts)).strip()
         ref = f"{REFS}/{span.task}/{span.number}/{span.part}/{side}"
-        # What a killed git left; nobody else is here.
+        # We hold the lock, so this was left by a killed git.
         (self.folder / f"{ref}.lock").unlink(missing_ok=True)
         self.run("update-ref", ref, commit)
 
@@ -331,7 +330,7 @@ class SnapshotRepository:
         record = SnapshotRecord(Snapshot(folder, tree, excluded), **facts)
         return ((task, int(number), int(part)), side), record
 
-    def _put_right(self) -> None:
+    def _repair(self) -> None:
         for name in ("objects", "refs", "indexes", STATE):
             real_folder(self.folder, name, make=True)
         (self.folder / _ALTERNATES).unlink(missing_ok=True)

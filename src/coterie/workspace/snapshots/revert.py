@@ -1,6 +1,6 @@
-"""Reverting a task's changes file by file; what somebody else did to the same file stays.
+"""Reverting a task's changes file by file, keeping what others did to the same files.
 
-A revert is recorded like a turn, so that it can be undone too.
+A revert is recorded like a turn, so it can be undone too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots.changes import Blob, FileChange, TaskChanges, by_folder
+from coterie.workspace.snapshots.changes import Blob, FileChange, TaskChanges, group_by_folder
 from coterie.workspace.snapshots.files import LINK, FileContent, FolderFiles, take_snapshots
 from coterie.workspace.snapshots.repository import (
     ChangeSpan,
@@ -22,7 +22,7 @@ from coterie.workspace.snapshots.repository import (
 )
 
 _TEXT = 8000
-"""So many bytes say whether a file is text; git looks at as many."""
+"""How many bytes decide whether a file is text; git checks as many."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class SkippedFile:
 
 @dataclass(frozen=True)
 class RevertStep:
-    """What has to become of one file."""
+    """What to do with one file."""
 
     path: str
     present: FileContent | None
     wanted: FileContent | None
     merged: bool
-    """Whether something that others changed stays in it."""
+    """Whether it keeps changes that others made."""
 
 
 @dataclass
 class RevertPlan:
-    """What has to become of the files of one folder."""
+    """What to do with the files of one folder."""
 
     folder: Path
     steps: list[RevertStep] = field(default_factory=list[RevertStep])
@@ -54,11 +54,13 @@ class RevertPlan:
 
 
 class _Skip(Exception):
-    """The file has to stay as it is."""
+    """The file must stay as it is."""
 
 
-def plan(repository: SnapshotRepository, folder: Path, changes: Sequence[FileChange]) -> RevertPlan:
-    """How to revert the changes to one folder; nothing is done yet."""
+def make_plan(
+    repository: SnapshotRepository, folder: Path, changes: Sequence[FileChange]
+) -> RevertPlan:
+    """Plan how to revert the changes to one folder, without doing it."""
     made = RevertPlan(folder)
     if not folder.is_dir():
         gone = sorted({change.path for change in changes})
@@ -93,26 +95,28 @@ class _Undo:
         return None if blob is None else FileContent(blob.mode, self.contents[blob.id])
 
     def all(self, present: FileContent | None, changes: Sequence[FileChange]) -> FileContent | None:
-        """The file without these changes, the newest reverted first."""
+        """Return the file without these changes, reverting the newest first."""
         for change in reversed(changes):
             before, after = self.content(change.before), self.content(change.after)
             if present == before:
                 continue
             if change.also:
-                raise _Skip(f"{change.also} worked here at the same time and changed it too")
+                raise _Skip(
+                    f"{change.also} was running in this folder at the same time and changed it too"
+                )
             present = before if present == after else self._without(present, before, after)
         return present
 
     def _without(
         self, present: FileContent | None, before: FileContent | None, after: FileContent | None
     ) -> FileContent | None:
-        """The file without one change, where somebody has changed it since."""
+        """Return the file without one change, if somebody has changed it since."""
         if present is None:
             raise _Skip("somebody has removed it since")
         if before is None:
             raise _Skip("it was new, and somebody has changed it since")
         if after is None:
-            raise _Skip("it was removed, and somebody has made it anew")
+            raise _Skip("it was removed, and somebody has recreated it since")
         if LINK in (present.mode, before.mode, after.mode):
             raise _Skip("it is or was a link, and somebody has changed it since")
         mode = before.mode if present.mode == after.mode else present.mode
@@ -124,7 +128,7 @@ class _Undo:
         if before in (after, present):
             return present
         if any(b"\0" in data[:_TEXT] for data in (present, before, after)):
-            raise _Skip("it is no text, and somebody has changed it since")
+            raise _Skip("it is not text, and somebody has changed it since")
         with tempfile.TemporaryDirectory() as scratch:
             names = ("present", "after", "before")
             for name, data in zip(names, (present, after, before), strict=True):
@@ -138,24 +142,24 @@ class _Undo:
         return output.encode("utf-8", "surrogateescape")
 
 
-def carry_out(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
-    """Do what a plan says; returns what was done, and what had to be skipped after all.
+def apply_plan(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
+    """Carry out a plan; return what was done, and what had to be skipped after all.
 
-    `known` are the folders that were there before the changes; others that get empty go too.
+    `known` are the folders that existed before the changes; others are removed once empty.
     """
     done, files = RevertPlan(made.folder, [], list(made.skipped)), FolderFiles(made.folder)
     for step in (step for step in made.steps if step.wanted is None):
-        _carry_out(files, step, done)
+        _apply_step(files, step, done)
     for step in done.steps:
         for parent in PurePosixPath(step.path).parents:
             if str(parent) in known or str(parent) == "." or not files.remove_empty(str(parent)):
                 break
     for step in (step for step in made.steps if step.wanted is not None):
-        _carry_out(files, step, done)
+        _apply_step(files, step, done)
     return done
 
 
-def _carry_out(files: FolderFiles, step: RevertStep, done: RevertPlan) -> None:
+def _apply_step(files: FolderFiles, step: RevertStep, done: RevertPlan) -> None:
     try:
         if files.read(step.path) != step.present:
             done.skipped.append(SkippedFile(step.path, "somebody is changing it right now"))
@@ -172,11 +176,11 @@ def _carry_out(files: FolderFiles, step: RevertStep, done: RevertPlan) -> None:
 
 @dataclass(frozen=True)
 class RevertResult:
-    """What became of each file whose changes were to be reverted."""
+    """What happened to each file whose changes were to be reverted."""
 
     restored: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-    """Restored as well, but what others changed since is still in them."""
+    """Restored too, but they still contain what others changed since."""
     removed: tuple[str, ...] = ()
     kept: tuple[SkippedFile, ...] = ()
     """Left as they are, with the reason."""
@@ -193,16 +197,16 @@ class Revert:
 
     task_changes: TaskChanges
     shown: Callable[[Path, str], str]
-    """How a file of a folder is named to the user."""
+    """Returns how to show a file of a folder to the user."""
     dry_run: bool = False
 
     def revert(self) -> RevertResult:
-        """Revert what the task changed; what others did since stays."""
+        """Revert what the task changed; later changes by others stay."""
         history, task = self.task_changes.history, self.task_changes.task
         if history.reverted_at is not None:
             raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
         found = self.task_changes.of(history.turns)
-        result = self._take_back("revert", history.turns, found.changes)
+        result = self._revert_or_undo("revert", history.turns, found.changes)
         missed = (SkippedFile(self.shown(*file), why) for file, why in found.missed.items())
         return replace(result, kept=(*result.kept, *missed))
 
@@ -212,22 +216,24 @@ class Revert:
         if not reverts:
             raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
         changes = self.task_changes.of(reverts[-1]).changes
-        return self._take_back("undo", reverts[-1], changes)
+        return self._revert_or_undo("undo", reverts[-1], changes)
 
-    def _take_back(
+    def _revert_or_undo(
         self, kind: SpanKind, spans: Sequence[ChangeSpan], changes: Sequence[FileChange]
     ) -> RevertResult:
         repository = self.task_changes.repository
-        plans = [plan(repository, folder, its) for folder, its in by_folder(changes).items()]
+        plans = [
+            make_plan(repository, folder, its) for folder, its in group_by_folder(changes).items()
+        ]
         if not self.dry_run and any(made.steps for made in plans):
             first = {span.folder: span.before.snapshot.tree for span in reversed(spans)}
-            plans = self._carry_out_recorded(kind, plans, first)
+            plans = self._apply_and_record(kind, plans, first)
         return self._result(plans)
 
-    def _carry_out_recorded(
+    def _apply_and_record(
         self, kind: SpanKind, plans: Sequence[RevertPlan], first: Mapping[Path, str]
     ) -> list[RevertPlan]:
-        """Carry plans out between two snapshots of each folder that something is done in."""
+        """Carry out plans, recording snapshots of each affected folder before and after."""
         repository, task = self.task_changes.repository, self.task_changes.task
 
         def record(made: RevertPlan, *, whole: bool = False) -> SnapshotRecord:
@@ -241,7 +247,7 @@ class Revert:
         numbers = [span.number for span in self.task_changes.own_spans if span.task == task]
         active = [made for made in plans if made.steps]
         spans = repository.begin(task, max(numbers, default=0) + 1, map(record, active))
-        done = [carry_out(made, folders(first[made.folder])) for made in active]
+        done = [apply_plan(made, folders(first[made.folder])) for made in active]
         done += (made for made in plans if not made.steps)
         whole = not any(made.skipped for made in done)
         for span, made in zip(spans, done, strict=False):

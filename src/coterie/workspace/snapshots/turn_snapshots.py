@@ -1,8 +1,8 @@
 """Snapshots around turns: taken before anything may change files, and again if anything did.
 
-Most turns change nothing, so a snapshot is taken only of a folder that is not as it was at the last
-one, which a look at the names, sizes and times of its files tells.  A turn that is under way is a
-small file; it becomes a span in the repository when it has changed something.
+Most turns change nothing, so a folder gets a new snapshot only if it has changed since the last
+one, as shown by the names, sizes and times of its files.  A turn under way is a small file; it
+becomes a span in the repository once it has changed something.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import psutil
 
 from coterie.errors import GitFailed, NotOurs
 from coterie.model import instant
-from coterie.workspace.beneath import names_in, opened_folder, replace_file, write_file
-from coterie.workspace.git_obeyed import obeyed_files
+from coterie.workspace.beneath import names_in, open_folder, replace_file, write_file
+from coterie.workspace.git_control_files import control_files
 from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
 from coterie.workspace.snapshots.repository import (
     COUNT,
@@ -39,39 +39,39 @@ from coterie.workspace.snapshots.repository import (
 
 _GIT = ".git"
 _LEFT_OUT = frozenset({_GIT, ".coterie"})
-_MANY = 5_000
-"""Of a folder with more files than this it is asked once which folders in it git ignores."""
-_MOST = 100_000
-"""Of a folder without git that holds more files than this (a disk, a home), none are kept."""
-_TICK = 20_000_000
-"""Nanoseconds in which a file may change again and keep its time."""
+_CHECK_IGNORE_ABOVE = 5_000
+"""In a folder with more files than this, ask git once which subfolders it ignores."""
+_MAX_FILES = 100_000
+"""A folder outside git with more files than this (a disk, a home) gets no snapshots."""
+_GRANULARITY = 20_000_000
+"""Nanoseconds within which a file may change again and keep its timestamp."""
 
 
-class FolderLook(NamedTuple):
-    """What a look at a folder found, without reading a file."""
+class FolderScan(NamedTuple):
+    """What a scan of a folder found, without reading any file."""
 
     digest: str
     newest: int
-    """When something in it was last changed, in nanoseconds."""
+    """When anything in it last changed, in nanoseconds."""
     folders: tuple[str, ...]
     files: int
 
 
 class LastSnapshots(NamedTuple):
-    """The last snapshots of a folder and of the repositories in it, with the look at it."""
+    """The last snapshots of a folder and of the repositories in it, with the scan made then."""
 
     look: str
     settled: bool
-    """Whether a later change would show: nothing was changed while they were taken."""
+    """Whether a later change would show: nothing changed while they were taken."""
     skipped: tuple[str, ...]
-    """Folders in it that git ignores, so that nobody need look into them."""
+    """Folders in it that git ignores, so that scans can skip them."""
     snapshots: tuple[Any, ...]
-    """Each as `Snapshot.stored` has it."""
+    """Each as returned by `Snapshot.stored`."""
 
 
 @dataclass
 class _OpenTurns:
-    """The turns of a task in one folder that are not over, as one."""
+    """A task's unfinished turns in one folder, treated as one."""
 
     last: LastSnapshots
     count: int = 1
@@ -80,8 +80,7 @@ class _OpenTurns:
 class TurnSnapshots:
     """`ports.Snapshots` for a project.  Blocks.
 
-    It never fails: what goes wrong is reported once, and noted for whoever asks for the task's
-    changes later.
+    It never fails: problems are reported once, and noted for later requests for the task's changes.
     """
 
     def __init__(self, root: Path, report: Callable[[str], None] = lambda problem: None) -> None:
@@ -92,13 +91,13 @@ class TurnSnapshots:
         self._reported = False
         self._begun: dict[tuple[str, Path], _OpenTurns] = {}
         self._folder: int | None = None
-        """A handle of the folder of states, where it was opened for the length of a run."""
+        """Descriptor of the state folder while `open` keeps it open."""
 
     def open(self) -> None:
-        """Keep the folder of states open until `settle`, so that a turn need not look for it."""
+        """Keep the state folder open until `settle`, so that turns need not open it each time."""
         with (
             suppress(OSError, NotOurs),
-            opened_folder(self._repository.folder, STATE) as folder,
+            open_folder(self._repository.folder, STATE) as folder,
         ):
             self._folder = os.dup(folder)
 
@@ -106,26 +105,26 @@ class TurnSnapshots:
         """Store a folder as it is: a turn of the task may change it from now on."""
         place = Path(folder).resolve()
         if place.is_relative_to(self._root / ".coterie" / "worktrees"):
-            return  # what is done to a ticket is committed
+            return  # changes of a ticket are committed
         if begun := self._begun.get((task_id, place)):
             begun.count += 1
             return
-        with self._noting_problems(task_id):
+        with self._recording_problems(task_id):
             last = self._last(place)
             if last is None:
                 _check_size(place)
-            if last is None or not last.settled or look_at(place, last.skipped).digest != last.look:
+            if last and not (last.settled and scan_folder(place, last.skipped).digest == last.look):
                 last = None
-            if last is None or self._was_cut(task_id, place, last):
-                with self._repository.alone() as repository:
+            if last is None or self._was_interrupted(task_id, place, last):
+                with self._repository.exclusive() as repository:
                     last = self._end_spans(repository, place, {task_id})
             if last is None:
                 return
-            self._write(_open_name(task_id, place), {**self._moment(task_id), **last._asdict()})
+            self._write(_open_name(task_id, place), {**self._turn_data(task_id), **last._asdict()})
             self._begun[task_id, place] = _OpenTurns(last)
 
     def after(self, task_id: str, folder: str) -> None:
-        """Store a folder as the turn left it, if that changed anything."""
+        """Store a folder as the turn left it, if it changed anything."""
         place = Path(folder).resolve()
         begun = self._begun.get((task_id, place))
         if begun is None:
@@ -135,7 +134,7 @@ class TurnSnapshots:
             self._end(task_id, place)
 
     def settle(self) -> None:
-        """Store what turns left that were begun here and then interrupted."""
+        """Store what interrupted turns left, if they began here."""
         for task_id, place in list(self._begun):
             self._end(task_id, place)
         if self._folder is not None:
@@ -146,9 +145,9 @@ class TurnSnapshots:
         """Whether anything may have been stored for a task or a part of it.  Runs no git."""
         folder = self._repository.folder
         refs = folder / REFS
-        if (folder / "packed-refs").exists():  # somebody tidied up
+        if (folder / "packed-refs").exists():  # somebody has packed the refs
             return True
-        # Those of subtasks and of tickets, besides its own.
+        # Those of subtasks and tickets, in addition to its own.
         parts = (f"{OPEN}{quote(f'{task_id}{mark}', safe='')}" for mark in (".", "/"))
         begun = (_open_prefix(task_id), *parts)
         kept = (refs / task_id).is_dir() or any(refs.glob(f"{task_id}.*"))
@@ -156,17 +155,17 @@ class TurnSnapshots:
 
     def _end(self, task_id: str, place: Path) -> None:
         last = self._begun.pop((task_id, place)).last
-        with self._noting_problems(task_id):
-            if last.settled and look_at(place, last.skipped).digest == last.look:
+        with self._recording_problems(task_id):
+            if last.settled and scan_folder(place, last.skipped).digest == last.look:
                 self._remove(_open_name(task_id, place))
                 return
-            with self._repository.alone() as repository:
+            with self._repository.exclusive() as repository:
                 self._end_spans(repository, place, {task_id})
 
     def _end_spans(
         self, repository: SnapshotRepository, place: Path, tasks: Set[str]
     ) -> LastSnapshots | None:
-        """End whatever tasks began in a folder with what it is now; None if it is gone."""
+        """End the spans that tasks began in a folder with its current state; None if it is gone."""
         last, taken = self._take(repository, place) if place.is_dir() else (None, [])
         current = CurrentSnapshots(repository, {one.folder: one for one in taken})
         at = instant.now()
@@ -183,7 +182,7 @@ class TurnSnapshots:
         return last
 
     def _note_kept(self, task_id: str) -> None:
-        """Remember outside of the repository that it holds something of a task."""
+        """Record outside the repository that it holds something for a task."""
         noted = self._project.joinpath(*kept_file(task_id)).exists()
         if not noted and (self._repository.folder / REFS / task_id).is_dir():
             write_file(self._project, kept_file(task_id), b"")
@@ -191,28 +190,28 @@ class TurnSnapshots:
     def _take(
         self, repository: SnapshotRepository, place: Path
     ) -> tuple[LastSnapshots, list[Snapshot]]:
-        """Take snapshots of a folder, and remember what it looked like."""
+        """Take snapshots of a folder, and record what a scan of it finds."""
         earlier, begun = self._last(place), time.time_ns()
         taken = take_snapshots(repository, place)
         skipped = earlier.skipped if earlier else ()
-        look = look_at(place, skipped)
-        if look.files > _MANY:
-            skipped = (*skipped, *ignored_folders(repository, place, look.folders))
-            look = look_at(place, skipped)
+        scan = scan_folder(place, skipped)
+        if scan.files > _CHECK_IGNORE_ABOVE:
+            skipped = (*skipped, *ignored_folders(repository, place, scan.folders))
+            scan = scan_folder(place, skipped)
         stored = tuple(one.stored(self._root) for one in taken)
-        last = LastSnapshots(look.digest, look.newest + _TICK < begun, skipped, stored)
+        last = LastSnapshots(scan.digest, scan.newest + _GRANULARITY < begun, skipped, stored)
         self._write(_last_name(place), last._asdict())
         return last, taken
 
-    def _was_cut(self, task_id: str, place: Path, last: LastSnapshots) -> bool:
-        """Whether a turn of the task was interrupted here that has changed something."""
+    def _was_interrupted(self, task_id: str, place: Path, last: LastSnapshots) -> bool:
+        """Whether an interrupted turn of the task has changed something here."""
         cut = self._read(_open_name(task_id, place))
         return cut is not None and cut.get("look") != last.look
 
-    def _moment(self, task_id: str) -> dict[str, object]:
-        """When and by whom a turn was begun.
+    def _turn_data(self, task_id: str) -> dict[str, object]:
+        """Return when and by which process a turn was begun.
 
-        No number of the order is used up: it began after whatever has the last one.
+        It takes no sequence number of its own, but that of the last record before it.
         """
         with self._state() as state:
             try:
@@ -233,11 +232,11 @@ class TurnSnapshots:
 
     @contextmanager
     def _state(self) -> Generator[int]:
-        """A handle of the folder of states, which is made if there is none."""
+        """Open the state folder, creating it if needed."""
         if self._folder is not None:
             yield self._folder
             return
-        with opened_folder(self._project, self._repository.folder.name, STATE, make=True) as made:
+        with open_folder(self._project, self._repository.folder.name, STATE, make=True) as made:
             yield made
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -256,7 +255,7 @@ class TurnSnapshots:
             os.unlink(name, dir_fd=state)
 
     @contextmanager
-    def _noting_problems(self, task_id: str) -> Generator[None]:
+    def _recording_problems(self, task_id: str) -> Generator[None]:
         try:
             yield
         except (GitFailed, OSError, NotOurs) as error:
@@ -273,7 +272,7 @@ class TurnSnapshots:
 
 
 def kept_file(task_id: str) -> tuple[str, str]:
-    """The file that says that something was stored for a task, and what became of it since."""
+    """Return the file that notes that a task has something stored, and what became of it since."""
     return ("kept", quote(task_id, safe=""))
 
 
@@ -297,8 +296,8 @@ def _open_name(task_id: str, place: Path) -> str:
     return f"{_open_prefix(task_id)}{_hashed(place)}"
 
 
-def look_at(place: Path, skipped: tuple[str, ...] = ()) -> FolderLook:
-    """Look at all files of a folder, and at what says which of them git ignores."""
+def scan_folder(place: Path, skipped: tuple[str, ...] = ()) -> FolderScan:
+    """Scan all files of a folder, and those that decide which of them git ignores."""
     found, files = hashlib.blake2b(digest_size=16), 0
     newest = place.stat().st_mtime_ns
     folders: list[str] = []
@@ -309,26 +308,29 @@ def look_at(place: Path, skipped: tuple[str, ...] = ()) -> FolderLook:
         if facts is None or stat.S_ISDIR(facts.st_mode):
             folders.append(name)
         else:
-            files, figures = files + 1, _figures(facts)
+            files, figures = files + 1, _stat_key(facts)
         found.update(os.fsencode(f"{name}\0{figures}\0"))
     inner = [place / name for name in folders if Path(name).name == _GIT]
     has_git = inner or any(os.path.lexists(one / _GIT) for one in (place, *place.parents))
     tops = [place, *(git.parent for git in inner)] if has_git else []
-    for rule in (*_rules(place), *(file for top in tops for file in obeyed_files(top))):
+    for rule in (*_rules(place), *(file for top in tops for file in control_files(top))):
         with suppress(OSError):
-            found.update(os.fsencode(f"{rule}\0{_figures(rule.stat())}\0"))
-    return FolderLook(found.hexdigest(), newest, tuple(folders), files)
+            found.update(os.fsencode(f"{rule}\0{_stat_key(rule.stat())}\0"))
+    return FolderScan(found.hexdigest(), newest, tuple(folders), files)
 
 
 def _check_size(place: Path) -> None:
-    """Raise OSError for more files than can be kept around a turn."""
+    """Raise OSError if there are too many files to snapshot around a turn."""
     if any((folder / ".git").exists() for folder in (place, *place.parents)):
-        return  # what git ignores is not kept, and nobody keeps so much in git
-    if next(islice(_entries(os.fspath(place), "", frozenset()), _MOST, None), None) is not None:
-        raise OSError(f"{place} holds more than {_MOST:,} files: its changes cannot be kept")
+        return  # ignored files are not stored, and no repository tracks so many
+    entries = _entries(os.fspath(place), "", frozenset())
+    if next(islice(entries, _MAX_FILES, None), None) is not None:
+        raise OSError(
+            f"{place} contains more than {_MAX_FILES:,} files: its changes cannot be recorded"
+        )
 
 
-def _figures(facts: os.stat_result) -> str:
+def _stat_key(facts: os.stat_result) -> str:
     times = f"{facts.st_mtime_ns} {facts.st_ctime_ns}"
     return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {times}"
 
@@ -336,7 +338,7 @@ def _figures(facts: os.stat_result) -> str:
 def _entries(
     place: str, inside: str, skipped: frozenset[str]
 ) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Every file and folder below a place, in order; None for what is there and not looked into."""
+    """Yield every file and folder below a place, in order; None for one that is not examined."""
     try:
         with os.scandir(f"{place}/{inside}") as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -355,7 +357,7 @@ def _entries(
 
 
 def _rules(place: Path) -> Iterator[Path]:
-    """The files outside of a folder by which git decides what in it is ignored or known."""
+    """Yield the files outside a folder by which git decides what in it is ignored or tracked."""
     for folder in (place, *place.parents):
         if folder != place:
             yield folder / ".gitignore"

@@ -1,8 +1,8 @@
-"""What a command line really does: bash runs it among programs that write down how they were run.
+"""What a command line really does: bash runs it with programs that record their invocations.
 
-Programs are looked for in one folder only.  Most of them are stubs; those that only look are the
-real ones, so that what they write and run shows.  A second set of stubs lies in the work folder,
-for the line that manages to change where programs are found.
+PATH has a single folder.  Most programs in it are stubs; those that only read are the real
+ones, so that anything they write or run shows.  A second set of stubs is in the work folder, for
+a line that manages to change PATH.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ KEPT = "what is kept from it"
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a command line."""
+    """The effects of a command line."""
 
     ran: tuple[tuple[str, ...], ...]
-    """Every stub with its arguments, in order."""
+    """Every stub that ran, with its arguments, in order."""
     changed: frozenset[str]
-    """Paths from the top that came, went or are different now."""
+    """Paths relative to the top that were created, removed or changed."""
     printed: str
 
 
 @dataclass
 class Playground:
-    """A work folder, things outside it, and programs."""
+    """A work folder, files outside it, and programs."""
 
     top: Path
     _before: dict[str, str] = field(default_factory=dict[str, str])
@@ -52,7 +52,7 @@ class Playground:
         self._fill()
 
     def run(self, *lines: str, shell: str = "/bin/bash") -> Done:
-        """Run lines, each in a shell of its own; the folder is put in order again afterwards."""
+        """Run each line in its own shell; restore the folders afterwards."""
         log = self.top / "log"
         log.write_bytes(b"")
         with ThreadPoolExecutor(4) as pool:

@@ -1,4 +1,4 @@
-"""How a case of the table is written: permissions, an action, the verdict."""
+"""Helpers for the cases of the table: permissions, an action, the verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Case = tuple[Permissions, Action, Verdict]
 
 
 def rules(mode: Mode = "ask", *, allow: str = "", deny: str = "") -> Permissions:
-    """Permissions with one rule of a kind, or several with a comma between."""
+    """Permissions with one rule of each kind, or several separated by commas."""
     return Permissions(mode=mode, allow=_split(allow), deny=_split(deny))
 
 
@@ -22,7 +22,7 @@ def run(command: str, cwd: str = ".") -> Action:
 
 
 def look(command: str, cwd: str = ".") -> Action:
-    """A command of who can have it run where it can do no more than look."""
+    """A command that can be run in a read-only sandbox."""
     return Action("run", "Bash", cwd, command=command, read_only_sandbox=True)
 
 

@@ -211,7 +211,7 @@ CHAINED: list[Case] = [
         "cd src && npm test",
         "cd src/deep && npm test && cat ../app.py",
     ),
-    # What is allowed by a rule would not work where it can only look, so nothing is run there.
+    # A command allowed by a rule would not work in a read-only sandbox, so it is not run there.
     (rules(allow="npm test"), look("npm test | tail"), "allow"),
     (rules(allow="npm test"), look("npm test | sort"), "ask"),
     *each(

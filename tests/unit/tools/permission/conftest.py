@@ -1,4 +1,4 @@
-"""A work folder with what rules must not be fooled by."""
+"""A work folder with links that must not fool the rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with links out of it, links within it, and a folder of secrets; only looked at."""
+    """A project with links out of it, links within it, and a folder of secrets; never modified."""
     tmp_path = tmp_path_factory.mktemp("ground").resolve()
     top = tmp_path / "work"
     for folder in ("src/deep", "docs", "secrets", ".git/hooks", "scripts", "assets"):
@@ -20,10 +20,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "passwords").write_text("text\n")
-    (top / "src" / "out").symlink_to(outside)  # a folder elsewhere
-    (top / "src" / "one.txt").symlink_to(outside / "passwords")  # a file elsewhere
+    (top / "src" / "out").symlink_to(outside)  # a folder outside
+    (top / "src" / "one.txt").symlink_to(outside / "passwords")  # a file outside
     (top / "src" / "new.txt").symlink_to(outside / "not-there-yet")
-    (top / "src" / "hidden").symlink_to(top / "secrets")  # by another name
+    (top / "src" / "hidden").symlink_to(top / "secrets")  # an alias
     (top / "env-too").symlink_to(top / ".env")
     (top / "src" / "me").symlink_to("/proc/self/cwd")
     (top / "loop").symlink_to("loop")

@@ -1,7 +1,7 @@
-"""Command lines that nobody would write: pieces of allowed and forbidden ones, bent at random.
+"""Command lines that nobody would write: allowed and forbidden pieces, mutated at random.
 
-`okay`, `half one`, `exact` and `pre-a` are what the rules allow; whatever runs `evil`, finds a
-program in `fake` or writes `x` has got past them.
+The rules allow `okay`, `half one`, `exact` and `pre-a`; a line that runs `evil`, finds a program
+in `fake` or writes `x` has bypassed them.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ _BOUNDARY = re.compile(r"(?<=[\s;&|<>(){}'\"])|(?=[\s;&|<>(){}'\"])|^|$")
 
 @st.composite
 def bent_lines(draw: st.DrawFn) -> str:
-    """A line that is allowed, with bits put in, put over or left out: mostly between words."""
+    """An allowed line with bits inserted or overwritten, mostly between words."""
     line = draw(st.sampled_from(ALLOWED))
     for bit in draw(st.lists(st.sampled_from(BITS) | st.sampled_from(CHARACTERS), max_size=2)):
         between = [found.start() for found in _BOUNDARY.finditer(line)]
@@ -177,7 +177,7 @@ JOINTS = ("; ", ";", " && ", " | ", "\n", " & ", " || ", " |& ", "&&", "|")
 
 @st.composite
 def joined_lines(draw: st.DrawFn) -> str:
-    """Harm in front of what is allowed, after it, or on both sides."""
+    """Allowed and harmful lines, joined in any order."""
     parts = st.sampled_from(ALLOWED) | st.sampled_from(HARM)
     line = draw(parts)
     for joint in draw(st.lists(st.sampled_from(JOINTS), max_size=2)):
@@ -203,7 +203,7 @@ WRAPS = (
 
 @st.composite
 def wrapped_lines(draw: st.DrawFn) -> str:
-    """What is harmful or not, inside of something."""
+    """A joined line, harmful or not, inside a wrapper."""
     return draw(st.sampled_from(WRAPS)).replace("%s", draw(joined_lines()))
 
 
@@ -211,7 +211,7 @@ LINES = st.one_of(bent_lines(), bent_lines(), joined_lines(), wrapped_lines())
 
 
 def each_piece() -> Iterator[str]:
-    """Every bit in the places where it may do something, every harm alone and beside others."""
+    """Every bit where it might have an effect, and every harmful line alone and combined."""
     for bit in (*BITS, *CHARACTERS):
         yield from (f"okay{bit}", f"okay {bit}", f"{bit}okay", f"{bit} okay", f"ok{bit}ay")
         yield from (f"half {bit} one", f"half one{bit}two; exact", f"exact{bit}", f"cat {bit}")
@@ -224,5 +224,5 @@ def each_piece() -> Iterator[str]:
         )
     for number, harm in enumerate(HARM):
         yield from (harm, f"{harm}; okay", f"{harm}\nokay", f"okay && {harm}", f"okay | {harm}")
-        # Each in a third of them: to be cheap.
+        # Each in a third of the wrappers, to keep it cheap.
         yield from (wrap.replace("%s", harm) for wrap in WRAPS[number % 3 :: 3])

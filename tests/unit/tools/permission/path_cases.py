@@ -1,4 +1,4 @@
-"""Rules on paths, and other ways to the same effect: linked, placed, looked at."""
+"""Rules on paths, and other ways to the same effect: links, locations, read-only commands."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _ONLY_HELD = (
     "jq .name README.md",
     "env",
 )
-"""They seem to do no more than look; what they do in truth only a sandbox can say."""
+"""They seem to be read-only, but only a sandbox can guarantee it."""
 _FOR_SURE = (
     "pwd",
     "find . -name '*.py' -not -path './x/*'",
@@ -172,7 +172,7 @@ _FOR_SURE = (
     "ls -la --color=never src",
     "uniq -c README.md",
 )
-"""Every word of them is in the table."""
+"""The table of read-only commands covers every word of them."""
 
 LOOKING: list[Case] = [
     *each(rules("read"), "allow", *_FOR_SURE),
@@ -181,12 +181,12 @@ LOOKING: list[Case] = [
     *each(
         rules("ask"),
         "ask",
-        "grep -honf/etc/passwd README.md",  # a file behind a cluster of letters
+        "grep -honf/etc/passwd README.md",  # a file name after a cluster of short options
         "grep -honfREADME.md notes.txt",
         "grep --fil=README.md x",
         "grep -R x .",
         "grep --dereference-rec x .",
-        "head --lin=3 README.md",  # an abbreviation
+        "head --lin=3 README.md",  # an abbreviated option
         "head -n x README.md",
         "ls -L src",
         "md5sum -c README.md",

@@ -1,4 +1,4 @@
-"""What the rules say of one action after another: the table that a reader may go by."""
+"""The verdict of the rules on each action: a table that also serves as a reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_verdict(permissions: Permissions, action: Action, verdict: Verdict, wor
             paths=tuple(path.replace(name, place) for path in action.paths),
         )
     placed = replace(action, cwd=str(work / action.cwd))
-    guarded = frozenset({".claude"})  # as the composition root has it from the vendor's facts
+    guarded = frozenset({".claude"})  # as the composition root derives it from the vendor's facts
     assert decide(placed, permissions, None, work, (), guarded).verdict == verdict
 
 

@@ -1,4 +1,4 @@
-"""What is a rule, and what is said of what is none."""
+"""Parsing rules, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_rule(text: str, kind: str) -> None:
 
 
 FORMS = "run(COMMAND), write(PATH), read(PATH), fetch(HOST), tool(NAME) or a command"
-PLAIN = "one command in plain words, with * for any, such as npm install *"
+PLAIN = "one plain command, with * as a wildcard, such as npm install *"
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ PLAIN = "one command in plain words, with * for any, such as npm install *"
         ("run(a) b", PLAIN),
         ("ls > x", PLAIN),
         ("a\nb", PLAIN),
-        ("A=1", "a program after the variables"),
-        ("write(src/**.py)", "** as a whole name, such as src/**/test_*.py"),
+        ("A=1", "a program after the variable assignments"),
+        ("write(src/**.py)", "** as a whole path segment, such as src/**/test_*.py"),
         ("write(a\x00b)", "a path"),
         ("fetch(a b)", "a host or an address, such as *.python.org or https://host/path/*"),
-        ("tool(a b)", "the name of a tool, with * for any, such as mcp__github__*"),
+        ("tool(a b)", "the name of a tool, with * as a wildcard, such as mcp__github__*"),
     ],
 )
 def test_no_rule(text: str, expected: str) -> None:

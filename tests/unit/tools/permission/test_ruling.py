@@ -1,4 +1,4 @@
-"""How rules and modes weigh against each other, and what is said of it."""
+"""How rules and modes take precedence, and the reason given for each ruling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ran(command: str, work: Path, *, sandbox: bool = False) -> Action:
         (
             "npm test",
             Permissions(mode="full", deny=("Bash(rm)",)),
-            Ruling("ask", "deny Bash(rm) (which is no rule)"),
+            Ruling("ask", "deny Bash(rm) (not a valid rule)"),
         ),
         ("npm test", Permissions(allow=("Bash(npm test)",)), Ruling("ask", "mode ask")),
     ],
@@ -80,7 +80,7 @@ def test_rules_of_the_team_and_of_the_task_count_too(work: Path) -> None:
     assert decide(action, mine, None, work, ["npm *"]) == Ruling("allow", "granted npm *")
     denying = Permissions(deny=("npm",))
     assert decide(action, mine, denying, work, ["npm *"]) == Ruling("deny", "deny npm")
-    # The mode is the member's: that of the team is given to members when the file is read.
+    # The member's mode applies: the team's is copied to its members when the file is read.
     assert decide(action, mine, Permissions(mode="full"), work) == Ruling("ask", "mode ask")
 
 
@@ -95,7 +95,7 @@ def test_the_work_folder_may_be_reached_through_a_link(work: Path) -> None:
 
 
 def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
-    """Ordinary files can make one, whose settings name programs that git would run."""
+    """Ordinary files can form a repository whose settings name programs that git would run."""
     (tmp_path / ".git").mkdir()
     fake = tmp_path / "sub"
     for name in ("objects", "refs"):
@@ -109,11 +109,11 @@ def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
 
 
 def test_git_of_a_repository_above_the_work_folder(tmp_path: Path) -> None:
-    """It is not part of it, and a sandbox would not show it."""
+    """It is not part of the work folder, and a sandbox would not show it."""
     root = tmp_path / "root"
     (root / "sub" / ".git").mkdir(parents=True)
     action = ran("git status", root, sandbox=True)
-    assert decide(action, Permissions(), None, root).verdict == "allow_read_only"  # there is none
+    assert decide(action, Permissions(), None, root).verdict == "allow_read_only"  # none there yet
     (tmp_path / ".git").mkdir()
     assert decide(action, Permissions(), None, root).verdict == "ask"
     below = ran("cd sub && git status", root, sandbox=True)

@@ -1,4 +1,4 @@
-"""Command lines taken apart: which commands, which files, and what is not sure."""
+"""Parsing command lines: which commands, which files, and what is uncertain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule that is offered: what was seen, and nothing that was not."""
+"""The suggested rule covers what was seen and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXACT = (
     "bun test",
     "sort README.md",
 )
-"""Offered as they were seen, and nothing more."""
+"""Commands suggested exactly as they were seen."""
 
 COMMANDS = {
     **{command: f"run({command})" for command in EXACT},

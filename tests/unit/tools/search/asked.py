@@ -1,4 +1,4 @@
-"""The questions asked of a real package: pip, some 440 files, with all it carries along."""
+"""The questions asked about a real package: pip, some 440 files including vendored ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Question:
-    """What a developer asks in plain words, and the files that answer it."""
+    """A developer's question in plain words, and the files that answer it."""
 
     text: str
     files: frozenset[str]
 
 
 def package() -> Path:
-    """The folder of the package that is searched."""
+    """Return the folder of the package to search."""
     spec = importlib.util.find_spec("pip")
     assert spec is not None
     assert spec.origin is not None
@@ -25,6 +25,6 @@ def package() -> Path:
 
 
 def questions() -> list[Question]:
-    """All of them, as they were written before there was an index."""
+    """Return all questions, as written before the index existed."""
     entries = json.loads(Path(__file__).with_name("questions.json").read_text())
     return [Question(entry["question"], frozenset(entry["files"])) for entry in entries]

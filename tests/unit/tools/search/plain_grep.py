@@ -1,4 +1,4 @@
-"""What plain grep finds for a question: the best of several ways to use it."""
+"""What plain grep finds for a question, used in several ways."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from coterie.tools.search.passages import stop_words
 
 Found = Mapping[str, Counter[str]]
-"""For each file how often each word of the question is in it."""
+"""For each file, how often each word of the question occurs."""
 
 
 def texts(package: Path) -> dict[str, str]:
-    """Every source file, in lower case: grep -i."""
+    """Return every source file in lower case, as grep -i would see it."""
     return {
         str(path.relative_to(package)): path.read_text().lower() for path in package.rglob("*.py")
     }
 
 
 def ranks(files: Mapping[str, str], question: str, targets: frozenset[str]) -> dict[str, int]:
-    """The place of the first right file for each way of using grep.
+    """Return the rank of the first right file for each way of using grep.
 
-    `luckiest word` greps for the one word that puts the right file first, which only somebody
-    who knows the answer could choose: a bound, not a way.
+    `luckiest word` greps for the word that ranks the right file best, which only somebody who
+    knows the answer could choose: an upper bound, not a strategy.
     """
     every = re.findall(r"[a-z0-9]+", question.lower())
     words = [word for word in dict.fromkeys(every) if word not in stop_words()]
@@ -48,7 +48,7 @@ def ranks(files: Mapping[str, str], question: str, targets: frozenset[str]) -> d
 
 
 def _rank(found: Found, way: Callable[[str], tuple[float, ...]], targets: frozenset[str]) -> int:
-    """Files that fare the same are shown by path, as grep shows them; those with nothing, not."""
+    """Order ties by path, as grep shows them, and leave out files without hits."""
     hits = sorted((path for path in found if any(way(path))), key=lambda path: path)
     ordered = sorted(hits, key=way, reverse=True)
     places = [place for place, path in enumerate(ordered, 1) if path in targets]

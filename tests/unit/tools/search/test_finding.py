@@ -1,4 +1,4 @@
-"""The twenty questions: how many find their file among the first five, beside plain grep."""
+"""The twenty questions: how many find their file in the top five, compared with plain grep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index follows the files, survives damage, and is shared by processes."""
+"""The index tracks file changes, survives damage, and is shared by processes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_nobody_wrote_or_may_see_is_left_out(shop: Workshop) -> None:
     (shop.project / "link.py").symlink_to(shop.outside / "zebra.py")
     index = index_of(shop)
     index.refresh()
-    # By its name alone; nothing that is in these is known.
+    # Found by name alone: the contents of these files are not indexed.
     assert sorted(found(index, "zebra")) == ["zebra.bin", "zebra.log", "zebra.min.js"]
     assert all(hit.snippet == "" for hit in index.search("zebra"))
 
@@ -123,7 +123,7 @@ def test_an_index_that_is_held_too_long_is_refused(
 ) -> None:
     monkeypatch.setattr(index_module, "LOCK_TIMEOUT", 0.0)
     index = index_of(shop)
-    with index._locked(), pytest.raises(ToolError, match="use grep"):
+    with index._locked(), pytest.raises(ToolError, match="Use grep"):
         index.refresh()
 
 

@@ -1,4 +1,4 @@
-"""Where the index is: in no other file of the user's, whatever stands in its place."""
+"""Where the index is stored: never in a user's file, whatever is found at its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions give nothing away: no word of one is a name that its answer goes by or uses."""
+"""The questions give nothing away: none contains a word of its answer's path or a name in it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from tests.unit.tools.search.asked import Question, package, questions
 
-SHORTEST_NAME = 3  # a variable `a` says nothing about its file
+SHORTEST_NAME = 3  # a variable `a` reveals nothing about its file
 
 
 def names_in(file: Path) -> set[str]:
-    """Every identifier of a Python file."""
+    """Return every identifier in a Python file."""
     with tokenize.open(file) as source:
         tokens = list(tokenize.generate_tokens(source.readline))
     names = {token.string for token in tokens if token.type == tokenize.NAME}
@@ -25,13 +25,13 @@ def names_in(file: Path) -> set[str]:
 
 
 def words_of_path(file: str) -> set[str]:
-    """The words that the path of a file is made of."""
+    """Return the words in the path of a file."""
     words = re.findall(r"[a-z0-9]+", file.removesuffix(".py").lower())
     return {word for word in words if len(word) >= SHORTEST_NAME}
 
 
 def alike(word: str, name: str) -> bool:
-    """Whether one is the beginning of the other: `hash` gives `hashes` away."""
+    """Whether one is a prefix of the other: `hash` gives `hashes` away."""
     return len(word) >= SHORTEST_NAME and (word.startswith(name) or name.startswith(word))
 
 

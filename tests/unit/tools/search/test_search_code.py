@@ -1,4 +1,4 @@
-"""The tool: by words alone, and by the vectors of a model behind a real server as well."""
+"""The search tool: by words alone, and also by vectors from a model behind a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPICS = (("colour", "paint", "vermilion"), ("letter", "parcel", "courier"))
 
 
 class Model(ThreadingHTTPServer):
-    """Knows two topics; each text is as near to one as it has words of it."""
+    """Knows two topics; a text is as close to each as it has words of it."""
 
     broken = False
     asked: int = 0
@@ -101,7 +101,7 @@ async def test_a_model_finds_what_no_word_tells(shop: Workshop, model: Model) ->
     assert model.asked == 3
 
     await asked(shop, one, "vermilion")
-    assert model.asked == 4  # only the question: what did not change is known
+    assert model.asked == 4  # only the question: unchanged files are cached
     shop.write("van.py", "# where a courier goes\n")
     await asked(shop, one, "vermilion")
     assert model.asked == 6

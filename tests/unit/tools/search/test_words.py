@@ -1,4 +1,4 @@
-"""Names come apart, passages begin where definitions do, and words stand for one another."""
+"""Names are split into words, passages begin at definitions, and synonyms match."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
--- The schema as SQLite's migrations 0001 to 0010 leave it: PostgreSQL begins here, and from 0011 on
--- both have a file for every number.  What a column means is said there; here is what differs.
+-- The schema that SQLite's migrations 0001 to 0010 result in: PostgreSQL starts here, and from 0011
+-- on both have a file for every number.  Columns are explained there; here is what differs.
 
--- Compared and ordered byte by byte, whatever the database's language is.
+-- Compared and sorted byte by byte, whatever the database's locale.
 CREATE DOMAIN string AS TEXT COLLATE "C";
 
--- What others wait for is one row: whoever appends to a chain or to the timeline holds it until the
--- commit, so numbers have no gaps and grow from commit to commit.
+-- All appends share one row: a transaction that appends to a chain or to the timeline locks it
+-- until it commits, so numbers have no gaps and grow from commit to commit.
 CREATE TABLE head (
     events BIGINT NOT NULL,
     events_hash BYTEA NOT NULL,
@@ -119,7 +119,7 @@ CREATE TABLE turns (
 
 CREATE INDEX turns_failed ON turns (task_id, opened) WHERE outcome = 'failed';
 
--- In which order steps and turns were opened; it grows over all tasks, with gaps.
+-- The order in which steps and turns were opened; it grows across all tasks, with gaps.
 CREATE SEQUENCE opened;
 
 CREATE TABLE threads (
@@ -243,12 +243,12 @@ SELECT
     ELSE 9223372036854775807 END
 FROM tasks;
 
--- Of several machines alone: a connection's last commit, processes that own leases, machines.
+-- Only for several machines: each connection's last commit, processes that own leases, machines.
 
 CREATE TABLE writers (
     id string PRIMARY KEY,
-    batch BIGINT NOT NULL,                 -- the number of the last commit that was kept
-    told string NOT NULL,                  -- what that commit answered
+    batch BIGINT NOT NULL,                 -- the number of its last commit
+    told string NOT NULL,                  -- the answers of that commit
     opened_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 
@@ -270,14 +270,14 @@ CREATE TABLE machines (
     seen string NOT NULL
 );
 
--- Whose tasks these are: one row, written by `coterie store init`.
+-- The project whose tasks these are: one row, written by `coterie store init`.
 
 CREATE TABLE project (
-    name string NOT NULL,                  -- for people
-    root_commit string NOT NULL            -- the first commit of its repository; '': it has none
+    name string NOT NULL,                  -- for display
+    root_commit string NOT NULL            -- the first commit of its repository; '' if it has none
 );
 
--- Nothing is taken out of the chains.
+-- The chains are append-only.
 
 CREATE FUNCTION never_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -290,7 +290,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION never_changed();
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
 FOR EACH STATEMENT EXECUTE FUNCTION never_changed();
 
--- The timeline keeps itself.
+-- The timeline is maintained by triggers.
 
 CREATE FUNCTION tell(task string, what string, which BIGINT) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE place BIGINT;
@@ -350,14 +350,15 @@ CREATE TRIGGER timeline_of_tickets AFTER INSERT ON ticket_history
 FOR EACH ROW EXECUTE FUNCTION tell_ticket();
 
 -- A commit is one message: its number, its fences, its writes, its answers.  What cannot follow
--- raises with a code of ours, so nothing has to be read before it is written:
+-- raises with a code of our own, so nothing has to be read before writing:
 --   CT001 the lease is lost        CT002 a write that cannot follow     CT003 an event that cannot
---   CT004 what the caller asked for is not so: no error, only nothing   CT005 it was committed before
+--   CT004 the caller's condition does not hold: not an error, no effect
+--   CT005 the message was committed before
 
 CREATE FUNCTION begin_batch(writer string, number BIGINT, note string)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- First of all, for the same batch may be under way on a connection that was cut.
+    -- Must come first: the same batch may be in progress on a connection that was cut.
     UPDATE writers SET batch = number, told = '' WHERE id = writer AND batch = number - 1;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'batch % was committed before', number USING ERRCODE = 'CT005';
@@ -367,7 +368,7 @@ END $$;
 
 CREATE FUNCTION hold(task string, held BIGINT) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Anything weaker lets a claim through while this commit is under way.
+    -- Anything weaker lets a claim through while this commit is in progress.
     PERFORM 1 FROM leases WHERE task_id = task AND token = held FOR SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the lease is lost' USING ERRCODE = 'CT001', DETAIL = task, HINT = held;
@@ -384,8 +385,8 @@ END $$;
 
 CREATE FUNCTION answer(value BIGINT) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Kept until the end of the commit, which keeps it with its number: an answer that is lost on
-    -- the way is asked for again.
+    -- Collected until the end of the commit, which stores it with its number: an answer that is
+    -- lost in transit can be asked for again.
     PERFORM set_config(
         'coterie.told',
         coalesce(current_setting('coterie.told', true), '') || coalesce(value::TEXT, '') || ';',
@@ -397,7 +398,7 @@ CREATE FUNCTION keep_answers(writer string) RETURNS string LANGUAGE sql AS $$
     UPDATE writers SET told = current_setting('coterie.told') WHERE id = writer RETURNING told
 $$;
 
--- `tail` is the row as JSON from behind its number on: the hash is over all of it.
+-- `tail` is the row as JSON after its number; the hash covers the whole row.
 
 CREATE FUNCTION append_event(
     task string, kind string, moment string, body string, tail string, follows JSON, why string

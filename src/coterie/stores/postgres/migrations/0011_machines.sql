@@ -1,31 +1,30 @@
 ALTER TABLE turns ADD COLUMN machine string;
 
--- Tasks that are to be run by whichever machine can.  Whether somebody runs one is told by its
--- lease alone.  The queue holds a job for what is due while nobody does; it may lose that or have it
--- twice.
+-- Tasks that any suitable machine may run.  Only its lease tells whether a task is being run.
+-- The queue holds a job for what is due while nobody runs it; it may lose a job, or have it twice.
 
 CREATE TABLE offers (
     task_id string PRIMARY KEY,
     pool string NOT NULL,                  -- seat: runs agents; session: waits for others
-    needs string NOT NULL,                 -- JSON: what a machine must have or allow, in order
-    machine string,                        -- which alone may take it; NULL: any
-    state string NOT NULL,                 -- open: to be run; held: not before an answer or a word
+    needs string NOT NULL,                 -- JSON: what a machine must have or allow, sorted
+    machine string,                        -- the only one that may take it; NULL: any
+    state string NOT NULL,                 -- open: to be run; held: not before an answer or request
     due TIMESTAMPTZ,                       -- not before
-    woken BIGINT NOT NULL DEFAULT 0,       -- how often something has happened that is to be looked at
-    taker string,                          -- the owner that has it in hand; NULL: nobody
-    job BIGINT,                            -- the queue's; NULL: none
-    refused string NOT NULL DEFAULT '{}'   -- JSON: why machines do not take it, by their names
+    woken BIGINT NOT NULL DEFAULT 0,       -- how often an event has called for a new look at it
+    taker string,                          -- the owner that has taken it; NULL: nobody
+    job BIGINT,                            -- its id in the queue; NULL: none
+    refused string NOT NULL DEFAULT '{}'   -- JSON: why machines refused it, by machine
 );
 
--- All machines look for these, every second and whenever something happens.
+-- All machines query these, every second and whenever something happens.
 CREATE INDEX offers_open ON offers (state) WHERE state = 'open';
 CREATE INDEX offers_unqueued ON offers (task_id)
 WHERE state = 'open' AND job IS NULL AND taker IS NULL;
 CREATE INDEX offers_in_hand ON offers (taker) WHERE taker IS NOT NULL;
 CREATE INDEX owners_dead ON owners (id) WHERE dead;
 
--- An answer or a word to a task, or to one below it, opens its offer again.  Whatever state it is
--- in: the row is waited for, so that it cannot be held at the same moment for want of an answer.
+-- An answer or request to a task, or to one below it, reopens its offer, whatever its state: the
+-- update waits for the row, so that it cannot be held at the same moment for lack of an answer.
 
 CREATE FUNCTION wake_offer(task string) RETURNS void LANGUAGE sql AS $$
     UPDATE offers SET woken = woken + 1, state = 'open', due = NULL
@@ -46,7 +45,7 @@ CREATE TRIGGER words_wake_offers AFTER INSERT ON requests
 FOR EACH ROW WHEN (NEW.kind IN ('say', 'end'))
 EXECUTE FUNCTION wake_offer_answered();
 
--- Nobody is to run what has ended.
+-- Tasks that have ended are not offered.
 
 CREATE FUNCTION drop_offer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -61,7 +60,7 @@ CREATE TRIGGER ended_tasks_are_not_offered AFTER UPDATE OF status ON tasks
 FOR EACH ROW WHEN (NEW.status IN ('completed', 'failed', 'canceled'))
 EXECUTE FUNCTION drop_offer();
 
--- What goes from machine to machine beside rows: commits as bundles, artifacts, logs.  In parts, by
+-- What machines exchange besides rows: commits as bundles, artifacts, logs.  Stored in parts, by
 -- the digest of the whole.
 
 CREATE TABLE blobs (
@@ -75,17 +74,17 @@ CREATE TABLE blobs (
 ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX blobs_of_session ON blobs (session_id);
 
--- The branches of a session, as they were last sent: whoever goes on with it begins there.
+-- The branches of a session as they were last sent: the next machine to run it starts from them.
 
 CREATE TABLE sent_refs (
     session_id string NOT NULL,
-    name string NOT NULL,                  -- a ticket, or that of all that is approved
+    name string NOT NULL,                  -- a ticket, or the branch of all approved work
     commit string NOT NULL,
-    digest string,                         -- of the bundle that has it; NULL: every clone has it
+    digest string,                         -- of the bundle that holds it; NULL: every clone has it
     PRIMARY KEY (session_id, name)
 );
 
--- Its files, as they were last sent: artifacts, logs of checks, the state of a pipeline.
+-- The session's files as they were last sent: artifacts, logs of checks, the state of a pipeline.
 
 CREATE TABLE sent_files (
     session_id string NOT NULL,
@@ -94,18 +93,18 @@ CREATE TABLE sent_files (
     PRIMARY KEY (session_id, path)
 );
 
--- What a session's envelopes are signed with, for whoever holds its lease.
+-- The key that a session's envelopes are signed with, for the holder of its lease.
 
 CREATE TABLE session_keys (
     session_id string PRIMARY KEY,
     key BYTEA NOT NULL
 );
 
--- For how long an owner that is silent keeps its tasks, in seconds: the same for all machines.
+-- For how long a silent owner keeps its tasks, in seconds; the same for all machines.
 
 ALTER TABLE project ADD COLUMN ttl DOUBLE PRECISION NOT NULL DEFAULT 60;
 
--- Which migrations of the queue, in the schema `dispatch`, were run.
+-- The migrations of the queue, in the schema `dispatch`, that have been run.
 
 CREATE TABLE queue_migrations (
     name string PRIMARY KEY

@@ -1,1 +1,1 @@
--- What SQLite's is about, the pages of a commit, is nothing that PostgreSQL counts.
+-- Nothing to do: SQLite's migration reduces the pages of a commit, which PostgreSQL does not count.

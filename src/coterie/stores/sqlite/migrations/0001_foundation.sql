@@ -1,4 +1,4 @@
--- Rows are kept small and every text stands once: the bodies of questions are in `events`,
+-- Rows are kept small and every text is stored once: the bodies of questions are in `events`,
 -- what was said is in `messages`, and everything else refers to them.
 
 CREATE TABLE events (
@@ -115,7 +115,7 @@ CREATE TABLE turns (
     PRIMARY KEY (task_id, step, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- Who runs what, and what other processes want of it.
+-- Who runs each task, and what other processes request of it.
 
 CREATE TABLE leases (
     task_id TEXT PRIMARY KEY,

@@ -1,8 +1,8 @@
--- What turns cost, and the threads of agents of our own.
+-- The cost of turns, and the threads of our own agents.
 
 ALTER TABLE turns ADD COLUMN usage TEXT;
 
--- A turn that was completed used to keep what it cost in `detail`.
+-- Completed turns used to store their cost in `detail`.
 UPDATE turns SET usage = detail, detail = NULL WHERE outcome = 'completed' AND detail IS NOT NULL;
 
 CREATE TABLE threads (

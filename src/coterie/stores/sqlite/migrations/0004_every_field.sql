@@ -1,11 +1,11 @@
--- What its type has and the table could not hold.
+-- Fields of the stored types that the tables could not hold.
 
 -- Whether a message was interrupted before its end.
 
 ALTER TABLE messages ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
 
--- It could only be seen from the turn.  Where a chat was resumed without it, and another agent took
--- the floor that was the person's, that is what happened: such a history stays as it is.
+-- So far only the turn showed this.  If a chat was resumed without it, and another agent took the
+-- floor that was the person's, that is what happened: such a history stays as it is.
 UPDATE messages SET cut = 1
 WHERE EXISTS (
     SELECT 1 FROM turns JOIN steps ON steps.task_id = turns.task_id AND steps.name = turns.step
@@ -18,7 +18,7 @@ WHERE EXISTS (
     AND events.data NOT LIKE '%"author":"' || later.member || '"%'
 );
 
--- A machine may have no boot id and no namespaces of processes.
+-- A machine may have no boot id and no process namespaces.
 CREATE TABLE new_children (
     mark TEXT PRIMARY KEY,
     task_id TEXT NOT NULL,

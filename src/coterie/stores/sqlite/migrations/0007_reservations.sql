@@ -1,4 +1,4 @@
--- What turns under way may still use of budgets, and questions that are asked once for all tasks.
+-- How much of the budgets running turns may still use, and questions asked once for all tasks.
 
 CREATE TABLE reservations (
     task_id TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- One order over all that is told of tasks: whoever follows a project goes on after a number, and
+-- One order over everything reported about tasks: following a project continues after a number, and
 -- a page of a long task is read by numbers too.
 
 CREATE TABLE timeline (
@@ -14,12 +14,12 @@ CREATE TABLE timeline (
 
 CREATE INDEX timeline_of_run ON timeline (run, sequence);
 
--- How a row finds what belongs to it: the failure of a turn, the beginning of a call that ended.
+-- To look up what belongs to a row: the failure of a turn, the beginning of a call that ended.
 CREATE INDEX turns_failed ON turns (task_id, opened) WHERE outcome = 'failed';
 CREATE INDEX calls_of_task ON audit (task_id, tool_call_id);
 
--- What there is so far, in the order of time; within an instant a begin, what was said and done, a
--- question, an end.
+-- The existing rows in order of time; within an instant: beginnings, what was said and done,
+-- questions, ends.
 INSERT INTO timeline (task_id, source, number)
 SELECT task_id, source, number
 FROM (

@@ -1,4 +1,4 @@
--- What the user is told elsewhere by their own `notify` setting, each of it once.
+-- What the user's own `notify` setting reports elsewhere, each incident once.
 
 CREATE TABLE notifications (
     incident TEXT PRIMARY KEY,             -- the question, or the task that ended

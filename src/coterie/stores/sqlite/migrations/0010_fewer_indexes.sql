@@ -1,10 +1,10 @@
--- Every index that a message or a turn adds to is one more page in the commit of each turn.  What
--- was said in a run lies between its first row and its last, and turns are found by their tasks.
+-- Every index that a message or a turn adds to is one more page in the commit of each turn.  The
+-- messages of a run lie between its first row and its last, and turns are found by their tasks.
 
 DROP INDEX timeline_of_run;
 CREATE INDEX timeline_of_run ON timeline (run, sequence) WHERE source <> 'message';
 
--- Between which numbers all rows of a run are; after its end nothing is said in it.
+-- The range of numbers that all rows of a run are in; after its end no messages are added.
 CREATE VIEW timeline_span (run, first, last) AS
 SELECT
     id,

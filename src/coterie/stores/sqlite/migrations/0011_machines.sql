@@ -1,3 +1,3 @@
--- On which machine a turn was taken: an agent's thread is known nowhere else.  NULL: on this one.
+-- The machine on which a turn was taken: an agent's thread is known nowhere else.  NULL: this one.
 
 ALTER TABLE turns ADD COLUMN machine TEXT;

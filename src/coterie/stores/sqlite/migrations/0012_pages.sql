@@ -1,7 +1,7 @@
 -- A commit writes whole pages, one of every table and index that it touches: a turn should touch few.
 
--- What is said is kept by its number in the timeline, and is no second row there.  Rows that are
--- only ever added at the end fill their pages, and split none.
+-- Messages are stored under their number in the timeline, without a second row there.  Rows that
+-- are only ever appended fill their pages, and split none.
 
 CREATE TABLE new_messages (
     sequence INTEGER PRIMARY KEY,          -- in the timeline; below 0 for what says nothing
@@ -33,7 +33,7 @@ DROP TABLE messages;
 ALTER TABLE new_messages RENAME TO messages;
 CREATE UNIQUE INDEX messages_of_task ON messages (task_id, seq);
 
--- All else that is told.
+-- Everything else in the timeline.
 
 DROP VIEW timeline_span;
 DROP INDEX timeline_of_run;
@@ -55,7 +55,7 @@ SELECT max(
     coalesce((SELECT max(sequence) FROM told), 0), coalesce((SELECT max(sequence) FROM messages), 0), 0
 );
 
--- Between which numbers all rows of a run are; after its end nothing is said in it.
+-- The range of numbers that all rows of a run are in; after its end no messages are added.
 CREATE VIEW timeline_span (run, first, last) AS
 SELECT
     id,
@@ -90,8 +90,8 @@ BEGIN
     );
 END;
 
--- A turn is as good as always one attempt: that is kept in the row of its step.  Rows of their own
--- have further attempts, those of tickets, and all from before.
+-- A turn nearly always has one attempt, which is stored in the row of its step.  Further attempts,
+-- those of tickets, and all from before have rows of their own.
 
 ALTER TABLE turns RENAME TO attempts;
 

@@ -1,6 +1,6 @@
--- What a tool call writes: pages of few tables and indexes, as in 0012.
+-- A tool call should write pages of few tables and indexes, as in 0012.
 
--- An entry of a thread is often longer than what a table without row ids keeps in place, and each
+-- An entry of a thread is often longer than what a table without row ids stores inline, and each
 -- such row took a page of its own.
 CREATE TABLE new_threads (
     thread TEXT NOT NULL,
@@ -14,5 +14,5 @@ DROP TABLE threads;
 ALTER TABLE new_threads RENAME TO threads;
 CREATE UNIQUE INDEX threads_in_order ON threads (thread, place);
 
--- A call's other row is near it among those of its task.
+-- A call's other row is close to it among those of its task.
 DROP INDEX calls_of_task;

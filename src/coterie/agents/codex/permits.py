@@ -1,9 +1,8 @@
-"""Codex's commands that only look: each is run by us, in our own sandbox, and Codex is told what
-it gave.
+"""Codex's read-only commands: we run each in our own sandbox, and give Codex the output.
 
-A hook of ours has every command wait for a word (`hook.py`).  What passes unasked because it only
-looks gets the output of our own look; what was allowed gets leave to run as it is, in Codex's
-sandbox.  Where there is no hook, or no sandbox of ours, commands are as Codex gives them.
+Our hook makes every command wait for a permit (`hook.py`).  A command that passes unasked because
+it only reads gets the output of our own run; an approved one is permitted to run as it is, in
+Codex's sandbox.  Without the hook, or without a sandbox of ours, commands are left unchanged.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from coterie.tools.workspace_files import ToolError
 from coterie.workspace import homes
 
 _MOST = 512 * 1024
-"""Bytes of the beginning and of the end of an output; Codex itself keeps no more than the two."""
+"""Bytes kept of the beginning and of the end of an output; Codex keeps no more than their sum."""
 _TIMED_OUT, _NOT_STARTED = 124, 126
 
 
 @dataclass(frozen=True)
 class WaitingCommand:
-    """A command that waits for a word."""
+    """A command that waits for a permit."""
 
     call_id: str
     command: str
@@ -41,29 +40,29 @@ class WaitingCommand:
 
     @property
     def key(self) -> str:
-        """By which it looks for the word."""
+        """The key under which it looks for its permit."""
         return hook.key_of(self.call_id, self.command)
 
 
 @dataclass(frozen=True)
-class CodexLooks:
-    """Where the words for a member's commands are put, and how its looks are run."""
+class CommandPermits:
+    """Where permits for a member's commands are put, and how its read-only commands are run."""
 
     folder: Path
-    """Which its commands can read and not write."""
+    """The folder of the permits, which its commands can read but not write."""
     commands: CommandRunner
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The arguments that have Codex call the hook."""
+        """The arguments that make Codex call the hook."""
         call = f'{{type="command", command={toml_value(self._command)}, timeout=60}}'
         hooks = f'hooks.PreToolUse=[{{matcher="^Bash$", hooks=[{call}]}}]'
         return "-c", "features.hooks=true", "-c", hooks
 
     async def trust_hook(self, rpc: JsonRpc, cwd: Path) -> None:
-        """Say that this one hook was looked at, without which Codex passes over it.
+        """Mark this one hook as reviewed, without which Codex skips it.
 
-        A Codex that knows no such hooks goes on without, and its commands do not wait.
+        A Codex without such hooks works all the same, but its commands do not wait.
         """
         with suppress(RpcError):
             told = await rpc.request("hooks/list", {"cwds": [str(cwd)]})
@@ -75,17 +74,17 @@ class CodexLooks:
             if state:
                 await rpc.request("config/batchWrite", {"edits": [edit], "reloadUserConfig": True})
 
-    async def let_go(self, waiting: WaitingCommand, *, only_looking: bool) -> None:
-        """Give the word: let it run, or look in its place."""
-        if only_looking:
-            code, output = await self._looked(waiting)
-            await anyio.to_thread.run_sync(self._tell, waiting.key, code, output)
+    async def grant(self, waiting: WaitingCommand, *, read_only: bool) -> None:
+        """Give the permit: to run as it is, or to print what our own read-only run gave."""
+        if read_only:
+            code, output = await self._run_read_only(waiting)
+            await anyio.to_thread.run_sync(self._write_output, waiting.key, code, output)
         else:
             path = self.folder / f"{waiting.key}.{hook.WORK}"
             await anyio.to_thread.run_sync(homes.write_private, path, "")
 
     def clear(self) -> None:
-        """Forget all words.  Blocks."""
+        """Remove all permits.  Blocks."""
         for path in self.folder.iterdir():
             homes.remove_private(path)
 
@@ -93,19 +92,17 @@ class CodexLooks:
     def _command(self) -> str:
         return shlex.join((sys.executable, "-I", "-S", hook.__file__, str(self.folder)))
 
-    async def _looked(self, waiting: WaitingCommand) -> tuple[int, str]:
+    async def _run_read_only(self, waiting: WaitingCommand) -> tuple[int, str]:
         kept, cwd = Excerpt(_MOST, _MOST), Path(waiting.cwd)
         try:
-            ran = await self.commands.run(
-                waiting.command, SECONDS, kept, only_looking=True, cwd=cwd
-            )
+            ran = await self.commands.run(waiting.command, SECONDS, kept, read_only=True, cwd=cwd)
         except ToolError as error:
             return _NOT_STARTED, f"{error}\n"
-        note = notes(ran, SECONDS, only_looking=True)
+        note = notes(ran, SECONDS, read_only=True)
         code = _TIMED_OUT if ran.exit_code is None else ran.exit_code
         return code, ran.output + (f"\n[{note}]\n" if note else "")
 
-    def _tell(self, key: str, code: int, output: str) -> None:
+    def _write_output(self, key: str, code: int, output: str) -> None:
         told, script = self.folder / key, self.folder / f"{key}.{hook.LOOK}"
         homes.write_private(told, output)
         homes.write_private(script, f"cat {shlex.quote(str(told))}\nexit {code}\n")

@@ -1,7 +1,7 @@
-"""Where a store is: a URL, checked and made ready to connect to.
+"""Where a store is: a URL, validated and prepared for connecting.
 
-A password is never shown.  To another host a connection is encrypted or refused, unless the URL
-says in as many words that it need not be.
+A password is never shown.  A connection to another host is encrypted or refused, unless the URL
+says explicitly that it need not be.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from coterie.errors import UsageError
 
 SCHEMA = "coterie"
-"""The schema of the database that holds all of ours."""
+"""The database schema that holds all of Coterie's objects."""
 
 _HERE = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
 _SESSION = f"-c search_path={SCHEMA},pg_temp -c standard_conforming_strings=on"
 _PROMPT = {
-    # A host that is gone is noticed in seconds, not in the two hours of the system's defaults.
+    # A host that is gone is noticed within seconds, not after the system's default of two hours.
     "keepalives_idle": "3",
     "keepalives_interval": "1",
     "keepalives_count": "3",
@@ -34,63 +34,63 @@ _PROMPT = {
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreUrl:
     """A database, by its URL."""
 
     shown: str
-    """For people: without a password."""
+    """For display, without a password."""
     conninfo: str
     """For libpq."""
 
     @classmethod
-    def of(cls, url: str) -> Place:
-        """Read a URL; raises UsageError where it is none, or goes unencrypted to another host."""
+    def of(cls, url: str) -> StoreUrl:
+        """Parse a URL; raises UsageError if it is invalid, or unencrypted to another host."""
         if not url.startswith(("postgresql://", "postgres://")):
-            # What it is instead may hold a password, in whatever place.
-            raise UsageError("This is no URL of a PostgreSQL database.", _EXAMPLE)
+            # Not quoted in the error: it may contain a password anywhere.
+            raise UsageError("This is not the URL of a PostgreSQL database.", _EXAMPLE)
         shown = _shown(url)
         try:
             given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value}
         except psycopg.Error:
-            raise UsageError(f"{shown} is no URL of a database.", _EXAMPLE) from None
+            raise UsageError(f"{shown} is not a valid database URL.", _EXAMPLE) from None
         ports = given.get("port", "1").split(",")
         if _has_slash_in_login(url.partition("://")[2]) or not all(map(str.isdecimal, ports)):
-            raise UsageError(f"{shown} is no URL of a database.", _EXAMPLE)
+            raise UsageError(f"{shown} is not a valid database URL.", _EXAMPLE)
         given.update(_encryption(given, shown))
         given["options"] = " ".join(filter(None, [given.get("options"), _SESSION]))
         return cls(shown, make_conninfo("", **{**_PROMPT, "application_name": "coterie", **given}))
 
     def setting(self, name: str) -> str:
-        """One of libpq's parameters, as the URL gives it; empty where it does not."""
+        """Return one of libpq's connection parameters; empty if it is not set."""
         return str(conninfo_to_dict(self.conninfo).get(name) or "")
 
     @property
     def user(self) -> str:
-        """Who connects."""
+        """The user to connect as."""
         return self.setting("user") or getpass.getuser()
 
     @property
     def database(self) -> str:
-        """What it connects to."""
+        """The database to connect to."""
         return self.setting("dbname") or self.user
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nothing is sent without TLS."""
+        """Whether connections require TLS."""
         return self.setting("sslmode") in _ENCRYPTED
 
     def with_setting(self, name: str, value: str) -> str:
-        """The URL with another parameter, as it may stand in a command."""
+        """Return the URL with a parameter set, quoted for use in a command."""
         start, mark, query = self.shown.partition("?")
         others = [part for part in query.split("&") if mark and not part.startswith(f"{name}=")]
         return shlex.quote(f"{start}?{'&'.join([*others, f'{name}={value}'])}")
 
     def connect(self, *, autocommit: bool = False) -> psycopg.Connection:
-        """A connection; raises psycopg.Error."""
+        """Open a connection; raises psycopg.Error."""
         return psycopg.connect(self.conninfo, autocommit=autocommit)
 
     def with_path(self, *schemas: str) -> str:
-        """For libpq: the same with other schemas to look for names in."""
+        """Return the connection string for libpq with other schemas in its search path."""
         options = self.setting("options").replace(
             f"search_path={SCHEMA}", f"search_path={','.join(schemas)}"
         )
@@ -98,12 +98,12 @@ class Place:
 
     @property
     def quoted(self) -> str:
-        """As it may stand in a command."""
+        """The URL, quoted for use in a command."""
         return shlex.quote(self.shown)
 
     @property
     def example(self) -> str:
-        """The same place with another database."""
+        """The same URL with NAME as its database."""
         return shlex.quote(f"{self.shown.partition('?')[0].rpartition('/')[0]}/NAME")
 
 
@@ -119,13 +119,13 @@ def _encryption(given: dict[str, str], shown: str) -> dict[str, str]:
         return {"sslmode": mode}
     safe = shown.replace(f"sslmode={mode}", "sslmode=require")
     raise UsageError(
-        f"{shown} may go unencrypted to another host.",
-        f"Write {shlex.quote(safe)}, or sslmode=disable where the network is trusted.",
+        f"{shown} may connect to another host without encryption.",
+        f"Use {shlex.quote(safe)}, or sslmode=disable if the network is trusted.",
     )
 
 
 def _shown(url: str) -> str:
-    """The URL without passwords, wherever they stand, also where one was not written as it must."""
+    """Return the URL without passwords, wherever they are, even if one is not escaped properly."""
     scheme, _, rest = url.partition("://")
     login, at, place = _parted(rest)
     place, question, query = place.partition("?")
@@ -135,7 +135,7 @@ def _shown(url: str) -> str:
 
 
 def _parted(rest: str) -> tuple[str, str, str]:
-    """Login, `@` and place, as libpq parts them; a login with a `/` in it is one all the same."""
+    """Split into login, `@` and place as libpq does, but also if the login contains a `/`."""
     authority, slash, path = rest.partition("/")
     if "@" in authority:
         login, at, host = authority.rpartition("@")

@@ -1,8 +1,8 @@
-"""What the git of a folder obeys, told by what it says: so that a change of it can be shown.
+"""The files that control what git does in a folder, so that changes to them can be reported.
 
-Of an agent that runs commands as the user nothing can be held.  But what it leaves in `.git` is in
-no diff, so it is named.  Settings that are plain data do not count: every clone and every branch
-brings some.  All of it blocks.
+With an agent that runs commands as the user, nothing can be protected.  But what it leaves in
+`.git` is in no diff, so it is listed.  Settings that are plain data do not count: every clone and
+every branch adds some.  All calls block.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from coterie.workspace.git_edits import bytes_of, names_of
 from coterie.workspace.git_settings import other_settings
 from coterie.workspace.worktree import POINTER, checkout_at, top_of
 
-OBEYED = "git obeys it: look before you run git here"
+CONTROL_FILE_WARNING = "git acts on it: check it before you run git here"
 _SETTINGS = ("config", "config.worktree")
 _SAMPLE = ".sample"
 
 
-def obeyed_files(folder: Path) -> Iterator[Path]:
-    """The files that say it, as far as they are there."""
+def control_files(folder: Path) -> Iterator[Path]:
+    """Yield the existing files that control what git does."""
     top = top_of(folder)
     found = checkout_at(top) if top else None
     if top is None or found is None:
@@ -31,25 +31,25 @@ def obeyed_files(folder: Path) -> Iterator[Path]:
     yield from _present(found.git_dir, "config.worktree")
     if found.git_dir == found.common:
         yield from _present(found.common, "commondir")
-    yield from _of_repository(found.common)
+    yield from _in_repository(found.common)
 
 
-def obeyed(folder: Path) -> dict[str, str]:
-    """By its path from the folder: a digest of what such a file says; of nothing, none."""
-    said = {os.path.relpath(path, folder): _said(path) for path in obeyed_files(folder)}
-    return {path: hashlib.sha256(text).hexdigest() for path, text in said.items() if text}
+def control_file_digests(folder: Path) -> dict[str, str]:
+    """Return a digest of each such file that is not empty, by its path relative to the folder."""
+    contents = {os.path.relpath(path, folder): _content(path) for path in control_files(folder)}
+    return {path: hashlib.sha256(text).hexdigest() for path, text in contents.items() if text}
 
 
-def _of_repository(git_dir: Path) -> Iterator[Path]:
+def _in_repository(git_dir: Path) -> Iterator[Path]:
     yield from _present(git_dir, "config")
     hooks = git_dir / "hooks"
     yield from (hooks / name for name in names_of(hooks) if not name.endswith(_SAMPLE))
     stack = [git_dir / "modules"]
-    while stack:  # a submodule's name may have slashes
+    while stack:  # the name of a submodule may contain slashes
         for name in names_of(here := stack.pop()):
             inner = here / name
             if (inner / "HEAD").exists():
-                yield from _of_repository(inner)
+                yield from _in_repository(inner)
             elif inner.is_dir() and not inner.is_symlink():
                 stack.append(inner)
 
@@ -59,7 +59,7 @@ def _present(folder: Path, name: str) -> Iterator[Path]:
         yield folder / name
 
 
-def _said(path: Path) -> bytes:
+def _content(path: Path) -> bytes:
     if path.name in _SETTINGS and not path.is_symlink():
         try:
             return "\n".join(other_settings(path)).encode("utf-8", "surrogateescape")

@@ -1,0 +1,1 @@
+-- Nothing to do: SQLite's migration spares its updates a trigger, which PostgreSQL does not have.
