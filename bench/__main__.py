@@ -107,10 +107,9 @@ def tickets(report: Report) -> None:
 def tool_calls(report: Report) -> None:
     """The built-in agent's calls."""
     from bench.looks import sandbox_cost
-    from bench.tool_calls import CALLS
-    from bench.tool_calls import compare as calls_compared
+    from bench.tool_calls import CALLS, compare
 
-    bare, ours = calls_compared()
+    bare, ours = compare()
     sys.stdout.write(
         "A tool call compared with a bare loop that commits its request and completion\n"
     )

@@ -56,7 +56,7 @@ class Fleet:
         self._cluster = cluster
         make_repository(folder)
         Databases(cluster.url()).create(name)
-        self.desk = OfferingMachine(folder, cluster.url(name), [AGENT], TTL)
+        self.offering = OfferingMachine(folder, cluster.url(name), [AGENT], TTL)
         self.machines = [
             Machine(
                 create_machine(folder, f"machine{number}", [AGENT], SLEEPER),
@@ -77,13 +77,13 @@ class Fleet:
         """Run this many tasks."""
         before, served = self._cpu(), self._server_cpu()
         begun = time.monotonic()
-        made = anyio.run(self.desk.offer, [AGENT] * tasks)
+        made = anyio.run(self.offering.offer, [AGENT] * tasks)
         wait_until(
             lambda: sum(one.state_count("over") for one in self.machines) >= tasks, "all tasks end"
         )
         wall = time.monotonic() - begun
         spent, serving = self._cpu() - before, self._server_cpu() - served
-        once = not self.desk.unfinished(made) and self.desk.attempts() == tasks
+        once = not self.offering.unfinished(made) and self.offering.attempts() == tasks
         per_task = 1000 / tasks
         count = len(self.machines)
         return Throughput(count, wall, spent * per_task, serving * per_task, once)

@@ -140,7 +140,7 @@ class PageChaos:
             self.tally.wrong.append(f"talk: {left.settled_rows()} is not {seen}")
         numbers = [number for number, _ in seen]
         if numbers != sorted(set(numbers)):
-            self.tally.wrong.append(f"talk: out of order or doubled: {numbers}")
+            self.tally.wrong.append(f"talk: out of order or duplicated: {numbers}")
         said = " ".join(text for _, text in seen)
         self.tally.wrong += [f"not shown: {text}" for text in kept if _start(text) not in said]
         tickets = {line["id"]: line["state"] for line in self._machine.lines(root, "tickets", task)}

@@ -93,7 +93,7 @@ def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
 
 def test_a_cut_list_says_how_to_see_more_than_was_asked_for(audited: Cli) -> None:
     shown = audited("audit", "--limit", "2").out.splitlines()[-1]
-    assert shown == "3 older ones: add --all, or --limit 10"
+    assert shown == "3 older ones: use --all or --limit 10"
 
 
 @pytest.mark.parametrize("verb", ["audit", "cost"])

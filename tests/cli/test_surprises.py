@@ -67,7 +67,7 @@ def test_a_long_list_shows_the_newest_twenty_and_says_how_to_see_the_rest(
 
     shown = full(verb).out
     assert rows() == 20
-    assert f"{MANY - 20} older ones: add --all" in shown
+    assert f"{MANY - 20} older ones: use --all" in shown
     assert "t044" in shown
     assert "t001" not in shown
     assert rows("--all") == MANY

@@ -13,6 +13,7 @@ from inline_snapshot import snapshot
 from coterie.agents.acp import channel
 from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.acp.calls import AcpCall, action_of
+from coterie.agents.acp.turn import AcpUsage
 from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.team_tools import listening
 from coterie.errors import AgentMissing
@@ -210,6 +211,15 @@ async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
         TurnCompleted("Yes.", Usage(90, 5, 0.5, "fake")),
         TurnCompleted("Yes.", None),
     ]
+
+
+@pytest.mark.parametrize("odd", [1e999, -1e999, float("nan"), 10**400, True, "9", None])
+def test_a_cost_that_is_no_number_costs_nothing(odd: object) -> None:
+    spent = AcpUsage("fake")
+    spent.begin()
+    spent.priced({"amount": odd, "currency": "USD"})
+    told = {"usage": {"inputTokens": odd, "outputTokens": 5}}
+    assert spent.usage(told) == Usage(0, 5, 0.0, "fake")
 
 
 # -- permissions -------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_when_a_limit_ends(headers: dict[str, str], least: float, most: float) -
     assert least < instant.seconds_until(failure.until) <= most
 
 
-@pytest.mark.parametrize("reset", ["soon", "inf", "nan", "1e300"])
+@pytest.mark.parametrize("reset", ["soon", "inf", "nan", "1e20", "1e300"])
 def test_a_limit_without_an_end(reset: str) -> None:
     from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError
 

@@ -282,7 +282,7 @@ def test_what_is_set_aside_is_read_by_nothing(cli: Cli, tmp_path: Path, made: Pl
 def test_what_it_holds_is_shown_with_every_character(cli: Cli) -> None:
     folder = cli.house.project / ".coterie" / "teams" / "a\x1b[2Kb\nc"
     folder.mkdir(parents=True)
-    (folder / "x").touch()
+    (folder / "x").write_text("ab")
     (folder / "y").symlink_to("/etc/passwd\x1b")
     ran = cli("project")
     assert ran.code == 0
@@ -290,7 +290,13 @@ def test_what_it_holds_is_shown_with_every_character(cli: Cli) -> None:
     assert "x" in ran.out
     objects = cli("project", "--json").lines
     assert objects[0]["origin"] == "foreign"
-    assert [one["name"] for one in objects[1:]][-1].endswith("c/y")
+    assert objects[-1]["name"].endswith("c/y")
+    assert [(one["kind"], one["size"], one["target"]) for one in objects[1:]] == [
+        ("folder", 0, None),
+        ("folder", 0, None),
+        ("file", 2, None),
+        ("link", 0, "/etc/passwd\x1b"),
+    ]
 
 
 # -- the user's own ----------------------------------------------------------------------------

@@ -20,6 +20,8 @@ LONGEST = 20_000
 DEEPEST = 40
 LONGEST_SAID = 2_000
 """The most characters of an agent's words that are shown with its question."""
+_GREATEST = 2**53
+"""Up to here a float holds every whole number, and sums still fit into 64 bits."""
 
 
 def mapping(value: object) -> Object:
@@ -45,8 +47,10 @@ def strings(value: object) -> list[str]:
 
 
 def number(value: object) -> int | float:
-    """Return the value if it is a number, otherwise 0."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    """Return the value if it is a number that any store can hold, otherwise 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return 0
+    return value if abs(value) <= _GREATEST else 0  # which no NaN is
 
 
 def texts(value: object) -> str:

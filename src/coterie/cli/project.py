@@ -107,7 +107,7 @@ def _set_aside(call: Call, found: Project) -> None:
 
 
 def _show_holdings(call: Call, found: Project) -> None:
-    files = contents(found)
+    files = [one for one in contents(found) if one.kind != "folder"]
     lines = [f"  {_shown(one)}" for one in files[:_SHOWN]]
     if (more := len(files) - _SHOWN) > 0:
         lines.append(f"  and at least {counted(more, 'more file')}")

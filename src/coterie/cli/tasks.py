@@ -44,7 +44,7 @@ class ListLimit:
     def print_rest(self, call: Call, older: int) -> None:
         """Say how many are not shown, and how to show them."""
         if older > 0:
-            call.line(f"{older:,} older ones: add --all, or --limit {5 * (self.limit or FEW)}")
+            call.line(f"{older:,} older ones: use --all or --limit {5 * (self.limit or FEW)}")
 
 
 def limit_options(body: Callable[..., None]) -> Callable[..., None]:

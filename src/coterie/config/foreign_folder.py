@@ -67,47 +67,50 @@ def _problem(place: str, found: OriginCheck) -> str:
 
 @dataclass(frozen=True)
 class HeldFile:
-    """A file in a `.coterie`, as listed for a person to inspect."""
+    """Something in a `.coterie`, as listed for a person to inspect; also a `--json` object."""
 
     name: str
     """Relative to the folder."""
+    kind: str
+    """`file`, `folder`, `link` or `other`."""
+    size: int
     target: str | None = None
     """Where a link points."""
 
 
 def held_files(root: Path) -> tuple[HeldFile, ...]:
-    """The files in a `.coterie` by name, top level first; none of them is opened."""
-    top = root / FOLDER
-    if top.is_symlink():
-        return (HeldFile("", str(top.readlink())),)
-    return tuple(_held(path, top) for path in islice(_below(top), _MOST) if not _is_folder(path))
+    """What is in a `.coterie`, by name and kind, top level first; no file in it is opened."""
+    return tuple(islice(_below(root / FOLDER), _MOST))
 
 
-def _below(top: Path) -> Iterator[Path]:
+def _below(top: Path) -> Iterator[HeldFile]:
     folders = [top]
+    if top.is_symlink():
+        yield HeldFile("", "link", 0, str(top.readlink()))
+        return
     while folders:
         try:
             entries = sorted(folders.pop(0).iterdir())
         except OSError:
             continue
         for entry in entries:
-            if _is_folder(entry):
+            held = _held(entry, top)
+            if held.kind == "folder":
                 folders.append(entry)
-            yield entry
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+            yield held
 
 
 def _held(path: Path, top: Path) -> HeldFile:
-    target = None
-    with suppress(OSError):  # not a link
-        target = str(path.readlink())
-    return HeldFile(str(path.relative_to(top)), target)
+    name = str(path.relative_to(top))
+    try:
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            return HeldFile(name, "link", 0, str(path.readlink()))
+    except OSError:
+        return HeldFile(name, "other", 0)
+    if stat.S_ISDIR(found.st_mode):
+        return HeldFile(name, "folder", 0)
+    return HeldFile(name, "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size)
 
 
 def set_aside(root: Path, found: OriginCheck) -> Path:

@@ -340,7 +340,7 @@ def _asks(seat: str, question: Question) -> RunningMember:
 
 
 def _grants(question: Question, row: SetMemberState) -> bool:
-    """Whether an answer raised a budget of the day that a member has been waiting for."""
+    """Whether an answer raised the daily budget that a member is waiting for."""
     about, given = question.interaction.about, question.response
     if row.waits_for != "budget" or not isinstance(about, BudgetReached) or given is None:
         return False

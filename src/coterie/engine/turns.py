@@ -75,7 +75,7 @@ class TurnRunner:
                 if turn.machine not in (None, run.services.machine):
                     self._elsewhere.add(turn.thread)
         self._known: dict[str, tuple[Channel, int]] = {}
-        """By member: its channel, and how many messages of the conversation that knows."""
+        """By member: its channel, and how many messages of the conversation the channel knows."""
         self._running: dict[str, Channel] = {}
         self._scope = type(anyio.CancelScope())
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""

@@ -114,7 +114,7 @@ class Interaction(WireText):
     @model_validator(mode="before")
     @classmethod
     def _reads_earlier_releases(cls, given: object) -> object:
-        """Convert a tool call recorded under `risk`, where it had no effect, to `about`."""
+        """Convert a tool call recorded under `risk`, without its `effect`, to `about`."""
         if not isinstance(given, Mapping):
             return given
         fields = cast("Mapping[str, object]", given)

@@ -346,7 +346,7 @@ class Journal:
         if step is None:
             return Step(self.task_id, name, kind, meaning, ""), True
         if step.digest != meaning and name not in self._kept:
-            was = f"it was recorded as {step.kind} {step.digest} and is now {kind} {meaning}"
+            was = f"{name} was recorded as {step.kind} {step.digest} and is now {kind} {meaning}"
             raise WorkflowChanged(name, was, meaning)
         self._ahead.discard(name)
         return step, False
@@ -374,7 +374,7 @@ class Journal:
         """At the end of a workflow, raise WorkflowChanged if it never reached a recorded step."""
         for name in self._steps:
             if name in self._ahead and name not in self._kept:
-                raise WorkflowChanged(name, "it is recorded, but no longer reached", "gone")
+                raise WorkflowChanged(name, f"{name} is recorded, but no longer reached", "gone")
 
 
 def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[str]]:

@@ -69,45 +69,45 @@ _BREAK = re.compile(r"""|[+,$ ]*["'`\\]["'`\\+,$ ]*|.*[\n\r].*""", re.DOTALL)
 _LETTER = re.compile(r"[A-Za-z0-9]")
 
 
-def own_places(meanings: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
+def own_places(text: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
     """The positions of all characters of a secret, given those `found` of its letters and digits.
 
     Empty if the text between them is more than what splitting a secret would insert.
     """
     before, *between, after = _LETTER.split(secret)
     own = list(found)
-    for left, right, signs in zip(found, found[1:], between, strict=False):
+    for left, right, wanted in zip(found, found[1:], between, strict=False):
         gap = range(left + 1, right)
-        mine = _matching(meanings, gap, signs)
-        rest = "".join(meanings[place] for place in gap if place not in mine)
-        if len(mine) < len(signs) or not _BREAK.fullmatch(rest):
+        mine = _matching(text, gap, wanted)
+        rest = "".join(text[place] for place in gap if place not in mine)
+        if len(mine) < len(wanted) or not _BREAK.fullmatch(rest):
             return []
         own += mine
     first, last = found[0], found[-1] + 1
-    own += _matching(meanings, range(max(first - len(before), 0), first), before)
-    own += _matching(meanings, range(last, min(last + len(after), len(meanings))), after)
+    own += _matching(text, range(max(first - len(before), 0), first), before)
+    own += _matching(text, range(last, min(last + len(after), len(text))), after)
     return own
 
 
-def _matching(meanings: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
+def _matching(text: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
     """The positions of these characters, in order and possibly with others between them."""
     found: list[int] = []
     for place in places:
-        if len(found) < len(wanted) and meanings[place] == wanted[len(found)]:
+        if len(found) < len(wanted) and text[place] == wanted[len(found)]:
             found.append(place)
     return found
 
 
-def with_masks(signs: Sequence[str], hidden: set[int]) -> Iterator[str]:
-    """The signs, with each run of hidden ones replaced by a mask."""
+def with_masks(text: Sequence[str], hidden: set[int]) -> Iterator[str]:
+    """The characters of a text, with each run of hidden ones replaced by a mask."""
     count = 0
-    for place, sign in enumerate(signs):
+    for place, character in enumerate(text):
         if place in hidden:
-            count += len(sign)
+            count += len(character)
             continue
         if count:
             yield mask(count)
             count = 0
-        yield sign
+        yield character
     if count:
         yield mask(count)

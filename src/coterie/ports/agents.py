@@ -60,7 +60,7 @@ class Channel(Protocol):
     async def close(self) -> None:
         """End the agent and its whole process tree; returns when it is proven gone.
 
-        Bounded in time and safe to call twice; must not be cancelled half-way.
+        Bounded in time and safe to call twice; must not be cancelled halfway.
         """
         ...
 

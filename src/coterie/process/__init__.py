@@ -1,1 +1,1 @@
-"""Child processes: started under a keeper, used line by line, ended with their whole tree."""
+"""Child processes: started under a keeper, spoken to line by line, ended with their whole tree."""

@@ -143,7 +143,7 @@ class Tail:
         self._kept = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk, keeping at least the last bytes."""
+        """Append a chunk; at least the last `size` bytes are kept."""
         self._kept += chunk[-self._size :]
         if len(self._kept) > 2 * self._size:  # not every time: trimming moves the data
             del self._kept[: -self._size]

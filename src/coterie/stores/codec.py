@@ -229,7 +229,7 @@ def repair_surrogates(text: str) -> str:
 
 
 def repair_row(row: Iterable[Value]) -> tuple[Value, ...]:
-    """Repair every text of a row; too costly for most writes unless they failed."""
+    """Repair every text of a row; costly, so most writes do it only after they have failed."""
     return tuple(repair_surrogates(field) if isinstance(field, str) else field for field in row)
 
 

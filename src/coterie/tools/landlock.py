@@ -59,7 +59,7 @@ def rights(version: int) -> int:
 
 
 def ruleset(version: int, files: int) -> int:
-    """Create a ruleset for these file rights and all other restrictions; returns its descriptor."""
+    """Create a ruleset for these file rights, signals and sockets; returns its descriptor."""
     words = [files, 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < SCOPE_VERSION else 3]
     given = struct.pack(f"{len(words)}Q", *words)
     return call(CREATE_RULESET, given, len(given), 0)

@@ -336,6 +336,8 @@ class Grep(Tool[GrepInput]):
         wanted = [f"--glob={asked.glob}"] if asked.glob and not name else []
         never = [f"--glob=!{folder}" for folder in (COTERIE, GIT)]
         globs = (*wanted, *only, *never)
+        # Git ignores Coterie's own folder, but a member may see its part of it.
+        globs = ("--no-ignore", *globs) if COTERIE in path.split("/") else globs
         return (program, *_OPTIONS, *globs, f"--regexp={asked.pattern}", "--", "."), b""
 
 

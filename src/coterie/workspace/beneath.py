@@ -122,12 +122,12 @@ def read_file(base: Path, *names: str, limit: int = -1) -> bytes:
 def names_in(base: Path, *names: str) -> list[str]:
     """List a folder below `base`; empty if it is missing or not ours."""
     with suppress(OSError, NotOurs), open_folder(base, *names) as folder:
-        return os.listdir(folder)  # noqa: PTH208 - a handle is no path
+        return os.listdir(folder)  # noqa: PTH208 - a descriptor is not a path
     return []
 
 
 def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool = False) -> Path:
-    """Replace a file below `base`, also a link, atomically; create the folders it needs.
+    """Replace a file, or a link in its place, below `base`; create the folders it needs.
 
     A crash of the process leaves the old or the new contents; with `durable`, so does one of the
     machine.

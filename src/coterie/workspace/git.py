@@ -8,7 +8,7 @@ Which configuration applies:
   a copied or unpacked folder, and an agent may have written to it.  Git gets a directory of ours
   instead (`git_directory`), with our configuration (`git_settings`): there are no hooks, and
   nothing from `.git/config` applies except a few plain settings.
-- The environment names the git directory and the work tree: nothing is discovered or entered.
+- The environment is built from nothing and names git directory and work tree: nothing is searched.
 - No other repository is contacted, except one that the user names (`git_remote`).
 """
 

@@ -5,7 +5,7 @@ Everything else is protected: settings, hooks, and whatever a later version of g
 A sandbox that can mount makes what exists read-only (`protected_paths`).  What is absent cannot be
 mounted over without creating it, so what a command adds is removed when it has ended, and a
 repository that it created is kept as data.  Repositories inside the folder are read-only as a
-complete.  All calls block.
+whole.  All calls block.
 
 One absent file that git reads is created while a command runs: `commondir`, which names the
 directory with settings and hooks.  It says "here", which is the default without the file.

@@ -53,7 +53,7 @@ def push_new(git: Git, remote: GitRemote, ref: str, commit: str) -> None:
         if there is None:
             raise
         if there != commit:
-            said = f"{ref} is {there[:12]} already on the remote, and is not moved."
+            said = f"{ref} is already on the remote, at {there[:12]}, and is not moved."
             raise UsageError(said, None, remote.url) from None
 
 

@@ -96,6 +96,17 @@ async def test_what_git_ignores_is_skipped_unless_it_is_named(shop: Workshop, bo
         assert named == found(f"{line}:1:here it is")
 
 
+async def test_a_members_own_part_of_coterie_is_searched(shop: Workshop, box: Toolbox) -> None:
+    own = ".coterie/teams/review/ann"
+    for path in (f"{own}/notes.md", f"{own}/home/.coterie/x", ".coterie/teams/review/bob/notes.md"):
+        shop.write(path, "here it is\n")
+    assert await call(box, "grep", pattern="here it is") == found()
+    below = await call(box, "grep", pattern="here it is", path=own)
+    assert below == found(f"{own}/notes.md:1:here it is")
+    outcome = await call(box, "grep", pattern="here it is", path=".coterie/teams/review/bob")
+    assert outcome.is_error
+
+
 async def test_too_much_is_cut_and_said_to_be(shop: Workshop, box: Toolbox) -> None:
     shop.write("many.txt", "here it is, once more\n" * 100_000)
     outcome = await call(box, "grep", pattern="once more")

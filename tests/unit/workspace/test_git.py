@@ -92,12 +92,12 @@ def test_one_that_never_ends_is_ended_with_what_it_started(
     house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = house.home / "git"
-    pass_fds = house.home / "held"
-    os.mkfifo(pass_fds)
-    program.write_text(f"#!/bin/sh\nsleep 60 > {pass_fds} &\nwait\n")
+    held = house.home / "held"
+    os.mkfifo(held)
+    program.write_text(f"#!/bin/sh\nsleep 60 > {held} &\nwait\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
-    reader = os.open(pass_fds, os.O_RDONLY | os.O_NONBLOCK)
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(reader, "rb") as file:
         with pytest.raises(GitFailed, match=r"status failed in .*: it took longer than 1 s$"):
             repository.run("status", timeout=1)

@@ -63,7 +63,7 @@ def test_a_late_push_to_a_ref_that_is_taken_is_refused(travels: Travels) -> None
     here, remote, first, second = travels.here, travels.remote, travels.work("1"), travels.work("2")
     ref = sent_ref(SESSION, "T1", 3, first)
     push_new(here, remote, ref, first)
-    with pytest.raises(UsageError, match="already on the remote, and is not moved"):
+    with pytest.raises(UsageError, match="is already on the remote, at "):
         push_new(here, remote, ref, second)
     assert remote_refs(here, remote) == {ref: first}
 

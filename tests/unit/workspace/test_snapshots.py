@@ -587,6 +587,26 @@ def test_turns_of_one_task_side_by_side(turns: Turns) -> None:
     assert turns.figures == ["f +1 -1", "g +1 -0"]
 
 
+def test_a_reason_that_was_reworded_since_is_not_a_change(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reasons are stored: those of an earlier release may say the same in other words."""
+    turns.files({"f": "1\n"})
+    bare_git(turns.root, "init", "-q")
+    hook = turns.root / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("true\n")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(files, "CONTROL_FILE_WARNING", "an earlier wording")
+        settled(turns)
+    with turns.turn():
+        turns.files({"f": "2\n"})
+    assert (turns.figures, turns.snapshots.diff(TASK).missed) == (["f +1 -1"], ())
+    with turns.turn("other"):
+        hook.write_text("false\n")
+    assert [one.path for one in turns.snapshots.diff("other").missed] == [".git/hooks/pre-commit"]
+
+
 def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_snapshots, "_CHECK_IGNORE_ABOVE", 3)
     turns.files({".gitignore": "built/\n*.log\n", "logs/a.log": "", "f": "1\n"})

@@ -145,7 +145,7 @@ def _of_epoch(value: str) -> float | None:
             return max(0.0, number)
         seconds = number / 1000 if number > 1e12 else number
         return _left(datetime.fromtimestamp(seconds, UTC).isoformat())
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):  # not a number, or further away than any date
         return None
 
 

@@ -242,7 +242,7 @@ class PostgresDispatch:
             with suppress(ProcrastinateException, psycopg.Error, PoolTimeout):
                 connector = PsycopgConnector(conninfo=self._conninfo, min_size=1, max_size=4)
                 app = App(connector=connector)
-                app.task(name=_JOB)(running_task(run))
+                app.task(name=_JOB)(job_function(run))
                 async with app.open_async():
                     await app.run_worker_async(
                         queues=queues,
@@ -341,7 +341,7 @@ def _ignore_queue_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any
         loop.default_exception_handler(context)
 
 
-def running_task(run: RunTask) -> Callable[..., Awaitable[None]]:
+def job_function(run: RunTask) -> Callable[..., Awaitable[None]]:
     """Return the function that the queue calls with the arguments of a job."""
 
     async def called(task_id: str) -> None:

@@ -63,7 +63,7 @@ class BlobsContract(ABC):
 
     async def test_what_is_too_large_is_refused(self, blobs: Blobs) -> None:
         data = bytes(self.largest + 1)
-        with pytest.raises(StorageFull):
+        with pytest.raises(StorageFull, match="Too large"):
             await blobs.put(SESSION, data)
         assert await blobs.get(hashlib.sha256(data).hexdigest()) is None
 

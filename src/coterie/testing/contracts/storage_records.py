@@ -372,11 +372,11 @@ class RecordsContract(OpenedStorage):
     ) -> None:
         await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
         done = replace(TICKET, state="done")
-        with pytest.raises(IllegalWrite):
+        with pytest.raises(IllegalWrite, match="not done"):
             await storage.commit(fence, journal.PutTicket(TASK, done, "pending"))
         moved = replace(TICKET, state="in_progress")
-        with pytest.raises(IllegalWrite):
+        with pytest.raises(IllegalWrite, match="not in state blocked"):
             await storage.commit(fence, journal.PutTicket(TASK, moved, "blocked"))
-        with pytest.raises(IllegalWrite):
+        with pytest.raises(IllegalWrite, match="already exists"):
             await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
         assert await storage.tickets.tickets(TASK) == [TICKET]

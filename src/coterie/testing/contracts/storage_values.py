@@ -183,7 +183,7 @@ _FORMS = ("{}-1", "2026-01-31T12:00:07.000Z", f"sha256:{'a' * 64}")
 
 
 def examples(kind: type[T], /, **fixed: object) -> list[T]:
-    """Build examples of a dataclass, tuple or model; raises if the first one is invalid."""
+    """Build examples of a dataclass, named tuple or model; raises if the first one is invalid."""
     choices = {
         name: [fixed[name]] if name in fixed else _choices(hint, name, default)
         for name, hint, default in _fields(kind)
@@ -249,8 +249,11 @@ def _simple(kind: Any, name: str, forms: int) -> Iterator[Any]:
     elif kind is bool:
         yield from (True, False)
     elif kind in (int, float):
-        # A different number per field, so that swapped fields are noticed.
-        yield from (kind(number) for number in (crc32(name.encode()) % 30_000 + 2, 1, 0)[:forms])
+        # A different number per field, so that swapped fields are noticed; a small one for a type
+        # with a low limit.
+        code = crc32(name.encode())
+        numbers = (code % 30_000 + 2, code % 61 + 2, 1, 0)
+        yield from map(kind, numbers[: 1 if forms == 1 else None])
     else:
         yield from examples(kind)
 

@@ -187,7 +187,7 @@ class CodegenStep(ChangeStep):
                 patch = StatePatch(status="failed", reason=problem, artifacts=made)
                 return StepResult(patch=patch)
         changed = await self.changed()
-        # In a project that uses OpenSpec the work includes the plan: that alone is no change.
+        # In a project that uses OpenSpec the work includes the plan: that alone is not a change.
         specs = {file for name, file in state.files.items() if name.startswith("openspec.")}
         if all(one.path in specs for one in changed):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)

@@ -61,7 +61,6 @@ class RunTestsStep(PipelineStepRun):
     async def _commands(self) -> tuple[list[EvalCommand], list[EvalCommand]]:
         """Return the commands to run, and those that are not permitted.
 
-
         Commands that the user wrote or gave are run; those that were found need permission.
         """
         given = self.services.settings.evals

@@ -46,7 +46,6 @@ class PlanningMeetingStep(PlanStep):
         plan = await self.read(state, "planning.current", StructuredPlan)
         review = await self.read(state, "review.plan", PlanReview)
         assert plan is not None  # the step requires it
-
         assert review is not None
         if self.number > 1:
             meeting = await self.read(state, "planning.meeting", PlanningMeeting)

@@ -295,7 +295,7 @@ class PipelineRunner:
         return NextPhase(phase.next or DONE)
 
     def _asks_after(self, phase: str) -> bool:
-        """Whether to ask what comes next: attended, after every phase, else only after the plan."""
+        """Whether to ask what comes next: after every phase if attended, else after the plan."""
         if self._settings.attended:
             return True
         return self._graph.phases[phase].gate == "plan" and not self._task.caps.yes

@@ -163,7 +163,6 @@ class Manager:
         self, name: str, prompt: str, wanted: type[AnyPayload], ticket: str | None = None
     ) -> AnyPayload:
         """Return its reply; raises Parked if its agent fails and the user does not decide."""
-
         if ticket is not None:  # only this ticket waits if its own limit is reached
             await self._context.within_budget(self.member, ticket)
         async with self._turn:  # held while the user is asked: one question for one failure

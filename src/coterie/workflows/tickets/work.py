@@ -95,7 +95,6 @@ class PrepareStage(TicketRun):
 
     def _recorded_opinion(self) -> Report | None:
         """Return the worker's answer to the newest proposal, left by a run killed after it."""
-
         for payload in self.newest_payloads:
             if isinstance(payload, Report | InstructionProposal):
                 return payload if isinstance(payload, Report) else None
@@ -279,7 +278,8 @@ class WorkStage(TicketRun):
         return Error(
             code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
             message=f"{self.named(seat)}: {failure.message or failure.kind}",
-            resolution_hint=failure.hint or "Another worker will try it again.",
+            resolution_hint=failure.hint
+            or "Coterie tries it again, with another worker if one can do it.",
         )
 
     def _prompt(self, worker: Member, instruction: Instruction, conflicts: tuple[str, ...]) -> str:
@@ -298,7 +298,6 @@ class WorkStage(TicketRun):
 
     def _earlier(self, conflicts: tuple[str, ...]) -> list[str]:
         """Return what a worker must know about the ticket's history."""
-
         ticket, told = self.ticket, list[str]()
         if any(moment.event == "awaiting_review" for moment in ticket.history):
             told.append(f"It was sent back:\n{ticket.reason}")

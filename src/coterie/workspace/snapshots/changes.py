@@ -251,10 +251,11 @@ def _unknown(
     before, after = _snapshots(span)
     first = {file.path: file for file in before.excluded}
     last = {file.path: file for file in after.excluded}
+    changed = {path for path, _ in before.fingerprints ^ after.fingerprints}
     unknown = {
         path: (last.get(path) or first[path]).why
         for path in sorted(first.keys() | last.keys())
-        if path in sides or first.get(path) != last.get(path)
+        if path in sides or path in changed
         if path not in first or first[path].why != REPOSITORY
     }
     if any(path.rpartition("/")[2] == ".gitignore" for path in sides):

@@ -49,7 +49,12 @@ class Snapshot:
 
     def differs_from(self, other: Snapshot) -> bool:
         """Whether anything changed, as far as snapshots show it."""
-        return self.tree != other.tree or set(self.excluded) != set(other.excluded)
+        return self.tree != other.tree or self.fingerprints != other.fingerprints
+
+    @property
+    def fingerprints(self) -> set[tuple[str, str]]:
+        """What tells whether excluded files changed: not why they are, which may be reworded."""
+        return {(file.path, file.fingerprint) for file in self.excluded}
 
     def stored(self, root: Path) -> list[object]:
         """Return JSON data; folders in the project are relative, so that it can be moved."""

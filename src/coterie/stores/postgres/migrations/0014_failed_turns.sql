@@ -1,1 +1,1 @@
--- Nothing to do: SQLite's migration spares its updates a trigger, which PostgreSQL does not have.
+-- Nothing to do: SQLite's migration changes a trigger on `steps`, which has none in PostgreSQL.
