@@ -87,7 +87,9 @@ async def test_an_unanswered_permission_closes_as_stale_and_is_asked_anew(tmp_pa
     async with scripted_project(tmp_path) as it:
         channels = ScriptedChannels(script(*WHOLE), threads=True)
         assert (await it.run(channels)).status == "waiting"
-        with pytest.raises(AnswerRefused, match="the turn that asked was interrupted"):
+        with pytest.raises(
+            AnswerRefused, match="q1 was closed: the turn that asked was interrupted"
+        ):
             await steering.answer(it.look, "q1", "approve", None, "you")
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
         assert "Bash rm -rf build: it was not run." in channels.opened[0].sent[0].text

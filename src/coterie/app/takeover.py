@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -210,12 +209,12 @@ async def _users_settings(home: Path | None) -> Settings:
 
 async def _fenced(settings: Settings, machine: str) -> bool:
     """Whether the command of `fence` has ended a machine; true if there is no such command."""
-    if settings.fence is None:
+    command = settings.fence_command(machine)
+    if not command:
         return True
-    words = [word.replace("{machine}", machine) for word in shlex.split(settings.fence)]
     place = str(user_home() or Path("/"))
     try:
-        ran = await capture(words, place, environment(), most=_OUTPUT, patience=LIMIT, given=b"")
+        ran = await capture(command, place, environment(), most=_OUTPUT, patience=LIMIT, given=b"")
     except (OSError, ValueError):
         return False
     return ran.status == 0

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many tasks it may run at once.",
 )
-@click.option("--name", metavar="NAME", help="This machine's name; default: its host name.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="This machine's name; default: the setting machine, otherwise its host name.",
+)
 @click.option(
     "--allow", type=click.Choice(["full"]), help="Accept members that never ask for permission."
 )

@@ -135,10 +135,22 @@ class Settings(BaseModel):
             raise ValueError("it is neither a command nor an http(s) URL (is a quote left open?)")
         return notify
 
+    @field_validator("fence")
+    @classmethod
+    def _can_be_run(cls, fence: str | None) -> str | None:
+        if fence is not None and not _words(fence):
+            raise ValueError("it is not a command (is a quote left open?)")
+        return fence
+
     @property
     def notify_command(self) -> Sequence[str]:
         """The words of the command to notify; empty if it is an address, or not set."""
         return () if self.notify is None or is_address(self.notify) else _words(self.notify)
+
+    def fence_command(self, machine: str) -> Sequence[str]:
+        """The words of the command that ends a machine; empty if none is set."""
+        words = () if self.fence is None else _words(self.fence)
+        return [word.replace("{machine}", machine) for word in words]
 
     @property
     def quiet_after_ms(self) -> int:

@@ -90,11 +90,18 @@ def test_set_and_unset(house: House) -> None:
         ),
         ("quietAfter", "5", 'quietAfter is "5"; expected a time such as 90s, 5m or 1h.'),
         ("quietAfter", "0s", 'quietAfter is "0s"; expected a time such as 90s, 5m or 1h.'),
+        ("fence", "end 'it", "fence cannot be used: it is not a command (is a quote left open?)."),
+        (
+            "fence",
+            "https://db/",
+            "fence cannot be used: it is not a command (is a quote left open?).",
+        ),
+        ("fence", "  ", "fence cannot be used: it is not a command (is a quote left open?)."),
     ],
 )
 def test_a_value_that_cannot_be(house: House, key: str, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        set_value(user_settings_path(), key, text)
+        set_value(user_settings_path(), key, text, "user")
     assert str(caught.value) == said
     assert not user_settings_path().exists()
 
