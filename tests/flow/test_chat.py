@@ -200,13 +200,29 @@ async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> 
         ]
 
 
-async def test_skip_passes_the_turn_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("routing", "goal", "spoken", "reason"),
+    [
+        ("round_robin", "hello", ["ada"], "max_rounds"),
+        ("round_robin", "@bob you first", ["ada"], "max_rounds"),
+        ("mention", "@bob you first", [], "skipped"),
+        ("handoff", "@bob you first", [], "skipped"),
+        ("handoff", "hello", ["ada"], "nobody_named"),
+    ],
+)
+async def test_skip_passes_the_turn_over_even_of_one_that_was_named(
+    tmp_path: Path, routing: Routing, goal: str, spoken: list[str], reason: str
+) -> None:
+    def script(member: Member, prompt: Prompt) -> str | list[Update]:
+        return "[NEXT: bob]" if member.id == "ada" else [TurnFailed("exit", "boom", retry=False)]
+
     async with scripted_project(tmp_path) as it:
-        await asked_about_bob(it, Flaky(9), "ada")
+        caps = Caps(max_rounds=1 if routing == "round_robin" else None)
+        await it.start(routed(routing, "ada", "bob"), goal, caps)
+        assert (await it.run(ScriptedChannels(script))).status == "waiting"
         await steering.answer(it.look, "q1", "skip", None, "you")
-        result = await it.run(ScriptedChannels(plain))
-        assert (result.status, result.reason) == ("completed", "max_rounds")
-        assert await it.conversation() == [("you", "hello"), ("ada", "ada speaks")]
+        result = await it.run(ScriptedChannels(script))
+        assert ([name for name, _ in it.said], result.reason) == (spoken, reason)
 
 
 async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:

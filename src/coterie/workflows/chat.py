@@ -35,8 +35,9 @@ class Chat:
     """A conversation between the members of a team."""
 
     name = "chat"
-    version = 2
-    """Since 2, an interrupted turn gives the floor to the human in every chat."""
+    version = 3
+    """Since 2, an interrupted turn gives the floor to the human in every chat; since 3, a skipped
+    turn is over even if its member was named."""
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
         return await _Conversation(task, context).run()
@@ -48,6 +49,7 @@ class _Conversation:
         self._team = task.team
         self._caps = task.caps
         self._waits_after_cut = task.caps.floor == "ask" or task.workflow_version >= 2
+        self._passes_over = task.workflow_version >= 3
         self._order = task.team.in_order
         self._ai = task.team.ai_members
         self._rounds = Rounds(frozenset(member.id for member in self._ai))
@@ -55,6 +57,8 @@ class _Conversation:
         self._last_member = task.author
         """The member who had the last turn: the order continues from there."""
         self._newest: Message | None = None
+        self._is_skipped = False
+        """Whether the member that the newest message addresses was skipped."""
         self._stand_ins: dict[str, Member] = {}
         self._listener: Member | None = None
         """The AI member that spoke last."""
@@ -87,26 +91,24 @@ class _Conversation:
         if newest is None or (newest.cut and self._waits_after_cut):
             return _human(self._team)
         member = self._following(newest)
-        if member is None:
-            return _human(self._team) if self._caps.floor == "ask" else self._end("nobody_named")
-        if member.type == "human":
-            return member
-        cap = self._cap_reached()
-        if cap is None:
-            return member
+        reason: str | None = "nobody_named"
+        if member is not None:
+            reason = None if member.type == "human" else self._cap_reached()
+            if reason is None:
+                return member
         if self._caps.floor == "ask":
             return _human(self._team)
         # A round in which everybody was skipped is over, too.
-        return self._end("skipped" if self._is_human(newest.member) else cap)
+        return self._end("skipped" if self._is_human(newest.member) else reason)
 
     def _following(self, newest: Message) -> Member | None:
         """Return who speaks next by the team's routing; None gives the floor to the human."""
-        named = self._team.get(newest.next) if newest.next else None
+        named = self._team.get(newest.next) if newest.next and not self._is_skipped else None
         if self._team.routing == "round_robin":
             return named or next_in_order(self._order, self._last_member)
         if self._team.routing == "mention":
             named = self._mentioned[0] if self._mentioned else None
-        if named is None and self._is_human(newest.member):
+        if named is None and self._is_human(newest.member) and not self._is_skipped:
             return self._spoken_with()
         return named
 
@@ -132,7 +134,7 @@ class _Conversation:
 
     def _hear(self, message: Message) -> None:
         """Take in a message that somebody sent outside a turn."""
-        self._newest = message
+        self._newest, self._is_skipped = message, False
         self._last_member = message.member
         self._rounds = self._rounds.after(self._team.get(message.member))
         self._call(message)
@@ -153,6 +155,7 @@ class _Conversation:
         speaker = self._stand_ins.get(member.id, member)
         reply, speaker = await turn_or_skip(self._context, self._turns, speaker, self._ai)
         self._newest = reply or self._newest
+        self._is_skipped = reply is None and self._passes_over
         self._mentioned = [one for one in self._mentioned if one.id != member.id]
         if reply is not None:
             self._call(reply)
