@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display
+from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import Asked, Delegated, TurnCompleted, Update
 from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, scripted_project, team
@@ -86,6 +89,28 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
         rex = [one for one in channels.opened if isinstance(one, ScriptedChannel)]
         assert len(done) == 1
         assert [one.member.id for one in rex].count("rex") == 1  # its own turn in the chat
+
+
+async def test_every_subtask_handed_out_in_one_run_is_done(tmp_path: Path) -> None:
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "rex":
+            return [TurnCompleted(f"Done: {prompt.newest}.")]
+        asked = [Delegated(goal, goal, "rex") for goal in ("count", "sort")]
+        return [*asked, TurnCompleted("Both, then.")]
+
+    channels = ScriptedChannels(working)
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), caps=Caps(max_turns=1, max_rounds=None))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                for number in (1, 2):
+                    while len(await it.look.questions(only_open=False)) < number:
+                        await anyio.lowlevel.checkpoint()
+                    await steering.answer(it.look, f"q{number}", "rex", None, "you")
+        assert given(channels) == [("rex", "Done: count."), ("rex", "Done: sort.")]
+        rows = [row.id for row in await it.storage.events.tasks()]
+        assert rows == [TASK, f"{TASK}.1", f"{TASK}.2"]
 
 
 async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> None:

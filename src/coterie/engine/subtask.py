@@ -46,7 +46,7 @@ class Subtasks:
             return str(json.loads(step.result))
         child = step.input
         if is_new:
-            child = f"{task.task_id}.{self._run.journal.subtasks() + 1}"
+            child = f"{task.task_id}.{self._run.journal.new_subtask()}"
             await run.commit(OpenStep(step._replace(input=child)))
         # Its process in this task would share a home with its process in the subtask.
         await run.channels.close(member)

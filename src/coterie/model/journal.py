@@ -325,6 +325,7 @@ class Journal:
             if step.name not in self._steps and not parse(step.name).is_superseded
         )
         """Steps that a fork supersedes but that are still recorded under their own names."""
+        self._subtasks = sum(parse(step.name).is_subtask for step in steps)
         self._used: set[str] = set()
         self._ahead = {name for name in self._steps if parse(name).is_own}
 
@@ -341,8 +342,7 @@ class Journal:
         if name in self._used:
             raise StepRepeated(self.task_id, name)
         self._used.add(name)
-        meaning = digest(kind, intent)
-        step = self._steps.get(name)
+        step, meaning = self._steps.get(name), digest(kind, intent)
         if step is None:
             return Step(self.task_id, name, kind, meaning, ""), True
         if step.digest != meaning and name not in self._kept:
@@ -352,9 +352,8 @@ class Journal:
         return step, False
 
     def asked_in(self, turn: str) -> list[tuple[StepName, Step]]:
-        """The steps that an agent asked for in a turn, in order."""
-        named = [(parse(name), step) for name, step in self._steps.items()]
-        return [(name, step) for name, step in named if name.asked_in == turn]
+        """The questions asked in a turn, in order."""
+        return [(name, step) for name, step in self.asked() if name.asked_in == turn]
 
     def asked(self) -> Iterator[tuple[StepName, Step]]:
         """All questions asked in turns, in order; without a result if no answer was delivered."""
@@ -362,9 +361,10 @@ class Journal:
             if name.asked_in is not None and step.kind == "ask":
                 yield name, step
 
-    def subtasks(self) -> int:
-        """How many subtasks have been handed out so far."""
-        return sum(parse(name).is_subtask for name in self._steps)
+    def new_subtask(self) -> int:
+        """The number of a further subtask, which no other has, not even a superseded one."""
+        self._subtasks += 1
+        return self._subtasks
 
     def caught_up(self) -> None:
         """End the replay: the workflow no longer has to ask for every recorded step."""

@@ -84,7 +84,7 @@ class StepName:
 def parse(text: str) -> StepName:
     """Parse a name; names of third-party workflows have nothing but their text."""
     if text.startswith(_SUPERSEDED):
-        return StepName(text, is_superseded=True)
+        return StepName(text, is_subtask=text.endswith(_CHILD), is_superseded=True)
     if text.startswith(_CHANGED):
         return StepName(text, changed=text.removeprefix(_CHANGED).rpartition("@")[0])
     step, asked, key = text.rpartition(_ASKED)

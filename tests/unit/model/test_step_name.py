@@ -49,6 +49,7 @@ def test_what_the_engine_asks_for() -> None:
     question = step_name.asked("turn/2", "ask.1")
     assert parse(question).asked_in == "turn/2"
     assert parse(step_name.subtask(question)).is_subtask
+    assert parse(step_name.superseded(5) + step_name.subtask(question)).is_subtask
     assert parse(step_name.workflow_changed("turn/2", "ab12")).changed == "turn/2"
     assert parse(step_name.workflow_changed("turn/2", "ab12", 2)).changed == "turn/2"
     assert parse(step_name.superseded(9) + "turn/2").is_superseded
