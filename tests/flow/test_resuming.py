@@ -128,6 +128,43 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         assert "whether it ran is unknown" in channels.opened[0].sent[0].text
 
 
+def wonders(key: str, *titles: str) -> Callable[[Member, Prompt], list[Update]]:
+    """Ask the user, with keys that are new in every process of the agent."""
+    asked = [
+        Asked(f"{key}.{title}", "Input", "request_info", Display(title=title)) for title in titles
+    ]
+    return script(*asked, TurnCompleted("done"))
+
+
+async def test_an_answer_given_meanwhile_reaches_an_agent_that_asks_again(tmp_path: Path) -> None:
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada"))
+        assert (await it.run(ScriptedChannels(wonders("a", "Why?")))).status == "waiting"
+    async with scripted_project(tmp_path) as it:  # resumed before it was answered
+        assert (await it.run(ScriptedChannels(wonders("b", "Why?")))).status == "waiting"
+        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q1"]
+        await steering.answer(it.look, "q1", None, "because", "you")
+        channels = ScriptedChannels(wonders("c", "Why?"), threads=True)
+        assert (await it.run(channels)).status == "completed"
+        assert [answer.input_value for answer in channels.opened[0].answers] == ["because"]
+        assert "- You asked: Why? Answer: because" in channels.opened[0].sent[0].text.splitlines()
+
+
+async def test_a_question_that_is_not_asked_again_is_closed_with_its_turn(tmp_path: Path) -> None:
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.run(ScriptedChannels(wonders("a", "Why?")))
+        channels = ScriptedChannels(wonders("b", "Why, then?"))
+        assert (await it.run(channels)).status == "waiting"
+        await steering.answer(it.look, "q2", None, "because", "you")
+        assert (await it.run(ScriptedChannels(wonders("c", "Why, then?")))).status == "completed"
+    async with scripted_project(tmp_path) as it:
+        with pytest.raises(
+            AnswerRefused, match="q1 was closed: the turn that asked was interrupted"
+        ):
+            await steering.answer(it.look, "q1", None, "why not", "you")
+
+
 async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
     await cut(
         tmp_path,

@@ -13,13 +13,13 @@ from typing import Literal
 
 from coterie.engine.questions import Questions, close_question
 from coterie.model import instant, step_name
-from coterie.model.about import WorkflowChange
-from coterie.model.interaction import Ask, Option, Response
+from coterie.model.about import AgentQuestion, WorkflowChange
+from coterie.model.interaction import Ask, Option, Question, Response
 from coterie.model.journal import AppendAudit, Step, Turn, WorkflowChanged
 from coterie.model.step_name import PermissionKey, StepName, parse
 from coterie.model.task import Stopped
 from coterie.model.tool_call import AuditEntry, not_run
-from coterie.ports import Parked, Storage
+from coterie.ports import InboxStore, Parked, Storage
 
 CallOutcome = Literal["ran", "not run", "unknown"]
 
@@ -63,11 +63,28 @@ class EarlierAttempts:
     """Answers that were given but never delivered, by what they answer: each may be used once."""
     delivered: dict[str, DeliveredAnswer] = field(default_factory=dict[str, "DeliveredAnswer"])
     """Answers that were delivered but whose calls never ended, by what they answer."""
+    questions: list[tuple[str, Question]] = field(default_factory=list[tuple[str, Question]])
+    """The agent's own questions whose answers did not reach it, by their steps."""
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
         """Take an answer to an equal request that was not delivered yet."""
         left = self.unused.get(digest)
         return left.pop(0) if left else None
+
+    def take_question(self, asked: Ask) -> str | None:
+        """Take the step of a question that is asked again, word for word, whatever its key."""
+        for place, (name, question) in enumerate(self.questions):
+            known = question.interaction
+            same = (known.kind, known.options) == (asked.kind, asked.options)
+            if same and asked.display and known.display.title == asked.display.title:
+                del self.questions[place]
+                return name
+        return None
+
+    async def close_questions(self, inbox: InboxStore) -> None:
+        """Close the questions that were not asked again: nobody would read an answer."""
+        for _, question in self.questions:
+            await close_question(inbox, question.interaction, STALE)
 
     def note(self, *, lost: bool) -> str:
         """What the agent is told before the message; empty if there is nothing to tell."""
@@ -85,6 +102,10 @@ class EarlierAttempts:
         lines += [f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls]
         if not self.calls:
             lines.append("No tool calls of this turn are recorded.")
+        for _, question in self.questions:
+            if given := question.response:
+                answer = " ".join(filter(None, (given.choice, given.words)))
+                lines.append(f"- You asked: {question.interaction.display.title} Answer: {answer}")
         return "\n".join([*lines, ""])
 
 
@@ -121,6 +142,8 @@ async def earlier_attempts(
             is_over = call_id in ended
             if await _permission(storage, found, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
+        elif step.result is None:
+            found.questions += await _own_question(storage, step)
     requested = [entry for entry in entries if entry.kind == "ToolCallRequested"]
     found.unfinished = [
         entry
@@ -176,6 +199,13 @@ async def calls_not_run(
     for thread in {turn.thread for turn in history.turns if turn.thread}:
         waiting |= dict.fromkeys(unstarted(await storage.conversation.thread(thread)), True)
     return [AppendAudit(never_ran(one, why)) for one in left if waiting.get(one.tool_call_id)]
+
+
+async def _own_question(storage: Storage, step: Step) -> list[tuple[str, Question]]:
+    """The question of a step, if it is an agent's own."""
+    question = await storage.inbox.question(step.input)
+    is_own = question is not None and isinstance(question.interaction.about, AgentQuestion)
+    return [(step.name, question)] if question is not None and is_own else []
 
 
 async def _permission(

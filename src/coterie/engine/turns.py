@@ -24,14 +24,7 @@ from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
 from coterie.model.conversation import Brief, Message, Prompt, compose
 from coterie.model.interaction import Ask, Response
-from coterie.model.journal import (
-    AppendAudit,
-    AppendMessage,
-    CloseStep,
-    Step,
-    TakeRequest,
-    Turn,
-)
+from coterie.model.journal import AppendAudit, AppendMessage, CloseStep, Step, TakeRequest, Turn
 from coterie.model.record import DeltaRecord, MessageRecord
 from coterie.model.task import RateLimited
 from coterie.model.team import Member, base_of
@@ -185,6 +178,8 @@ class TurnRunner:
             raise
         finally:
             del self._running[member.id]
+        if attempt.earlier.questions and not isinstance(end, TurnFailed):
+            await attempt.earlier.close_questions(run.storage.inbox)
         attempt.thread = channel.thread or attempt.thread
         if attempt.thread:
             self._threads[topic] = attempt.thread
@@ -330,7 +325,8 @@ class TurnRunner:
         about = asked.about, asked.purpose, asked.options, asked.validation
         question = Ask(attempt.member.id, asked.kind, *about, display=asked.display)
         by_agent = attempt.member.type != "human"  # a person is not interrupted
-        name = step_name.asked(attempt.name, asked.key)
+        name = attempt.earlier.take_question(question)
+        name = name or step_name.asked(attempt.name, asked.key)
         return (await self._questions.ask(name, question, by_agent=by_agent)).response
 
     async def _remember(self, attempt: Attempt, told: update.Remembered) -> None:
