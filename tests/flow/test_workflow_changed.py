@@ -91,6 +91,20 @@ async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
         assert {"aside/5/choose", "aside/5/turn/1", "choose", "turn/1"} <= set(names)
 
 
+async def test_fork_closes_the_questions_of_what_it_redoes(tmp_path: Path) -> None:
+    """Otherwise the next word would answer one that nobody waits for."""
+    async with scripted_project(tmp_path, workflow=Named("old")) as it:
+        await it.start(team("ada", human="max"))
+        await it.run(ScriptedChannels(lambda *_: "yes"))
+    async with scripted_project(tmp_path, workflow=Named("new")) as it:
+        channels = ScriptedChannels(lambda *_: "yes again")
+        await it.run(channels)
+        await steering.answer(it.look, "q2", "fork", None, "you")
+        await it.run(channels)
+        assert await steering.say(it.look, "k3f9", "and on", None) == "answered q3"
+        assert (await it.run(channels)).status == "completed"
+
+
 async def test_a_step_that_is_no_longer_asked_for_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
     async with scripted_project(tmp_path, workflow=Named("old", turns=0)) as it:

@@ -25,6 +25,7 @@ CallOutcome = Literal["ran", "not run", "unknown"]
 
 CANCELED = "the task was canceled before"
 ENDED_BEFORE = "the conversation was ended before"
+REDONE = "the step that asked it is done again"
 STALE = "the turn that asked was interrupted; if it asks again, that is a new question"
 
 
@@ -238,6 +239,15 @@ def _what(entry: AuditEntry) -> str:
         if key in given:
             return str(given[key])[:200]
     return str(next(iter(given.values()), ""))[:200]
+
+
+async def close_superseded(storage: Storage, steps: Sequence[Step], names: Sequence[str]) -> None:
+    """Close the open questions of steps that a fork supersedes."""
+    for step in steps:
+        if step.name in names and step.kind == "ask" and step.result is None:
+            question = await storage.inbox.question(step.input)
+            if question is not None:
+                await close_question(storage.inbox, question.interaction, REDONE)
 
 
 async def settle_change(change: WorkflowChanged, questions: Questions) -> None:

@@ -15,7 +15,7 @@ from coterie.engine.context import TaskContext
 from coterie.engine.ending import cancel_below, cancel_children, end_held, end_parked
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import Questions
-from coterie.engine.resuming import CANCELED, calls_not_run, settle_change
+from coterie.engine.resuming import CANCELED, calls_not_run, close_superseded, settle_change
 from coterie.engine.task_run import (
     RedactingObserver,
     RunServices,
@@ -91,11 +91,12 @@ class Engine:
             if history.lease != self.claimant.running_lease(fence):
                 history = await self.storage.history(task_id)  # its last owner may have written
             state = fold(history.events)
+            taken = sum(message.turn > 0 for message in history.messages)
             if state.status in ENDED:
                 await self.storage.leases.park(fence)
-                return _result(state, sum(message.turn > 0 for message in history.messages))
+                return _result(state, taken)
             if _is_to_end(history.requests):
-                return _result(await self._end_held(fence), 0)
+                return _result(await self._end_held(fence), taken)
             if self.for_this_machine is not None:
                 here = await anyio.to_thread.run_sync(self.for_this_machine, state.created)
                 state = replace(state, created=here)
@@ -313,6 +314,7 @@ class _Run:
         task_id = self._state.id
         journal = Journal(task_id, history.steps)
         if journal.superseded:
+            await close_superseded(self._storage, history.steps, journal.superseded)
             prefix = step_name.superseded(len(history.steps))
             await self._run.commit(SupersedeSteps(task_id, prefix, journal.superseded))
             history = await self._storage.history(task_id)
