@@ -16,7 +16,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.model.conversation import Prompt
-from coterie.model.task import BY_PERSON, TaskState
+from coterie.model.task import BY_PERSON, Caps, TaskState
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed, Update
 from coterie.stores.sqlite import SqliteStorage
@@ -132,6 +132,21 @@ async def test_what_is_said_just_before_a_person_has_the_floor_is_their_turn(
             return
 
 
+async def test_an_end_is_the_last_word(memory_path: Path) -> None:
+    async with scripted_project(memory_path) as it:
+
+        async def ending(member: Member, prompt: Prompt) -> str:
+            if member.id == "ada":
+                await end(it)
+                await steering.say(it.look, TASK, "one more thing", None)
+                await anyio.sleep(0.1)
+            return "yes"
+
+        await it.start(team("ada", "bob"), caps=Caps(max_rounds=None, max_turns=20))
+        result = await it.run(ScriptedChannels(ending))
+        assert (result.reason, [name for name, _ in it.said]) == (BY_PERSON, ["ada", "you"])
+
+
 async def die_after_the_end_was_asked_for(folder: Path, call: int, other: ScriptedProject) -> bool:
     """Kill a run n store calls after its end was requested; return whether it came to that."""
     storage = CrashingStorage(await SqliteStorage.open(folder / "coterie.db"), None)
@@ -159,7 +174,9 @@ async def test_an_end_that_was_asked_for_before_its_process_died_needs_no_furthe
             died = await die_after_the_end_was_asked_for(folder, call, other)
             result = await other.run(ScriptedChannels(failing))
             assert (result.status, result.reason) == ("completed", BY_PERSON), call
-            assert [text for _, text in await other.conversation()].count("yes") <= 1
+            said = await other.storage.conversation.messages(TASK)
+            assert [message.text for message in said].count("yes") <= 1
+            assert result.turns == sum(message.turn > 0 for message in said)
             assert await other.storage.inbox.requests(TASK) == []
         if not died:
             return

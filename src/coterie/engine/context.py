@@ -171,10 +171,10 @@ class TaskContext:
 
     async def _take_words(self, step: Step) -> Sequence[Message]:
         run = self._run
-        requests, run.unheard[:] = list(run.unheard), []
         writes: list[Write] = []
         messages: list[Message] = []
-        for request in requests:
+        while run.unheard and not (messages and messages[-1].done):  # an end is the last word
+            request = run.unheard.pop(0)
             message = run.message(request.author, request.text, turn=0)
             run.conversation.append(message)
             messages.append(message)
