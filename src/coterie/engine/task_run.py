@@ -134,6 +134,9 @@ class RedactingObserver:
                 self.observer.saw(record)
             case MemberRecord(reason=""):
                 self.observer.saw(record)
+            case MemberRecord(state="gone" | "stuck"):
+                self._unsaid.pop(record.member, None)  # its next attempt begins anew
+                self.observer.saw(self.by.redact_object(record))
             case _:
                 self.observer.saw(self.by.redact_object(record))
 
