@@ -215,7 +215,7 @@ def choose(interaction: Interaction, choice: str) -> str:
     ids = [option.id for option in interaction.options]
     if choice in ids:
         return choice
-    if choice.isdigit() and 1 <= int(choice) <= len(ids):
+    if choice.isdecimal() and len(choice) < 5 and 1 <= int(choice) <= len(ids):
         return ids[int(choice) - 1]
     meant = choice.casefold()
     near = [

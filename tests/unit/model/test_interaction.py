@@ -48,7 +48,7 @@ def test_a_choice_is_an_id_a_number_or_a_prefix(choice: str, meant: str) -> None
     assert choose(question("Select"), choice) == meant
 
 
-@pytest.mark.parametrize("choice", ["re", "", "0", "3", "nope"])
+@pytest.mark.parametrize("choice", ["re", "", "0", "3", "²", "9" * 5000, "nope"])
 def test_an_unclear_choice_is_refused_with_the_choices_named(choice: str) -> None:
     with pytest.raises(AnswerRefused, match="retry, replace-bob"):
         choose(question("Select"), choice)
