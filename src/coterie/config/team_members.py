@@ -18,6 +18,7 @@ from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
 from coterie.model.conversation import YOU
 from coterie.model.interaction import NOBODY
 from coterie.model.team import RATE_LIMIT, Member, Team, breaks_isolation
+from coterie.model.visible import folded
 from coterie.model.workspace import SHARED_ASSETS, TEAM_INSTRUCTION, shown
 
 LONGEST_PROMPT = 100_000
@@ -227,14 +228,14 @@ def _shared_names(members: Sequence[Placed]) -> Iterator[Mistake]:
     for index, (member, placed_values) in enumerate(members):
         mine: set[str] = set()
         for key, name in zip(("id", "name", "displayName"), member.names, strict=True):
-            folded = name.casefold()
-            owner = owners.get(folded)
-            if owner is not None and owner[0] != index and folded not in mine:
+            spoken = folded(name)
+            owner = owners.get(spoken)
+            if owner is not None and owner[0] != index and spoken not in mine:
                 place = placed_values[key].place if key in placed_values else ("members", index)
                 other = f"the {owner[1]} of members[{owner[0]}]"
                 yield Mistake(place, f"is {quoted(name)}, which is also {other}")
-            mine.add(folded)
-            owners.setdefault(folded, (index, key))
+            mine.add(spoken)
+            owners.setdefault(spoken, (index, key))
 
 
 def _shared_folders(members: Sequence[Placed]) -> Iterator[Mistake]:

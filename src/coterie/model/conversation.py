@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
+from coterie.model.visible import folded
 
 YOU = "you"
 """The person at the terminal, in a team without a human member."""
@@ -33,10 +34,10 @@ class Message(NamedTuple):
     """Whether the user interrupted it."""
 
 
-_LAST = re.compile(r"\s*\[\s*(?:NEXT\s*:\s*(?P<names>[^\[\]\n]*)|(?P<done>DONE))\s*\]\s*\Z", re.I)
+_MARKER = re.compile(r"\[\s*(?:NEXT\s*:(?P<names>[^\[\]]*)|DONE\s*)\]", re.I)
 _FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
-_TAIL = 2_000
-"""How many trailing characters are searched for markers, so that a huge reply costs nothing."""
+_LONGEST_NAME = 2_000
+"""How many characters after an `@` are compared with names."""
 
 
 def summary_of(text: str) -> str:
@@ -55,35 +56,40 @@ class Marked(NamedTuple):
 
 def parse_markers(message: str) -> Marked:
     """Strip the markers from the end of a message; elsewhere or in a code fence they are text."""
-    text, done = message.rstrip(), False
-    found: list[list[str]] = []
-    while text.endswith("]") and (match := _LAST.search(text, max(0, len(text) - _TAIL))):
-        if match["done"]:
-            done = True
-        else:
-            found.insert(0, [name.strip() for name in match["names"].split(",")])
-        text = text[: match.start()].rstrip()
-    if not found and not done:
+    whole = end = len(message.rstrip())
+    found: list[str] = []  # last first
+    done = False
+    while match := _MARKER.fullmatch(message, max(0, message.rfind("[", 0, end)), end):
+        named = (match["names"] or "").strip()
+        if "\n" in named:
+            break
+        found += reversed(named.split(","))
+        done = done or match["names"] is None
+        end = match.start()
+        while end and message[end - 1].isspace():
+            end -= 1
+    if end == whole or _outside_fences(message[:end])[1]:
         return Marked(message.strip("\n").rstrip())
-    if _ends_in_fence(text):
-        return Marked(message.strip("\n").rstrip())
-    names = [name for group in found for name in group if name]
-    return Marked(text.strip("\n"), tuple(names), done)
+    names = [name.strip() for name in reversed(found)]
+    return Marked(message[:end].strip("\n"), tuple(filter(None, names)), done)
 
 
-def _ends_in_fence(text: str) -> bool:
-    """Whether the text ends inside an open code fence."""
+def _outside_fences(text: str) -> tuple[str, bool]:
+    """The text without its code fences, and whether it ends inside one."""
     opened = ""
+    outside: list[str] = []
     for line in text.splitlines():
         match = _FENCE.match(line)
-        if match is None:
-            continue
-        mark, info = match["mark"], match["info"]
-        if not opened:
-            opened = "" if mark[0] == "`" and "`" in info else mark
-        elif mark[0] == opened[0] and len(mark) >= len(opened) and not info.strip():
-            opened = ""
-    return bool(opened)
+        mark, info = (match["mark"], match["info"]) if match else ("", "")
+        if opened:
+            if mark.startswith(opened) and not info.strip():
+                opened = ""
+        elif not mark or (mark[0] == "`" and "`" in info):
+            outside.append(line)
+        else:
+            opened = mark
+            outside.append("")  # what is before it and what follows are apart
+    return "\n".join(outside), bool(opened)
 
 
 END = "/end"
@@ -122,7 +128,8 @@ def _mentions(text: str, known: Iterable[str]) -> list[str]:
     ]
 
 
-_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)[^`\n].*?\2", re.M | re.S)
+_CODE = re.compile(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)\1(?!`)", re.S)
+"""Code within a paragraph; the limit keeps a reply full of backticks from costing much."""
 
 
 def mentioned(team: Team, message: Message) -> list[Member]:
@@ -132,7 +139,7 @@ def mentioned(team: Team, message: Message) -> list[Member]:
     """
     member = team.get(message.member)
     is_ai = member is not None and member.type == "ai"
-    text = _CODE.sub(" ", message.text) if is_ai else message.text
+    text = _CODE.sub(" ", _outside_fences(message.text)[0]) if is_ai else message.text
     names = [*([message.next] if message.next else []), *_mentions(text, _names_in(team))]
     found = map(team.find, names)
     order = {one.id: one for one in found if one is not None and one.id != message.member}
@@ -142,10 +149,10 @@ def mentioned(team: Team, message: Message) -> list[Member]:
 def _name_at(text: str, match: re.Match[str], known: Sequence[str]) -> str:
     """The known name at a mention, else the longest text that could be a name."""
     start = match.start("name")
-    written = _folded(text[start : start + _TAIL])
+    written = folded(text[start : start + _LONGEST_NAME])
     for name in known:
-        if written.startswith(folded := _folded(name)):
-            after = written[len(folded) :].lstrip(".-")
+        if written.startswith(folded(name)):
+            after = written[len(folded(name)) :].lstrip(".-")
             if not _in_word(after[:1]):
                 return name
     return match["name"].rstrip(".-")
@@ -155,11 +162,6 @@ def _in_word(character: str) -> bool:
     """Whether a character next to a name is part of its word: never in scripts without spaces."""
     is_letter = character.isalnum() or character == "_"
     return is_letter and unicodedata.category(character) != "Lo"
-
-
-def _folded(name: str) -> str:
-    """Normalize a name for comparison."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 MAX_UNCAPPED_TURNS = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, cast
 
@@ -17,6 +18,7 @@ from pydantic import BeforeValidator, Field
 from coterie.errors import NotFound, UsageError
 from coterie.model.about import Measure, Wire
 from coterie.model.update import Usage
+from coterie.model.visible import folded
 
 MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
 """The answers accepted when a budget is used up: how much more, or stop."""
@@ -29,7 +31,7 @@ _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
 
 def amount(text: str) -> int:
     """Parse an amount such as `500k` or `1.5M`.  Raises ValueError if the text is not one."""
-    if re.match(AMOUNT, text) is None:
+    if re.fullmatch(AMOUNT, text) is None or _number(text) == inf:
         raise ValueError(f"{text!r} is not an amount")
     return round(_number(text))
 
@@ -327,12 +329,8 @@ class Team(Wire):
 
     def find(self, name: str) -> Member | None:
         """The member with this id, else name, else display name, ignoring case."""
-        wanted = name.strip().casefold()
-        for place in range(3):
-            for member in self.members:
-                if member.names[place].casefold() == wanted:
-                    return member
-        return None
+        known = ((one.names[place], one) for place in range(3) for one in self.members)
+        return next((one for called, one in known if folded(called) == folded(name.strip())), None)
 
     def get(self, member_id: str) -> Member | None:
         """The member with exactly this id, if there is one."""

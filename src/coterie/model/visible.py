@@ -35,6 +35,11 @@ _BYTES = range(0xDC80, 0xDD00)
 """The code points to which Python maps undecodable bytes of file names."""
 
 
+def folded(name: str) -> str:
+    """A name as names are compared: without case, and accents written in one way."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def visible(text: str) -> str:
     """Escape everything that is not plainly visible; line breaks are kept."""
     shown = _escaped(text)

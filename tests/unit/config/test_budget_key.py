@@ -62,16 +62,14 @@ def test_the_full_form_reads_back(tmp_path: Path) -> None:
     assert load_team(path, READING).team == team
 
 
+TOKENS = 'expected a number of tokens such as 500000 or "500k".'
+
+
 @pytest.mark.parametrize(
     ("budget", "told"),
     [
-        (
-            {"tokens": "lots"},
-            snapshot(
-                "budget.tokens cannot be used: "
-                'expected a number of tokens such as 500000 or "500k".'
-            ),
-        ),
+        ({"tokens": "lots"}, f"budget.tokens cannot be used: {TOKENS}"),
+        ({"tokens": "9" * 400}, f"budget.tokens cannot be used: {TOKENS}"),
         ({"tokens": 0}, snapshot("budget.tokens is 0; expected at least 1.")),
         ({"tokens": 1.5}, snapshot("budget.tokens is 1.5; expected a whole number.")),
         ({"turns": "3"}, snapshot('budget.turns is "3"; expected a whole number.')),

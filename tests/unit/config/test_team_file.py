@@ -404,6 +404,11 @@ MISTAKES = [
         'team.json:2 members[1].id is "max", which is also the displayName of members[0].',
     ),
     (
+        '{"id": "a", "agent": "echo", "name": "Jos\u00e9"}, '
+        '{"id": "b", "agent": "echo", "name": "Jose\u0301"}',
+        'team.json:2 members[1].name is "Jose\u0301", which is also the name of members[0].',
+    ),
+    (
         '{"id": "a", "agent": "echo", "homeDir": "h"}, {"id": "b", "agent": "echo", '
         '"homeDir": "./h"}',
         'team.json:2 members[1].homeDir is "{project}/h", which is also the homeDir of members[0].',

@@ -75,6 +75,12 @@ def test_whom_a_person_mentions(message: str, names: tuple[str, ...]) -> None:
     assert parse_human_markers(message, KNOWN).names == names
 
 
+def test_a_huge_reply_costs_little() -> None:
+    """Each would take minutes if every marker cost a copy, or every blank a new search."""
+    assert parse_markers("text " + "[DONE]" * 200_000) == Marked("text", (), done=True)
+    assert not parse_markers("[NEXT:" + " " * 200_000 + "a\nb]").names
+
+
 words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
 
 

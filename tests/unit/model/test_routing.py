@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.conversation import Rounds, next_in_order, pick
+from coterie.model.conversation import Message, Rounds, mentioned, next_in_order, pick
 from coterie.model.team import Member, MemberType, Team
 
 
@@ -41,6 +42,26 @@ def test_the_first_known_name_counts_and_unknown_ones_are_told() -> None:
     found, unknown = pick(TEAM, ["nobody", "BOB", "alice"])
     assert (found and found.id, unknown) == ("bob", ("nobody",))
     assert pick(TEAM, ["x", "y"]) == (None, ("x", "y"))
+
+
+def test_accents_may_be_written_either_way() -> None:
+    jose = member("jo").model_copy(update={"display_name": "Jos\u00e9"})
+    assert Team(name="t", members=(jose,)).find("jose\u0301") == jose
+
+
+@pytest.mark.parametrize(
+    ("said", "called"),
+    [
+        ("````\n```\n@bob\n```\n````", []),
+        ("~~~\n```\n~~~\n@bob", ["bob"]),
+        ("a ``x ` @bob`` b", []),
+        ("Press ` first.\n\n@bob, look at `x`.", ["bob"]),
+        ("x " + "`" * 20_000 + "a" * 20_000 + " @bob", ["bob"]),
+    ],
+)
+def test_code_in_an_agents_message_mentions_nobody(said: str, called: list[str]) -> None:
+    message = Message("k3f9", 1, "alice", said, "")
+    assert [one.id for one in mentioned(TEAM, message)] == called
 
 
 speakers = st.lists(st.sampled_from(["alice", "bob", "you", None]))
