@@ -16,6 +16,7 @@ from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
+from coterie.ports import Channel
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import (
@@ -96,6 +97,26 @@ async def test_a_chat_goes_on_where_it_was_interrupted(
         said = await later.conversation()
         assert said[: len(before)] == before
         assert [text for name, text in said if name == "you"][-2:] == ["what now, @ada?", ""]
+
+
+async def test_esc_while_an_agent_starts_interrupts_its_turn(tmp_path: Path) -> None:
+    async with scripted_project(tmp_path) as it:
+
+        class Starting(ScriptedChannels):
+            async def channel(self, member: Member, thread: str | None) -> Channel:
+                if member.id == "ada" and not self.opened:
+                    await it.storage.inbox.request(TASK, "interrupt", YOU, "")
+                    await anyio.sleep(0.1)
+                return await super().channel(member, thread)
+
+        await it.start(team("ada", "bob"))
+        channels = Starting(lambda *_: "yes")
+        assert (await it.run(channels)).status == "waiting"
+        assert [one.sent for one in channels.opened] == [[]]
+        await steering.say(it.look, TASK, "@ada, go on", None)
+        assert (await it.run(channels)).status == "completed"
+        assert [name for name, _ in await it.conversation()] == ["you", "ada", "you", "ada", "bob"]
+        assert "you: hello\n" in channels.opened[1].sent[0].text
 
 
 def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:

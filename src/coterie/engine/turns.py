@@ -70,6 +70,7 @@ class TurnRunner:
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and how many messages of the conversation the channel knows."""
         self._running: dict[str, Channel] = {}
+        self._interrupts = 0  # how many there were
         self._scope = type(anyio.CancelScope())
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
@@ -77,6 +78,7 @@ class TurnRunner:
 
     async def interrupt(self) -> None:
         """Interrupt the running turns, and withdraw the questions of their agents."""
+        self._interrupts += 1
         for channel in list(self._running.values()):
             await channel.interrupt()
         await self._questions.withdraw("the turn was interrupted")
@@ -159,7 +161,7 @@ class TurnRunner:
         thread = self._threads.get(topic)
         is_here = thread not in self._elsewhere or await run.storage.conversation.thread(thread)
         channel = await self._channel(member, thread if is_here else None)
-        if isinstance(channel, TurnFailed):
+        if isinstance(channel, _ENDS):
             await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
             return channel
         if not getattr(channel, "asks_first", False):
@@ -192,16 +194,16 @@ class TurnRunner:
             await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
         return end
 
-    async def _channel(self, member: Member, thread: str | None) -> Channel | TurnFailed:
-        """A running agent for the member's turn."""
-        run = self._run
-        known = self._known.get(member.id)
+    async def _channel(self, member: Member, thread: str | None) -> Channel | update.End:
+        """A running agent for the member's turn; else how the turn ends without one."""
+        run, known, interrupts = self._run, self._known.get(member.id), self._interrupts
         try:
             if known is not None and known[0].alive and not run.stops.is_stopped(member.id):
                 return await run.channels.channel(member, thread)
             run.show_state(member, "starting")
             with run.stops.cancellable(member.id, anyio.CancelScope()):
-                return await run.channels.channel(member, thread)
+                channel = await run.channels.channel(member, thread)
+                return TurnInterrupted() if self._interrupts > interrupts else channel
         except AgentError as problem:
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
         return _STOPPED
@@ -239,9 +241,10 @@ class TurnRunner:
             return upto
         if thread is None or thread != channel.thread:
             return 0
-        # A resumed thread ends with the last message of the member.
-        own = [message.seq for message in self._run.conversation if message.member == member.id]
-        return own[-1] if own else 0
+        # A resumed thread ends with its last message; for an empty one, perhaps nothing was sent.
+        past = reversed(self._run.conversation)
+        own = (one for one in past if one.member == member.id and (one.text or not one.cut))
+        return next((one.seq for one in own), 0)
 
     async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> update.End:
         """Follow the updates to the end.  Past the total timeout, the turn fails."""
