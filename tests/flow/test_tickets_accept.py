@@ -11,11 +11,22 @@ import pytest
 
 from coterie.app.project import App
 from coterie.errors import NotAccepted, UsageError
+from coterie.model.team import Member
 from coterie.model.ticket import SchedulerConfig
 from coterie.testing.scripted import TASK
 from coterie.workspace.snapshots.revert import RevertResult
 from tests.conftest import House
-from tests.flow.ticket_stage import FakeChecks, but, git, part, plan, repository, session
+from tests.flow.ticket_stage import (
+    FakeChecks,
+    but,
+    folder_of,
+    git,
+    obedient,
+    part,
+    plan,
+    repository,
+    session,
+)
 
 ONE = plan(part("a"))
 DONE = "completed done 1 done"
@@ -114,6 +125,12 @@ def ignored(project: Path) -> None:
     (project / "T1.txt").write_text("mine\n")
 
 
+def above(project: Path) -> None:
+    """The work has a file below what is an ignored file of the user's."""
+    (project / ".git" / "info" / "exclude").write_text("out\n")
+    (project / "out").write_text("mine\n")
+
+
 def moved(project: Path) -> None:
     git(project, "commit", "-q", "--allow-empty", "-m", "on")
 
@@ -139,6 +156,7 @@ def detached(project: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
     "a file of the user's in the way": (dirty, "you have uncommitted changes in T1.txt"),
     "an ignored file in the way": (ignored, "you have uncommitted changes in T1.txt"),
+    "an ignored file where a folder would be": (above, "you have uncommitted changes in out"),
     "the branch moved": (moved, r"main moved since the checks \(\w{7}, now \w{7}\)"),
     "the work moved": (work_moved, r"coterie/k3f9/merged moved since the checks \(\w{7}, now"),
     "in a merge": (in_a_merge, "is in the middle of a merge"),
@@ -148,7 +166,12 @@ WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 async def test_not_accepted_and_nothing_changed(project: Path, what: str) -> None:
-    await carried_out(project)
+    def works(member: Member, text: str) -> object:
+        (folder_of(member) / "out").mkdir()
+        (folder_of(member) / "out" / "a.txt").write_text("a\n")
+        return obedient(member, text)
+
+    await carried_out(project, Do_the_work_now=works)
     spoil, why = WRONG[what]
     spoil(project)
     before = (head(project), git(project, "status", "--porcelain", "--ignored"))
@@ -253,6 +276,37 @@ async def test_work_that_others_built_on_is_not_torn_out(project: Path) -> None:
             await app.revert(TASK)
         assert head(project) == before
         assert (await app.diff(TASK)).reverted_at is None
+
+
+async def test_on_a_branch_without_the_work_nothing_is_reverted(project: Path) -> None:
+    begun = head(project)
+    await carried_out(project)
+    async with App.open(project) as app:
+        await app.accept(TASK)
+        git(project, "switch", "-q", "-c", "other", begun)
+        with pytest.raises(UsageError, match="This would change nothing in other"):
+            await app.revert(TASK)
+        assert head(project) == begun
+        git(project, "switch", "-q", "main")
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
+
+
+async def test_a_revert_that_was_cut_after_the_branch_had_moved_is_known(project: Path) -> None:
+    await carried_out(project)
+    ref = f"refs/coterie/{{}}/{TASK}".format
+    async with App.open(project) as app:
+        await app.accept(TASK)
+        await app.revert(TASK)
+        reverted = head(project)
+        git(project, "update-ref", "-d", ref("reverted"))
+        with pytest.raises(UsageError, match="k3f9 was reverted already"):
+            await app.revert(TASK)
+        assert await app.revert(TASK, undo=True) == RevertResult(restored=("T1.txt",))
+        git(project, "update-ref", ref("reverted"), reverted)
+        git(project, "update-ref", ref("restoring"), head(project))
+        with pytest.raises(UsageError, match="k3f9 was not reverted"):
+            await app.revert(TASK, undo=True)
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
 
 
 async def test_what_was_never_accepted_is_only_marked(project: Path) -> None:

@@ -377,15 +377,17 @@ def _undo(
 ) -> RevertResult:
     """Undo the changes between two commits: all of them, or none."""
     work.check_no_operation_in_progress()
-    work.branch()
-    head = work.head()
+    head, branch = work.head(), work.branch()
     commit, conflicts = work.undone(*span, message)
     if conflicts:
         said = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
         raise UsageError(f"{said} Nothing was changed.", f"coterie diff {work.task}")
+    files = work.differs(head, commit)
+    if not files:
+        said = f"This would change nothing in {branch}: is the work of {work.task} in another one?"
+        raise UsageError(said, "git switch BRANCH")
     if not dry_run:
         move_to(commit)
-    files = work.differs(head, commit)
     left = set(work.files_of(commit))
     others = set(work.differs(span[1], head))
     return RevertResult(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed, NotAccepted
 from coterie.workspace.git import CHECKOUT_TIMEOUT, FileDiffStat, Git, diff_trees
@@ -40,17 +40,25 @@ class Acceptance:
     @property
     def accepted(self) -> tuple[str, str] | None:
         """The user's branch before and after accepting the work; None if it was never accepted."""
-        before, after = self._ref("before"), self._ref("accepted")
-        taking = self._ref("taking")
-        if before and taking and after is None and self.contains(self.head(), taking):
-            self._set("accepted", taking)  # interrupted after the branch had moved
-            after = taking
+        before, after = self._ref("before"), self._reached("accepted", "taking")
         return (before, after) if before and after else None
 
     @property
     def reverted(self) -> str | None:
         """The commit that reverted the work, or the work's own if it was never accepted."""
-        return self._ref("reverted")
+        back = self._ref("restoring")
+        if back is not None and self.contains(self.head(), back):
+            self.unmark_reverted()  # a run was killed just before that
+        return self._reached("reverted", "reverting")
+
+    def _reached(self, done: str, under_way: str) -> str | None:
+        """Return the commit recorded as `done`, even if a run was killed just before that: the
+        branch has the commit that was `under_way`."""
+        found, moving = self._ref(done), self._ref(under_way)
+        if found is None and moving is not None and self.contains(self.head(), moving):
+            self._set(done, moving)
+            found = moving
+        return found
 
     def head(self) -> str:
         """The commit that the user has checked out."""
@@ -130,10 +138,12 @@ class Acceptance:
         listed = self.git.run("status", "--porcelain=v1", "-z", "-uall", "--no-renames").split("\0")
         changed = {entry[3:] for entry in listed if entry}
         known = set(self.files_of(before))
-        there = (name for name in files if name not in known)
+        new = [PurePosixPath(name) for name in files if name not in known]
+        above = {str(place) for name in new for place in name.parents[:-1]} - known
         # Git would silently overwrite files that it ignores.
-        changed |= {name for name in there if os.path.lexists(self.git.folder / name)}
-        in_the_way = sorted(changed & set(files))
+        ignored = {str(name) for name in new if os.path.lexists(self.git.folder / name)}
+        ignored |= {place for place in above if _is_no_folder(self.git.folder / place)}
+        in_the_way = sorted(changed & set(files) | ignored)
         if in_the_way:
             problem = f"you have uncommitted changes in {', '.join(in_the_way)}"
             raise NotAccepted(self.task, problem, "Commit them, or stash them: git stash -u")
@@ -183,11 +193,13 @@ class Acceptance:
 
     def apply_revert(self, commit: str) -> None:
         """Fast-forward the user's branch and tree to a commit that undoes the work."""
+        self._set("reverting", commit)
         self._advance(commit)
         self._set("reverted", commit)
 
     def undo_revert(self, commit: str) -> None:
         """Fast-forward the user's branch and tree to a commit that undoes the revert."""
+        self._set("restoring", commit)
         self._advance(commit)
         self.unmark_reverted()
 
@@ -197,7 +209,8 @@ class Acceptance:
 
     def unmark_reverted(self) -> None:
         """Record that the work is wanted after all."""
-        self._drop("reverted")
+        for what in ("reverting", "reverted", "restoring"):
+            self._drop(what)
 
     def parent_of(self, commit: str) -> str:
         return self.git.run("rev-parse", f"{commit}^1").strip()
@@ -220,6 +233,10 @@ class Acceptance:
 
     def _drop(self, what: str) -> None:
         self.git.run("update-ref", "-d", self._name(what))
+
+
+def _is_no_folder(place: Path) -> bool:
+    return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
 
 
 def busy_elsewhere(task: str, pid: int | None) -> NotAccepted:
