@@ -109,16 +109,18 @@ async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
 
 async def test_work_that_review_never_likes_fails_and_the_user_decides(project: Path) -> None:
     never = {"decision": "changes_requested", "notes": "no"}
-    say = but(Split_the_goal=plan(part("a"), part("b", "a")), **{"Is_it_done?": never})
+    parts = plan(part("a"), part("b", "a"), part("c", "a", "b"))
+    say = but(Split_the_goal=parts, **{"Is_it_done?": never})
     config = SchedulerConfig(rework=1, replans=0)
     async with session(project, config=config) as on:
         assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "error", "T2": "pending"}
+        assert await on.states() == {"T1": "error", "T2": "pending", "T3": "pending"}
         assert await on.answer("stop") == "T1 failed: Make a"
     async with session(project) as on:
         assert await on.run(say) == "waiting question"  # it was stopped, so it is asked again
         await on.answer("drop")
-        assert await on.run(say) == "completed done 0 done, 2 dropped or replaced"
+        assert await on.run(say) == "completed done 0 done, 3 dropped or replaced"
+        assert await on.moves("T3") == ["created", "closed"]
 
 
 async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) -> None:

@@ -12,13 +12,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import anyio.from_thread
 import pytest
 
 from coterie.model.envelope import Envelope, TicketPayload
 from coterie.model.team import Member, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
-from tests.flow.ticket_stage import Say, but, part, plan, session, team
+from coterie.testing.scripted import TASK
+from tests.flow.ticket_stage import Played, Say, but, part, plan, session, team
 
 TICKETS = 200
 
@@ -117,3 +120,60 @@ async def test_a_random_plan_is_carried_out(tmp_path: Path, seed: int, limit: in
     assert watched.doubled == []
     assert watched.most <= limit
     assert (watched.most > 1) == (limit > 1)
+
+
+def speaking(on: Played, *answers: object) -> Say:
+    """Say something during the first answer to a prompt, and wait until it was heard."""
+    left = list(answers)
+
+    async def speak() -> None:
+        storage, known = on.on.storage, len(await on.on.storage.conversation.messages(TASK))
+        await storage.inbox.request(TASK, "say", "you", "b first")
+        with anyio.fail_after(30):
+            while len(await storage.conversation.messages(TASK)) == known:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    def say(member: Member, text: str) -> object:
+        if len(left) == len(answers):
+            anyio.from_thread.run(speak)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return say
+
+
+BROKEN = TurnFailed("exit", "it broke", retry=False)
+
+
+async def test_what_is_said_while_the_manager_replans_outlives_the_run(tmp_path: Path) -> None:
+    (tmp_path / ".coterie").mkdir()
+    one, prompts = plan(part("a")), list[str]()
+    async with session(tmp_path) as on:
+        answers = speaking(on, one, BROKEN, one)
+
+        def replanned(member: Member, text: str) -> object:
+            prompts.append(text.partition("said: ")[2].partition("\n")[0])
+            return answers(member, text)
+
+        await on.on.storage.inbox.request(TASK, "say", "you", "in blue")
+        say = but(Split_the_goal=one, The_plan_has_to_change=replanned)
+        assert await on.run(say) == "waiting question"
+        await on.answer("retry")
+        assert await on.run(say) == "completed done 1 done"
+    assert prompts == ["in blue", "b first", "b first"]
+
+
+async def test_a_ticket_that_is_being_prepared_waits_for_what_a_new_plan_puts_before_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".coterie").mkdir()
+    async with session(tmp_path) as on:
+        say = but(
+            Split_the_goal=plan(part("a")),
+            Write_the_instruction=speaking(on, BROKEN, {"summary": "Do it."}),
+            The_plan_has_to_change=plan(part("a", "b"), part("b")),
+        )
+        assert await on.run(say) == "waiting question"
+        await on.answer("retry")
+        assert await on.run(say) == "completed done 2 done"
+        assert broken_rules(await on.envelopes(), 1) == []
+        assert [one.dependencies for one in await on.tickets()] == [("T2",), ()]

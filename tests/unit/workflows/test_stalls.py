@@ -1,4 +1,4 @@
-"""Tickets that wait too long: one announcement per stall."""
+"""Tickets that wait too long: one announcement per stall; and changes at the same time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from coterie.model import instant
 from coterie.model.envelope import Envelope, Plan, PlanTask, Report
-from coterie.model.journal import AppendEnvelope, Write
+from coterie.model.journal import AppendEnvelope, PutTicket, Write
 from coterie.model.record import ErrorRecord, Record
 from coterie.model.task import TaskCreated
 from coterie.ports import Context
@@ -28,11 +30,18 @@ class Kept:
     root: Path = Path("/shop")
     said: list[Envelope] = field(default_factory=list[Envelope])
     told: list[Record] = field(default_factory=list[Record])
+    states: dict[str, str] = field(default_factory=dict[str, str])
 
     async def record(
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
     ) -> str:
-        self.said += [w.envelope for w in writes(self.now) if isinstance(w, AppendEnvelope)]
+        made = writes(self.now)
+        await anyio.lowlevel.checkpoint()  # others write meanwhile
+        for one in made:
+            if isinstance(one, PutTicket):  # a store refuses anything else
+                assert self.states.get(one.ticket.id) == one.before
+                self.states[one.ticket.id] = one.ticket.state
+        self.said += [w.envelope for w in made if isinstance(w, AppendEnvelope)]
         return self.now
 
     def has_child(self, task_id: str) -> bool:
@@ -113,3 +122,13 @@ async def test_another_stop_is_another_incident_but_not_another_run(kept: Kept) 
     assert len(kept.alarms) == 2
     done: Any = board.ticket("T2").history
     assert [moment.event for moment in done] == ["created", "stalled", "stalled"]
+
+
+async def test_a_plan_is_adopted_while_a_ticket_begins(kept: Kept) -> None:
+    board = (await session_of(kept, a=())).tracker
+    parts = (PlanTask(task_id="a", description="a", dependencies=("b",)),)
+    plan = Plan(tasks=(*parts, PlanTask(task_id="b", description="b")))
+    async with anyio.create_task_group() as group:
+        group.start_soon(board.move, "T1", "in_progress", "go")
+        group.start_soon(board.adopt, plan, "mira")
+    assert (board.ticket("T1").state, board.ticket("T2").state) == ("in_progress", "pending")

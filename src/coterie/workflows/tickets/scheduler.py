@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -11,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from coterie.model import instant, step_name
 from coterie.model.about import FailedTicket
+from coterie.model.conversation import Message
 from coterie.model.envelope import PlanTask, Report
 from coterie.model.interaction import Ask, Option
 from coterie.model.record import ErrorRecord
@@ -44,8 +46,8 @@ class TicketScheduler:
         """The work in progress, by ticket."""
         self._parked: dict[str, Stop] = {}
         """What parked work waits for, by ticket."""
-        self._requests: list[str] = []
-        """What the user has said since the manager last planned."""
+        self._read = 0
+        """The number of the last message that the plan takes into account, or will."""
         self._wake = anyio.Event()
 
     async def run(self) -> Ended:
@@ -60,6 +62,7 @@ class TicketScheduler:
             plan = await self._planner.plan(clarified)
             await tracker.adopt(plan, services.manager.id)
         self._context.caught_up()
+        self._read = await self._read_for(self._tracker.plans)
         services.worktrees = await self._worktrees(base)
         await self._share()
         return await self._to_the_end()
@@ -83,12 +86,14 @@ class TicketScheduler:
         """Work until everything is done and the user has confirmed the report."""
         while True:
             await self._carry_out()
-            if await self._heard():
+            await self._hear()
+            if self._unread:
                 continue
             found = await confirmed_report(self._services)
+            await self._hear()
             if isinstance(found, str):
                 await self._replan(f"the user saw the final report and says: {found}")
-            elif not await self._heard():  # otherwise they said something while they looked at it
+            elif not self._unread:  # otherwise they said something while they looked at it
                 return await conclude(self._services, found)
 
     async def _begin(self) -> object:
@@ -100,7 +105,6 @@ class TicketScheduler:
         return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, base)
 
     async def _carry_out(self) -> None:
-        self._requests = self._unread_requests()
         parked: Stop | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen)
@@ -118,7 +122,7 @@ class TicketScheduler:
     async def _run_tickets(self, group: TaskGroup) -> None:
         """Start what can start and help what has failed, until nothing is left."""
         shared = self._services.worktrees is None
-        while self._requests or not self._tracker.index.is_over:
+        while self._unread or not self._tracker.index.is_over:
             for ticket in self._startable(shared=shared):
                 self._scopes[ticket.id] = anyio.CancelScope()
                 group.start_soon(self._run_ticket, ticket.id)
@@ -158,9 +162,9 @@ class TicketScheduler:
 
     async def _handle_changes(self) -> bool:
         """Replan for what the user said, help what failed; return whether anything was done."""
-        if self._requests:
-            requests, self._requests = self._requests, []
-            await self._replan("the user said: " + " / ".join(requests))
+        if unread := self._unread:
+            self._read = unread[-1].seq
+            await self._replan("the user said: " + " / ".join(one.text for one in unread))
             return True
         if self._scopes:
             return False
@@ -172,22 +176,35 @@ class TicketScheduler:
             self._context.park(next(iter(self._parked.values()), Stopped("question")))
         return True
 
-    def _unread_requests(self) -> list[str]:
-        """Return what the user has said since the manager last planned."""
+    @property
+    def _unread(self) -> list[Message]:
+        """What people have said that no plan takes into account yet."""
         people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
-        messages = (m for m in self._context.conversation[1:] if m.member in people)
-        return [m.text for m in messages if m.at > self._tracker.planned_at]
+        said = self._context.conversation
+        return [one for one in said if one.seq > self._read and one.member in people]
+
+    async def _read_for(self, plan: int) -> int:
+        """Return the number of the last message that a plan takes into account.
+
+        Recorded before the plan is: more may be said while the manager makes it.
+        """
+        planned_at = self._tracker.planned_at
+
+        async def read() -> object:
+            said = (one.seq for one in self._context.conversation if one.at <= planned_at)
+            return self._read or max(said, default=0)  # the latter for the first plan
+
+        return cast("int", await self._context.step(f"plan/{plan}/read", [], read))
 
     async def _listen(self) -> None:
-        """Pass what the user says on to the manager."""
+        """Take in what people say."""
         while True:
             await self._context.words()
-            self._requests += await self._heard()
+            await self._hear()
             self._wake.set()
 
-    async def _heard(self) -> list[str]:
-        heard = await self._context.heard(step_name.said(len(self._context.conversation)))
-        return [message.text for message in heard]
+    async def _hear(self) -> None:
+        await self._context.heard(step_name.said(len(self._context.conversation)))
 
     async def _replan(self, why: str) -> None:
         plan = await self._planner.replan(why)
@@ -197,7 +214,11 @@ class TicketScheduler:
                 scope.cancel()
         while any(self._tracker.ticket(one).task_id not in kept for one in self._scopes):
             await self._next_wake()
+        await self._read_for(self._tracker.plans + 1)
         await self._tracker.adopt(plan, self._services.manager.id)
+        for ticket_id, scope in self._scopes.items():
+            if self._tracker.index.is_waiting(ticket_id):  # for what the new plan puts before it
+                scope.cancel()
 
     async def _help(self, failed: Sequence[Ticket]) -> None:
         """Handle tickets that failed for good: the manager replans; later on, the user decides."""
@@ -232,10 +253,12 @@ class TicketScheduler:
 
     async def _drop(self, ticket: Ticket) -> None:
         """Close a ticket and all tickets that could never start without it."""
-        await self._tracker.close(ticket.id, DROPPED, "dropped by the user")
-        for other in self._tracker.tickets:
-            if ticket.id in other.dependencies and not other.is_over:
-                await self._drop(other)
+        left = [ticket.id]
+        while left:
+            gone = left.pop()
+            if not self._tracker.ticket(gone).is_over:
+                await self._tracker.close(gone, DROPPED, "dropped by the user")
+                left += [one.id for one in self._tracker.tickets if gone in one.dependencies]
 
 
 def _outputs(part: PlanTask) -> list[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, get_args
@@ -76,6 +77,10 @@ class TicketIndex:
     @property
     def is_over(self) -> bool:
         return len(self._groups["over"]) == len(self.tickets)
+
+    def is_waiting(self, ticket_id: str) -> bool:
+        """Whether a ticket that was not begun depends on others that are not done."""
+        return self._group[ticket_id] == "waiting"
 
     @property
     def runnable(self) -> Iterator[Ticket]:
@@ -179,6 +184,12 @@ class TicketTracker:
 
         New parts get tickets; tickets whose part is gone are closed, unless they are done.
         """
+        async with AsyncExitStack() as stack:
+            for ticket in self.tickets:  # some may be about to change by themselves
+                await stack.enter_async_context(self._lock(ticket.id))
+            await self._adopt(plan, manager)
+
+    async def _adopt(self, plan: Plan, manager: str) -> None:
         by = Draft(manager, COTERIE, plan)
         number = self.plans + 1
         parts = {task.task_id: task for task in plan.tasks}
@@ -241,6 +252,9 @@ class TicketTracker:
             ticket_id, lambda before, at: before.closed(by, at, reason), f"closed by {by}"
         )
 
+    def _lock(self, ticket_id: str) -> anyio.Lock:
+        return self._locks.setdefault(ticket_id, anyio.Lock(fast_acquire=True))
+
     async def _change(
         self,
         ticket_id: str,
@@ -248,7 +262,7 @@ class TicketTracker:
         intent: str,
         drafts: Sequence[Draft] = (),
     ) -> None:
-        async with self._locks.setdefault(ticket_id, anyio.Lock(fast_acquire=True)):
+        async with self._lock(ticket_id):
             before = self.index.tickets[ticket_id]
 
             def writes(at: str) -> list[Write]:
