@@ -29,6 +29,8 @@ from tests.flow.ticket_stage import (
     ticket_in,
 )
 
+BROKEN = TurnFailed("exit", "it broke", exit_code=3)
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -92,7 +94,7 @@ async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
 
     def works(member: Member, text: str) -> object:
         told.append(text)
-        return obedient(member, text)
+        return BROKEN if len(told) == 2 else obedient(member, text)
 
     say = but(
         Split_the_goal=plan(part("a")),
@@ -101,10 +103,11 @@ async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
     )
     async with session(project) as on:
         assert await on.run(say) == "completed done 1 done"
-        moves = ["awaiting_review", "in_progress", "awaiting_review", "done"]
+        again = ["in_progress", "blocked", "in_progress"]
+        moves = ["awaiting_review", *again, "awaiting_review", "done"]
         assert (await on.moves("T1"))[2:] == moves
-    assert "say please" not in told[0]
-    assert "It was sent back:\nsay please" in told[1]
+    sent_back = ["It was sent back:\nsay please" in text for text in told]
+    assert sent_back == [False, True, True]
 
 
 async def test_work_that_review_never_likes_fails_and_the_user_decides(project: Path) -> None:
@@ -129,8 +132,9 @@ async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Pa
     def works(member: Member, text: str) -> object:
         path = folder_of(member) / "cart.py"
         before = path.read_text()
+        (path.parent / "logo").write_bytes(b"\0" + ticket_in(text).encode())
         if "conflict markers" in text:
-            seen.append(before)
+            seen.extend((before, text))
             path.write_text("total = 'both'\n")
         else:
             path.write_text(f"total = {ticket_in(text)!r}\n")
@@ -142,7 +146,9 @@ async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Pa
         moves = [await on.moves(one) for one in ("T1", "T2")]
         assert sorted(len(one) for one in moves) == [4, 6]
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
-    (both,) = seen
+    both, told = seen
+    assert "between conflict markers in: cart.py\n" in told
+    assert "only one of the versions: logo\n" in told
     assert [word in both for word in ("<<<<<<<", "total = 'T1'", "total = 'T2'")] == [True] * 3
     assert (project / "cart.py").read_text() == "total = 0\n"
 
@@ -201,10 +207,9 @@ async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
 async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool) -> None:
     first = plan(part("a"), part("b", "a"))
     second = plan(part("a2"), part("b", "a2")) if changed else first
-    broken = TurnFailed("exit", "it broke", exit_code=3)
 
     def works(member: Member, text: str) -> object:
-        return broken if ticket_in(text) == "T1" else obedient(member, text)
+        return BROKEN if ticket_in(text) == "T1" else obedient(member, text)
 
     prompts: list[str] = []
 
@@ -338,7 +343,7 @@ async def test_a_check_that_is_not_permitted_is_told_to_the_manager(project: Pat
 async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None:
     def works(member: Member, text: str) -> object:
         if member.id == "wren":
-            return TurnFailed("exit", "it broke", exit_code=3)
+            return BROKEN
         return obedient(member, text)
 
     say = but(

@@ -251,7 +251,7 @@ class ReviewStage(TicketRun):
             code=envelope.MERGE_CONFLICT,
             message=f"Approved work changed the same lines as {self.named(self.owner)}, in "
             f"{', '.join(files)}",
-            resolution_hint="Resolve the conflicts; both versions are in your folder.",
+            resolution_hint="Resolve the conflicts: the approved work is merged into your folder.",
         )
 
     def _complaint(self, failed: Sequence[CheckOutcome]) -> envelope.Error:

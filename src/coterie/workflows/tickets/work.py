@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from coterie.model.envelope import (
 )
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
-from coterie.model.ticket import Ticket
+from coterie.model.ticket import STATES, Ticket
 from coterie.model.update import TurnFailed
 from coterie.workflows.tickets.blocked import OUTSIDE, BlockedStage
 from coterie.workflows.tickets.messenger import Draft, PayloadRequest
@@ -151,7 +152,8 @@ class WorkStage(TicketRun):
         at_work = await self.at_work(worker)
         conflicts = await self._update()
         before = await self.git(services.project.state, None)
-        text = self._prompt(worker, instruction, conflicts)
+        marked = await self.git(lambda trees, ticket: trees.unresolved(ticket, conflicts), ())
+        text = self._prompt(worker, instruction, conflicts, marked)
         reply = await self._said(worker, at_work, text)
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
@@ -282,7 +284,13 @@ class WorkStage(TicketRun):
             or "Coterie tries it again, with another worker if one can do it.",
         )
 
-    def _prompt(self, worker: Member, instruction: Instruction, conflicts: tuple[str, ...]) -> str:
+    def _prompt(
+        self,
+        worker: Member,
+        instruction: Instruction,
+        conflicts: tuple[str, ...],
+        marked: tuple[str, ...],
+    ) -> str:
         return self.prompt(
             "work",
             worker=worker.id,
@@ -293,17 +301,25 @@ class WorkStage(TicketRun):
                 one.text + (f" (checked by: {one.command})" if one.command else "")
                 for one in instruction.acceptance_criteria
             ],
-            changes="\n".join(self._earlier(conflicts)),
+            changes="\n".join(self._earlier(conflicts, marked)),
         )
 
-    def _earlier(self, conflicts: tuple[str, ...]) -> list[str]:
+    def _earlier(self, conflicts: tuple[str, ...], marked: tuple[str, ...]) -> list[str]:
         """Return what a worker must know about the ticket's history."""
-        ticket, told = self.ticket, list[str]()
-        if any(moment.event == "awaiting_review" for moment in ticket.history):
-            told.append(f"It was sent back:\n{ticket.reason}")
-        if conflicts:
-            told.append(f"Both versions are between conflict markers in: {', '.join(conflicts)}")
-        blocked = [moment.message for moment in ticket.history if moment.event == "blocked"]
+        states, told = [one for one in self.ticket.history if one.event in STATES], list[str]()
+        told += [
+            f"It was sent back:\n{after.message}"
+            for before, after in pairwise(states)
+            if (before.event, after.event) == ("awaiting_review", "in_progress")
+        ][-1:]
+        if marked:
+            told.append(f"Both versions are between conflict markers in: {', '.join(marked)}")
+        if alone := [name for name in conflicts if name not in marked]:
+            told.append(
+                "Approved work changed these files too, and they cannot be merged; your folder has "
+                f"only one of the versions: {', '.join(alone)}"
+            )
+        blocked = [moment.message for moment in states if moment.event == "blocked"]
         if blocked:
             told.append(
                 f"An earlier attempt ended with: {blocked[-1]}\nIts work is still in the folder: "
