@@ -245,10 +245,12 @@ async def test_an_output_that_git_ignores_is_kept_as_an_artifact(project: Path) 
         (folder / "kept.py").write_text("")
         (folder / "size.bin").write_bytes(b"42")
         (folder / "link.bin").symlink_to("/etc/hostname")
+        (folder / "loop.bin").symlink_to("loop.bin")
         outputs = [
             "kept.py",
             "size.bin",
             "link.bin",
+            "loop.bin",
             "../../../cart.py",
             "/etc/hostname",
             "a\0b",

@@ -27,7 +27,8 @@ def relative_path(given: str) -> str:
     Raises ValueError for a path outside the project, or inside `.git` or `.coterie`.
     """
     path = PurePosixPath(given.replace("\\", "/"))
-    if not given.strip() or path.is_absolute() or ".." in path.parts or path == PurePosixPath():
+    leads_away = path.is_absolute() or ".." in path.parts or path == PurePosixPath()
+    if leads_away or not given.strip() or "\0" in given:
         raise ValueError(f"{visible(given)} is not the path of a file in the project's folder")
     if any(part.casefold() in _NOBODYS for part in path.parts):
         raise ValueError(f"{visible(given)} belongs to git or Coterie and cannot be part of a plan")

@@ -66,6 +66,8 @@ def check_signatures(session: str, kept: Iterable[tuple[int, Envelope]], key: by
 
 LARGEST = 20 << 20
 """Bytes; a larger file of a worker is not kept as an artifact."""
+_LONGEST_NAME = 50
+"""Characters of a file's name that its copy keeps; a name has at most 255 bytes."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,13 @@ def store_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifac
     try:
         with _opened(made, os.O_NOFOLLOW) as file:
             data = file.read(LARGEST + 1)
-    except OSError:
+    except (OSError, ValueError):  # the latter for a name with a null byte
         return None
     if len(data) > LARGEST:
         return None
     # Named after its content too: a file kept from an earlier attempt must not change.
     digest = hashlib.sha256(data).hexdigest()
-    uri = f"{ticket}/{digest[:12]}-{made.name}"
+    uri = f"{ticket}/{digest[:12]}-{made.name[-_LONGEST_NAME:]}"
     base = root / ".coterie"
     write_file(base, ("sessions", session, "artifacts", *Path(uri).parts), data)
     return ArtifactRef(
@@ -149,7 +151,10 @@ def register_artifact(
 
     Raises ArtifactWrong if it is missing, lies elsewhere, or does not match its description.
     """
-    path = _registered_path(folder.resolve(), named.uri)
+    try:
+        path = _registered_path(folder.resolve(), named.uri)
+    except ValueError:
+        raise ArtifactWrong(named.uri, "is not a path") from None
     kept = store_artifact(root, session, ticket, path)
     if kept is None:
         raise ArtifactWrong(
@@ -172,7 +177,7 @@ def _registered_path(folder: Path, uri: str) -> Path:
     path = Path(unquote(parts.path)) if parts.scheme == "file" else folder / uri
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ArtifactWrong(uri, "is not a file on this machine")
-    if not path.parent.resolve().is_relative_to(folder):
+    if not Path(os.path.realpath(path.parent)).is_relative_to(folder):
         raise ArtifactWrong(uri, "is not in the folder of the member that registers it")
     return path
 

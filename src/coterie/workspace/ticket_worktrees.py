@@ -94,7 +94,8 @@ class TicketWorktrees(SessionScoped):
         top = (self.folder / ticket).resolve()
         kept = {top / name for name in tracked.split("\0") if name}
         named = (name for name in names if "\0" not in name)
-        made = dict.fromkeys((folder / name).resolve() for name in named)
+        # Unlike `resolve`, this bears links in a loop.
+        made = dict.fromkeys(Path(os.path.realpath(folder / name)) for name in named)
         return [path for path in made if path.is_relative_to(top) and path not in kept]
 
     def diff(self, ticket: str) -> str:

@@ -6,6 +6,7 @@ write the former, so it counts only if the latter agrees.  All calls block.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,19 +99,19 @@ def _work_tree(git_dir: Path) -> Path | None:
         named = repository_settings(git_dir, git_dir).get("core.worktree")
     except ValueError:
         return None
-    return (git_dir / named).resolve() if named else None
+    return _real(git_dir / named) if named else None
 
 
 def named_by(pointer: Path) -> Path | None:
     """Return the git directory that a `.git` file names, whether it exists or not."""
     kind, _, path = line_of(pointer).partition(": ")
-    return (pointer.parent / path).resolve() if kind == "gitdir" and path else None
+    return _real(pointer.parent / path) if kind == "gitdir" and path else None
 
 
 def folder_of(git_dir: Path) -> Path | None:
     """Return the folder that a worktree's git directory names, whether it exists or not."""
     path = line_of(git_dir / "gitdir")
-    return (git_dir / path).resolve().parent if path else None
+    return _real(git_dir / path).parent if path else None
 
 
 def names(folder: Path, git_dir: Path) -> bool:
@@ -143,16 +144,22 @@ def _common(git_dir: Path | None) -> Path | None:
         return None
     path = line_of(git_dir / "commondir")
     if path:
-        return (git_dir / path).resolve()
+        return _real(git_dir / path)
     return git_dir if (git_dir / "objects").is_dir() else None  # a submodule's
 
 
 def line_of(path: Path) -> str:
     """Return the text of a one-line file; empty if it is missing or a link."""
     try:
-        return "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
+        text = "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""
+    return "" if "\0" in text else text
+
+
+def _real(path: Path) -> Path:
+    """Resolve a path that agents can write; unlike `Path.resolve`, this bears links in a loop."""
+    return Path(os.path.realpath(path))
 
 
 def _write(path: Path, text: str, draft: Path) -> None:

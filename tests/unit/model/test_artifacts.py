@@ -173,7 +173,7 @@ def test_one_text_stands_for_what_it_plainly_means() -> None:
     assert [one.path for one in PlanFiles.of(plan).files] == ["shop/cart.py", "shop/new.py"]
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../up.py", "a/../../b", "", " ", "."])
+@pytest.mark.parametrize("path", ["/etc/passwd", "../up.py", "a/../../b", "", " ", ".", "a\0b"])
 def test_a_path_that_leads_out_of_the_project_is_refused(path: str) -> None:
     with pytest.raises(ValidationError, match="not the path of a file"):
         StructuredPlan.model_validate({**PLAN, "file_impacts": [path]})

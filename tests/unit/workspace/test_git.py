@@ -257,10 +257,12 @@ def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: G
     tree = add(repository)
     [linked] = repository.worktrees()
     bare_git(house.home, "init", "-q", "forged")
-    (tree / ".git").write_text(f"gitdir: {house.home}/forged/.git\n")
-    assert not linked.alive
-    with pytest.raises(GitFailed, match="does not point back to this folder"):
-        Git(tree).head()
+    (tree / "loop").symlink_to("loop")
+    for forged in (f"{house.home}/forged/.git", "loop", "loop/.git", "a\0b"):
+        (tree / ".git").write_text(f"gitdir: {forged}\n")
+        assert not linked.alive
+        with pytest.raises(GitFailed, match="does not point back to this folder"):
+            Git(tree).head()
     known = Worktree(tree, linked.git_dir, repository.common_dir)
     assert Git(tree, known).head() == repository.head()
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from coterie.errors import ArtifactWrong
 from coterie.model.envelope import ArtifactRef
 from coterie.workspace.session_files import register_artifact
 from tests.conftest import ours
 
 DATA = b"day,sold\n"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+
+LONG = "ü" * 120 + ".csv"
 
 
 @pytest.fixture
@@ -24,9 +27,11 @@ def folder(tmp_path: Path) -> Path:
     (folder / "out" / "sales.csv").write_bytes(DATA)
     (folder / "noise").write_bytes(b"\xff\0")
     (folder / "notes").write_text("text")
+    (folder / LONG).write_text("text")
     (tmp_path / "key").write_text("secret")
     (folder / "link.txt").symlink_to(tmp_path / "key")
     (folder / "up").symlink_to(tmp_path)
+    (folder / "loop").symlink_to("loop")
     return folder
 
 
@@ -43,6 +48,7 @@ def register(folder: Path, uri: str, **more: object) -> ArtifactRef:
         ("out/sales.csv", {"digest": DIGEST, "size_bytes": len(DATA)}, "text/csv"),
         ("noise", {}, "application/octet-stream"),
         ("notes", {}, "text/plain"),
+        (LONG, {}, "text/csv"),
     ],
 )
 def test_it_is_copied_with_what_is_known_of_it(
@@ -59,3 +65,9 @@ def test_it_is_copied_with_what_is_known_of_it(
 
 def test_by_its_whole_address(folder: Path) -> None:
     assert register(folder, (folder / "notes").as_uri()).size_bytes == 4
+
+
+@pytest.mark.parametrize("uri", ["http://[", "a\0b", "a\0/b", "file:///%00", "loop", "loop/a"])
+def test_what_is_no_address_is_refused(folder: Path, uri: str) -> None:
+    with pytest.raises(ArtifactWrong):
+        register(folder, uri)

@@ -122,7 +122,7 @@ def _content(folder: Path, name: str) -> bytes | None:
         if not within or path.is_symlink() or not path.is_file():
             return None
         return path.read_bytes() if path.stat().st_size <= LARGEST else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last for links in a loop
         return None
 
 
