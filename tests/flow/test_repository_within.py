@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.app.project import App
 from coterie.model.about import FailedPhaseStep
 from coterie.model.team import Member
 from tests.flow.pipeline_stage import CODE, GRAPHS, by, folder_of, pipeline
@@ -69,3 +70,29 @@ async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit
     assert not ran.exists()
     git(project, f"--git-dir={aside}", f"--work-tree={project}", "status")
     assert ran.exists(), "as a control: git of the user's own does obey it"
+
+
+async def test_a_build_is_reverted_although_its_work_cannot_be_committed(
+    memory_path: Path,
+) -> None:
+    project = repository(memory_path)
+
+    def codes(member: Member, text: str) -> object:
+        if not (folder_of(member) / "lib").exists():
+            made(folder_of(member), has_commit=True)
+        return CODE(member, text)
+
+    async with pipeline(project, graph=GRAPHS["small"]) as built:
+        assert (await built.run(by(Make_the_change_now=codes))).reason == "question"
+    async with App.open(project) as app:
+        assert not (await app.revert("k3f9")).did_something
+        assert (await app.pipelines.view("k3f9")).state.meta.status == "redo"
+    within = project / ".coterie" / "worktrees" / "k3f9" / "work" / "lib" / "within"
+    assert (within / "a.py").read_text() == "kept = 1\n", "nothing of it is lost"
+    async with pipeline(project) as built:
+        assert (await built.run(by())).reason == "question"
+        await built.answer("next")
+        await built.run(by())
+        await built.answer("accept", "Coupons")
+        assert (await built.run(by())).reason == "accepted"
+    assert (within / "a.py").exists()

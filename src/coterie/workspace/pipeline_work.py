@@ -7,11 +7,12 @@ branch, so a kill in between can never mix the two.  All calls block.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from coterie.errors import NotAccepted
+from coterie.errors import GitFailed, NotAccepted
 from coterie.model.artifact import FileOperation
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
@@ -229,17 +230,18 @@ class PipelineWork:
     def drop(self, number: int) -> str:
         """Drop work that was not accepted, keeping it under a ref with the number of this revert.
 
-        Doing it again has no effect.
+        A folder that cannot be committed stays.  Doing it again has no effect.
         """
         git, session = self.worktrees.git, self.worktrees.session
-        ref = f"{_DROPPED}/{session}/{number}"
+        ref, branch = f"{_DROPPED}/{session}/{number}", f"{HEADS}{self.worktrees.branch}"
         kept = git.commit(ref)
         if kept is None:
-            if git.commit(f"{HEADS}{self.worktrees.branch}") is not None:
-                self.commit("Reverted before it was accepted")
+            if git.commit(branch) is not None:
+                with suppress(GitFailed):
+                    self.commit("Reverted before it was accepted")
             kept = self.tip
             git.run("update-ref", ref, kept)
         self.clear()
-        if git.commit(f"{HEADS}{self.worktrees.branch}") is not None:
-            git.run("update-ref", "-d", f"{HEADS}{self.worktrees.branch}")
+        if git.commit(branch) is not None and not self.worktrees.is_open(self._name):
+            git.run("update-ref", "-d", branch)
         return kept
