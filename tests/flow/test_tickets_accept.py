@@ -11,6 +11,8 @@ import pytest
 
 from coterie.app.project import App
 from coterie.errors import NotAccepted, UsageError
+from coterie.model.journal import AppendEvent
+from coterie.model.task import TaskCompleted, TaskCreated, TaskStarted
 from coterie.model.team import Member
 from coterie.model.ticket import SchedulerConfig
 from coterie.testing.scripted import TASK
@@ -307,6 +309,35 @@ async def test_a_revert_that_was_cut_after_the_branch_had_moved_is_known(project
         with pytest.raises(UsageError, match="k3f9 was not reverted"):
             await app.revert(TASK, undo=True)
         assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
+
+
+async def test_a_subtask_is_not_its_session(project: Path) -> None:
+    """It worked in the project's folder: its session's branch is neither accepted nor reverted."""
+    await carried_out(project)
+    before, at, part_id = head(project), "2026-01-01T00:00:00Z", f"{TASK}.1"
+    async with App.open(project) as app:
+        team = (await app.sessions.look.state(TASK)).created.team
+        created = TaskCreated(
+            task_id=part_id,
+            at=at,
+            session_id=TASK,
+            parent_id=TASK,
+            workflow="solo",
+            workflow_version=1,
+            goal="count",
+            author="you",
+            team=team,
+        )
+        assert await app.storage.create(created, (await app.claimant()).owners.me, None)
+        ended = TaskCompleted(task_id=part_id, at=at, reason="done", summary="3")
+        started = TaskStarted(task_id=part_id, at=at)
+        await app.storage.commit(None, AppendEvent(started), AppendEvent(ended))
+        with pytest.raises(NotAccepted, match=r"k3f9\.1 has no branch of its own"):
+            await app.accept(part_id, recheck=True)
+        assert (await app.diff(part_id)).patches == ()
+        assert not (await app.revert(part_id)).did_something
+        assert (await app.diff(TASK)).patches
+        assert (await app.accept(TASK)).before == before
 
 
 async def test_what_was_never_accepted_is_only_marked(project: Path) -> None:

@@ -76,7 +76,7 @@ class Sessions:
 
     async def worktrees(self, task_id: str) -> TicketWorktrees | None:
         """Return the worktrees of a session's tickets, with the branches that other machines sent;
-        None if it has not begun or has no git."""
+        None if it has not begun or has no git, and for a subtask, which has no branch."""
         found = await self.worktrees_here(task_id)
         if found is not None and self.shared is not None:
             from coterie.workflows.shared_branches import SharedBranches
@@ -88,7 +88,8 @@ class Sessions:
     async def worktrees_here(self, task_id: str) -> TicketWorktrees | None:
         """Like `worktrees`, but only with what this clone has."""
         session = await self._session(task_id)
-        base = await self.step(session, BASE_COMMIT)
+        is_subtask = task_id != session and not ticket_id_of(task_id)
+        base = None if is_subtask else await self.step(session, BASE_COMMIT)
         if base is None:
             return None
         root = self.look.root
