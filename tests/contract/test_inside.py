@@ -454,12 +454,16 @@ async def test_what_a_kill_left_behind_goes_and_what_is_in_use_stays(short: Path
     for folder in (left, new):
         folder.mkdir()
         (folder / "s").touch()
+    others = {short / "looking-inside-docker", short / "inside-out"}
+    for folder in others:
+        folder.mkdir()
+        (folder / "notes").touch()
     first = await ToolSocket.open(short, [])
     assert (first._folder.stat().st_mode & 0o077) == 0
-    for old in (left, first._folder):
+    for old in (left, first._folder, *others):
         os.utime(old, (0, 0))
     second = await ToolSocket.open(short, [])
-    assert set(short.iterdir()) == {new, first._folder, second._folder}
+    assert set(short.iterdir()) == {new, first._folder, second._folder, *others}
     for opened in (first, second):
         await opened.close()
 

@@ -7,6 +7,7 @@ messages, and so served in order.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
 import json
 import os
@@ -185,12 +186,15 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _clean(new: Path) -> None:
-    """Remove folders that a killed Coterie left behind: nobody listens there any more."""
+    """Remove folders that a killed Coterie left behind: nobody listens on their sockets any more.
+
+    A folder without a socket is somebody else's: both parents may hold other files too.
+    """
     made = new.stat()
-    for left in new.parent.glob(f"*{_PREFIX}*"):
+    for left in new.parent.glob(f"{new.name.rpartition('-')[0]}-*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             found = left.stat()
             # A folder made just now may not be listening yet.
             is_old = found.st_uid == made.st_uid and made.st_mtime - found.st_mtime > _OLD
-            if is_old and line.connect_ex(str(left / _SOCKET)):
+            if is_old and line.connect_ex(str(left / _SOCKET)) == errno.ECONNREFUSED:
                 shutil.rmtree(left, ignore_errors=True)
