@@ -214,6 +214,10 @@ def test_a_tool_that_there_is_not(text: str, expected: ToolCallRequest) -> None:
         '[read_file("a.py")]',
         'readFile {"path": "a.py"}',
         "```python\nreadFile('a.py')\n```",
+        '<tool_code>readFile(path=b"a.py")</tool_code>',
+        '<tool_code>readFile(path={"a.py"})</tool_code>',
+        "<tool_call>" * 900,
+        f"<tool_code>{'a.' * 900}readFile()</tool_code>",
         '```js\n{"name": "readFile", "arguments": {"path": "a.py"}}\n```',
     ],
 )

@@ -109,6 +109,8 @@ def _in_python(statement: ast.stmt, tools: Arguments) -> CallData | None:
     try:
         given = dict(zip(tools.get(name, ()), map(ast.literal_eval, call.args), strict=False))
         given |= {one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg}
+        # Python has values that JSON has not: bytes, sets, keys that are no text.
+        kept = json.loads(json.dumps(given, allow_nan=False))
     except (ValueError, TypeError, RecursionError):
         return None
-    return CallData(name, cast("Mapping[str, object]", given))
+    return CallData(name, cast("Mapping[str, object]", kept))

@@ -99,10 +99,13 @@ def text_calls(text: str, tools: Sequence[ToolSpec], *, only_known: bool) -> Tex
     """
     reading = _CallParser({tool.name: tool for tool in tools}, only_known)
     whole, found = _json(text.strip())
-    if found:
-        calls = tuple(reading.requests(calls_in_data(whole, reading.arguments)))
-    else:
-        calls = tuple(reading.calls(text))
+    try:
+        if found:
+            calls = tuple(reading.requests(calls_in_data(whole, reading.arguments)))
+        else:
+            calls = tuple(reading.calls(text))
+    except RecursionError:  # a model that repeats itself without end
+        return TextCalls(doubtful=text[:_LONGEST].strip())
     return TextCalls(calls, next(iter(reading.doubts), "")[:_LONGEST].strip())
 
 
