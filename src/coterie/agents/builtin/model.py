@@ -30,7 +30,7 @@ from coterie.agents.builtin.conversation import (
 )
 from coterie.agents.builtin.text_calls import CUT
 from coterie.agents.failures import WAIT, FailureCase
-from coterie.agents.fields import mapping, text
+from coterie.agents.fields import limit_ends_after, mapping, text
 from coterie.model import instant
 from coterie.model.update import Activity, TextDelta, TurnFailed, Usage
 from coterie.tools.toolbox import ToolSpec
@@ -85,7 +85,7 @@ def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     wait = _seconds(error)
     failure = _failure(case, choice, _words(error))
     if case is failures.LIMIT and wait is not None and wait > _SHORT_LIMIT:
-        return ModelTrouble(replace(failure, until=_end_of_limit(wait)))
+        return ModelTrouble(replace(failure, until=limit_ends_after(wait)))
     passing = case.retry and case is not _UNCLEAR
     return ModelTrouble(failure, passing=passing, wait=wait, too_long=case is failures.TOO_LONG)
 
@@ -109,13 +109,6 @@ def _words(error: exceptions.ModelAPIError) -> str:
     inner = mapping(body.get("error")) or body
     said = text(inner.get("message"))
     return said or ("" if isinstance(error, exceptions.ModelHTTPError) else error.message)
-
-
-def _end_of_limit(wait: float) -> str | None:
-    try:
-        return instant.after(wait)
-    except OverflowError:  # further away than any date
-        return None
 
 
 def _seconds(error: exceptions.ModelAPIError) -> float | None:
