@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
 
 from coterie.agents import login as module
-from coterie.agents.login import Login
+from coterie.agents.login import Login, LoginChannel
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.model.agent import LoginFacts
+from coterie.model.conversation import Prompt
+from coterie.model.update import TurnCompleted, TurnInterrupted, Update
+from coterie.ports import Channel
 
 SOON, LATER = time.time() + 60, time.time() + 7200
 
@@ -60,6 +65,35 @@ def test_what_says_nothing_of_its_end_is_never_due(tmp_path: Path, text: str) ->
     login.path.parent.mkdir()
     login.path.write_text(text)
     assert not login.is_due()
+
+
+class Speaking:
+    """A channel whose every turn gets a reply."""
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        yield TurnCompleted("hello")
+
+    async def interrupt(self) -> None:
+        """Do nothing: no turn takes any time."""
+
+
+async def test_a_turn_that_waits_for_a_renewal_can_be_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "login.json"
+    file.write_text(json.dumps({"end": SOON}))
+    login = Login(file, LoginFacts("login.json", ("end",)))
+    channel = LoginChannel(cast("Channel", Speaking()), login)
+    told: list[Update] = []
+
+    async def taking() -> None:
+        told.extend([update async for update in channel.take_turn(Prompt("hi"))])
+
+    with anyio.fail_after(30):
+        async with login.held(), anyio.create_task_group() as group:
+            group.start_soon(taking)
+            await anyio.sleep(0.2)
+            await channel.interrupt()
+        await taking()
+    assert told == [TurnInterrupted(), TurnCompleted("hello")]
 
 
 async def test_the_others_wait_for_a_renewal_and_not_for_ever(

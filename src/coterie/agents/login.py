@@ -14,7 +14,7 @@ import base64
 import fcntl
 import json
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from coterie.model.agent import LoginFacts
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
-from coterie.model.update import Activity, Update, Waiting
+from coterie.model.update import Activity, TurnInterrupted, Update, Waiting
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel
 
@@ -60,11 +60,14 @@ class Login:
         return bool(expiries) and min(expiries) - _now() < MARGIN
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[LoginLock | None]:
-        """Hold the lock for the block; yields None if none is needed or waiting took too long."""
+    async def held(
+        self, is_given_up: Callable[[], bool] = lambda: False
+    ) -> AsyncGenerator[LoginLock | None]:
+        """Hold the lock for the block; yields None if none is needed, or waiting for it took too
+        long or is given up."""
         held = await anyio.to_thread.run_sync(self._try)
         with anyio.move_on_after(PATIENCE):
-            while held == "busy":
+            while held == "busy" and not is_given_up():
                 await anyio.sleep(_POLL_INTERVAL)
                 held = await anyio.to_thread.run_sync(self._try)
         if not isinstance(held, LoginLock):
@@ -159,12 +162,13 @@ class LoginAdapter:
             return LoginChannel(await self.inner.open(member, workspace, thread), login)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class LoginChannel:
     """`ports.Channel` to an agent that people sign in to."""
 
     inner: Channel
     login: Login
+    _interrupted: bool = False
 
     @property
     def thread(self) -> str | None:
@@ -188,8 +192,12 @@ class LoginChannel:
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Take a turn; the login is released once the agent has heard from the model."""
+        self._interrupted = False
         turn = self.inner.take_turn(prompt)
-        async with self.login.held() as held, aclosing(turn) as updates:
+        async with self.login.held(lambda: self._interrupted) as held, aclosing(turn) as updates:
+            if self._interrupted:  # while it waited: nothing has been sent
+                yield TurnInterrupted()
+                return
             async for update in updates:
                 if held is not None and not isinstance(update, Activity | Waiting):
                     held.release()
@@ -199,6 +207,7 @@ class LoginChannel:
         await self.inner.answer(key, response)
 
     async def interrupt(self) -> None:
+        self._interrupted = True
         await self.inner.interrupt()
 
     async def close(self) -> None:
