@@ -6,6 +6,7 @@ import time
 from contextlib import aclosing
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed
@@ -50,6 +51,23 @@ def text(outcome: ReplyEnd) -> str:
 async def test_a_one_shot_turn_ends_with_its_event() -> None:
     async with started(scripted()) as child:
         assert await outcome_of(child, "hello") == TurnCompleted("heard: hello")
+
+
+async def test_a_turn_that_is_broken_off_before_its_prompt_is_sent_ends_in_time() -> None:
+    async with started(scripted("--persistent")) as child:
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        ends: list[ReplyEnd] = []
+        began = time.monotonic()
+
+        async def taking() -> None:
+            ends.append((await taken(turns, "!hang", 8.0))[1])
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(taking)
+            await anyio.lowlevel.checkpoint()
+            turns.break_off(0.2)
+    assert isinstance(ends[0], TurnFailed)
+    assert time.monotonic() - began < 6
 
 
 async def test_a_prompt_of_several_lines_is_one_prompt_to_a_one_shot_agent() -> None:

@@ -122,8 +122,8 @@ class StdioTurns:
         """Send a prompt; yield output as it arrives and, finally, exactly one outcome."""
         self._reply = _Reply()
         outcome: ReplyEnd | None = None
+        self._deadline = anyio.current_time() + total  # an interrupt from here on brings it forward
         early = await self._make_ready()
-        self._deadline = anyio.current_time() + total
         if not (self._one_shot or self._child.alive):
             yield self._exited(await self._child.exit())
             return
