@@ -15,9 +15,12 @@ from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.agents.generic import GenericAdapter
 from coterie.agents.human import HumanAdapter
+from coterie.agents.process import AgentProcess
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+from coterie.process.child import Spawn
+from coterie.process.streams import HIGH_WATER
 from coterie.testing.contracts.agent import (
     AgentContract,
     AgentUnderTest,
@@ -33,7 +36,7 @@ from tests.contract.builtin import house as builtin
 from tests.contract.claude import desk
 from tests.contract.claude.timeline import HELLO
 from tests.docs.test_docs import ROOT, files
-from tests.unit.process.children import AGENT
+from tests.unit.process.children import AGENT, until
 
 Making = AbstractAsyncContextManager[AgentUnderTest]
 ANN = Member(id="ann", name="ann", display_name="Ann", agent="scripted")
@@ -224,3 +227,16 @@ class TestBuiltin(AgentContract):
             made = Workspace(**{**vars(made), "rehearsal": house.server.url})
             commands = lambda: len(list(house.project.glob("made")))  # noqa: E731
             yield AgentUnderTest(house.adapter(), house.member(), made, commands, house.keep)
+
+
+async def test_an_agent_that_prints_without_end_between_turns_has_to_wait(tmp_path: Path) -> None:
+    line, limit = '{"a": 1}', 2 * HIGH_WATER
+    spawn = Spawn("yes", (line,), str(tmp_path), dict(os.environ), "ann", str(tmp_path))
+    process = await AgentProcess.open(spawn, "yes", ChildRecorder(), "auto")
+    try:
+        for _ in range(2):
+            await until(lambda: process.child._output._paused)
+            assert len(process.drop_pending()) * len(line) < limit
+            assert await process.receive() == {"a": 1}
+    finally:
+        await process.close()

@@ -17,7 +17,7 @@ import anyio
 
 from coterie.ports import ChildLog
 from coterie.process.child import Child, KeeperName, Spawn, start_recorded
-from coterie.process.streams import LineSplitter, parse_object
+from coterie.process.streams import HIGH_WATER, LineSplitter, parse_object
 
 Object = dict[str, Any]
 NOISE = 20
@@ -42,6 +42,8 @@ class AgentProcess:
     _messages: deque[Object] = field(default_factory=deque[Object])
     _noise: deque[str] = field(default_factory=lambda: deque[str](maxlen=NOISE))
     _news: anyio.Event = field(default_factory=anyio.Event)
+    _unread: int = 0
+    """How many bytes have arrived since the last time that all messages were read."""
     _ended: bool = False
     _closed: bool = False
 
@@ -79,7 +81,10 @@ class AgentProcess:
                 raise AgentProcessEnded(await self.child.exit(), self.tail)
             self._news = anyio.Event()
             await self._news.wait()
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        if not self._messages:
+            self._all_read()
+        return message
 
     def put_back(self, messages: list[Object]) -> None:
         """Put messages meant for another reader back at the front, in their order."""
@@ -96,6 +101,7 @@ class AgentProcess:
         """Drop and return the messages since the last turn ended: they belong to no turn."""
         dropped = list(self._messages)
         self._messages.clear()
+        self._all_read()
         return dropped
 
     async def close(self) -> None:
@@ -109,7 +115,15 @@ class AgentProcess:
         if not chunk:
             self._take(self._lines.finish() or b"")
             self._ended = True
+        self._unread += len(chunk)
+        if self._unread > HIGH_WATER and self._messages:
+            self.child.pause()
         self._news.set()
+
+    def _all_read(self) -> None:
+        if self._unread > HIGH_WATER:
+            self.child.resume()
+        self._unread = 0
 
     def _take(self, line: bytes) -> None:
         message = parse_object(line)

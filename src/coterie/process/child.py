@@ -113,6 +113,14 @@ class Child:
         """Pass all output to `sink` as it arrives instead of buffering it; None: buffer again."""
         self._output.divert(sink)
 
+    def pause(self) -> None:
+        """Pass on no more output until `resume`; the agent waits once the pipe is full."""
+        self._output.pause()
+
+    def resume(self) -> None:
+        """Pass on output again."""
+        self._output.resume()
+
     async def exit(self) -> int:
         """Wait for the agent to exit; return its exit code, 128+n for signal n.
 

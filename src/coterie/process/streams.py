@@ -66,9 +66,8 @@ class OutputReader(asyncio.Protocol):
             return
         self._chunks.append(data)
         self._size += len(data)
-        if self._size > HIGH_WATER and self._transport is not None and not self._paused:
-            self._transport.pause_reading()
-            self._paused = True
+        if self._size > HIGH_WATER:
+            self.pause()
         self._news.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -105,10 +104,21 @@ class OutputReader(asyncio.Protocol):
     def _pop(self) -> bytes:
         chunk = self._chunks.popleft()
         self._size -= len(chunk)
-        if self._paused and self._size <= HIGH_WATER // 2 and self._transport is not None:
+        if self._size <= HIGH_WATER // 2:
+            self.resume()
+        return chunk
+
+    def pause(self) -> None:
+        """Read nothing more for now, so that the child has to wait."""
+        if self._transport is not None and not self._paused:
+            self._transport.pause_reading()
+            self._paused = True
+
+    def resume(self) -> None:
+        """Read on, if reading was paused."""
+        if self._paused and self._transport is not None:
             self._transport.resume_reading()
             self._paused = False
-        return chunk
 
     def end_when_quiet(self, seconds: float, looks: int = 10) -> None:
         """Close it, even if another process keeps the pipe open, after this long without output.
