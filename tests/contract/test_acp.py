@@ -689,6 +689,19 @@ async def test_an_agent_that_will_not_break_off_is_ended(
             True,
             'fake could not complete the turn. It says: "odd"',
         ),
+        (
+            broke(429, "Too many open connections"),
+            "rate_limit",
+            True,
+            'the model\'s rate limit is reached. It says: "Too many open connections"',
+        ),
+        (
+            broke(403, "Connection from this country refused"),
+            "model",
+            False,
+            "the account has no access to this model. It says: "
+            '"Connection from this country refused"',
+        ),
         (broke(-32000, "log in"), "signed_out", False, 'fake is not signed in. It says: "log in"'),
     ],
 )

@@ -53,6 +53,9 @@ _BY_WORDS = (
         failures.UNKNOWN_MODEL,
     ),
     (re.compile(r"\bquota\b.{0,40}exceeded|exhausted.{0,40}\bquota\b"), _QUOTA),
+)
+# Checked only where the status leaves the cause open.
+_BY_WORDS_ALONE = (
     (re.compile(r"rate.?limit|too many requests"), failures.LIMIT),
     (re.compile(r"empty response|response was blocked"), _EMPTY),
     (re.compile(r"^terminated$|socket|econnre|connection|fetch failed"), _CUT),
@@ -87,7 +90,9 @@ class Failures:
         if error.code == SIGNED_OUT:
             return self.signed_out(words)
         status = _status_of(error, words)
-        case = next((case for found, case in _BY_WORDS if found.search(words.lower())), None)
+        clear = status in failures.BY_STATUS and status != 400
+        told = _BY_WORDS if clear else (*_BY_WORDS, *_BY_WORDS_ALONE)
+        case = next((case for found, case in told if found.search(words.lower())), None)
         if case is None:
             failing = failures.FAILING if status >= 500 else _OTHER
             case = failures.BY_STATUS.get(status, failing)
