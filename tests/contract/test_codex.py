@@ -501,6 +501,15 @@ async def test_a_command_that_runs_on(house: House) -> None:
     ]
 
 
+async def test_what_a_command_prints_is_not_taken_for_codex_own_words(house: House) -> None:
+    item = {"type": "commandExecution", "id": "c1", "command": "grep -r session"}
+    said = "Process exited with code 0\nOutput:\nProcess running with session ID 7\n"
+    output = {"type": "function_call_output", "call_id": "c1", "output": said}
+    rows = turn(tells("item/started", item=item), tells("rawResponseItem/completed", item=output))
+    printed = {"exit_code": 0, "output": "Process running with session ID 7\n"}
+    assert (await played(house, rows))[1] == ToolCallFinished("c1", False, printed)
+
+
 async def test_commands_whose_item_never_ends(house: House) -> None:
     """A command stopped by the sandbox ends only in the raw items; one made by code has no end."""
     items = [

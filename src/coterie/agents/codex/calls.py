@@ -128,10 +128,10 @@ class CodexCalls(CallLedger):
         if call_id not in self._with_item:
             yield from self.finish(call_id, *_raw_outcome(call, output))
         elif call.name == SHELL:
-            text = _raw_text(output)
-            if _GOES_ON.search(text):
+            header = _header(_raw_text(output))
+            if _GOES_ON.search(header):
                 self._in_background.add(call_id)
-            elif _EXIT.search(text):
+            elif _EXIT.search(header):
                 yield from self.finish(call_id, *_raw_outcome(call, output))
 
     def _asked_for(self, call: ToolCallStarted) -> Iterator[CallUpdate]:
@@ -226,13 +226,18 @@ def _raw_text(output: object) -> str:
     return output if isinstance(output, str) else json.dumps(output)
 
 
+def _header(text: str) -> str:
+    """Return what Codex says about a command, without what the command printed."""
+    return text.partition("\nOutput:\n")[0]
+
+
 def _raw_outcome(call: ToolCallStarted, output: object) -> tuple[bool, Object]:
     """Return whether a call without an item failed, and its output.
 
     A command gives its exit code above its output; a patch has an item unless it was refused.
     """
     text = _raw_text(output)
-    found = _EXIT.search(text)
+    found = _EXIT.search(_header(text))
     if call.name != SHELL or found is None:
         return call.name in (SHELL, PATCH), {"output": bounded(text)}
     code = int(found[1])
