@@ -297,8 +297,16 @@ def test_clocks(stage: Stage) -> None:
     assert adapter.limits(stage.desk.member(timeoutMs=500, quietAfterMs=100)) == Limits(0.5, 0.1)
 
 
-async def test_a_thread_that_is_lost_is_begun_anew(stage: Stage) -> None:
-    lost = [{"err": "No conversation found with session ID: old\n"}, {"exit": 1}]
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"err": "No conversation found with session ID: old\n"},
+        {"out": {"type": "result", "subtype": "error_during_execution", "is_error": True}},
+    ],
+    ids=["words", "result"],
+)
+async def test_a_thread_that_is_lost_is_begun_anew(stage: Stage, told: Json) -> None:
+    lost = [told, {"exit": 1}]
     async with stage.play(lost, one_turn()).channel("old") as channel:
         assert channel.thread != "old"
         assert f"--session-id={channel.thread}" in stage.arguments(1)
@@ -471,6 +479,7 @@ FIELDS = st.sampled_from(
         "command_uuid",
         "error",
         "error_status",
+        "errors",
         "event",
         "is_error",
         "message",
@@ -520,7 +529,8 @@ async def test_it_says_that_it_is_done_and_gives_no_result(stage: Stage) -> None
 
 
 async def test_it_breaks_off_by_itself(stage: Stage) -> None:
-    result = out(type="result", subtype="error_during_execution", is_error=True, errors=["why"])
+    why = ["why", 5]
+    result = out(type="result", subtype="error_during_execution", is_error=True, errors=why)
     steps = [*HELLO, *BEGINS, result, lifecycle("cancelled"), state("idle")]
     async with stage.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]

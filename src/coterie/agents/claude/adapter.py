@@ -128,6 +128,7 @@ def _signed_in(workspace: Workspace) -> dict[str, str]:
 
 
 _LOST = "No conversation found"
+"""What a Claude says that ends without a result; the tested version gives one."""
 _ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
 """Seconds; a hook waits behind a question that a person may leave open for days."""
 _INITIALIZE: Object = {
@@ -172,13 +173,12 @@ class ClaudeAdapter(ProgramAdapter):
         opening = _Opening(self, member, workspace, env)
         if thread is not None:
             try:
-                return await opening.open(thread, f"--resume={thread}")
+                return await opening.open(thread, resumed=True)
             except _ThreadLost:
                 pass
         elif await opening.is_refused():
             return RefusedChannel(failure_of(SIGNED_OUT))
-        new = str(uuid4())
-        return await opening.open(new, f"--session-id={new}")
+        return await opening.open(str(uuid4()))
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,12 @@ class _Opening:
     workspace: Workspace
     env: Mapping[str, str]
 
-    async def open(self, thread: str, choice: str) -> channel.ClaudeChannel:
+    async def open(self, thread: str, *, resumed: bool = False) -> channel.ClaudeChannel:
         """Open a channel on a process of its own, which is ended if that fails."""
+        choice = f"--resume={thread}" if resumed else f"--session-id={thread}"
         words = arguments(self.adapter.agent, self.member, choice)
         process = await self._start(self.workspace.execution_dir, *words)
-        return await open_or_end(process, self._opened(process, thread))
+        return await open_or_end(process, self._opened(process, thread, resumed=resumed))
 
     async def is_refused(self) -> bool:
         """Whether nobody has signed in; not checked for members with a thread, who have spoken.
@@ -223,14 +224,16 @@ class _Opening:
     async def _start(self, cwd: Path, *words: str) -> AgentProcess:
         return await self.adapter.start(self.member, self.workspace, cwd, self.env, *words)
 
-    async def _opened(self, process: AgentProcess, thread: str) -> channel.ClaudeChannel:
+    async def _opened(
+        self, process: AgentProcess, thread: str, *, resumed: bool
+    ) -> channel.ClaudeChannel:
         server = channel.TeamToolServer(
             channel.ControlChannel(process), Serving(self.workspace.others)
         )
         try:
-            await _greet(process, server)
+            await _greet(process, server, resumed=resumed)
         except AgentProcessEnded as end:
-            if _LOST in end.tail:
+            if resumed and _LOST in end.tail:
                 raise _ThreadLost from end
             raise
         root = await anyio.to_thread.run_sync(self.workspace.execution_dir.resolve)
@@ -238,7 +241,7 @@ class _Opening:
         return channel.ClaudeChannel(process, server, thread, self.workspace, sandbox)
 
 
-async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
+async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resumed: bool) -> None:
     """Initialize Claude, which prints nothing before that.
 
     Claude contacts our tool server before it answers; wait until it has listed the tools, so that
@@ -253,6 +256,8 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
             server.hear(text(message.get("request_id")), asked, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
+        elif resumed and message.get("type") == "result":  # no turn has begun: resuming failed
+            raise _ThreadLost
 
 
 # -- claude's command line ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coterie.agents import failures
 from coterie.agents.failures import LIMIT, FailureCase
-from coterie.agents.fields import limit_ends_at, number, text
+from coterie.agents.fields import limit_ends_at, number, strings, text
 from coterie.agents.process import Object
 from coterie.model.update import TurnFailed
 
@@ -54,8 +54,7 @@ def failed(result: Object, trouble: ApiTrouble) -> TurnFailed:
     """Return the failure that a result reports."""
     case = _case(result, trouble.word)
     status = int(number(result.get("api_error_status")))
-    errors = result.get("errors")
-    words = text(result.get("result")) or "; ".join(map(str, errors if errors else ()))
+    words = text(result.get("result")) or "; ".join(strings(result.get("errors")))
     return failure_of(case, status, words, trouble.until)
 
 
