@@ -20,7 +20,7 @@ from coterie.agents.codex.adapter import CodexAdapter, passed_on
 from coterie.agents.codex.calls import CodexCalls, command_of
 from coterie.agents.codex.channel import CodexChannel, OneShotChannel
 from coterie.agents.codex.permissions import CodexRequestReader
-from coterie.agents.fields import LONGEST, bounded
+from coterie.agents.fields import LONGEST, bounded, verbatim
 from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -946,6 +946,14 @@ async def test_a_codex_that_does_not_know_the_word(house: House) -> None:
                 assert isinstance(opened, OneShotChannel)
 
 
+def test_exec_with_fields_of_any_type() -> None:
+    run = channel.ExecRun("", None, channel.Tokens())
+    for kind in ("item.started", "item.completed", "turn.completed", "turn.failed"):
+        for name in ("item", "usage", "error"):
+            for odd in (None, 5, "x", [1], {"input_tokens": None}):
+                assert list(run.take({"type": kind, name: odd}))
+
+
 async def test_exec_that_ends_without_a_word(house: House) -> None:
     house.plays(REFUSED)
     async with house.open() as opened:
@@ -1039,3 +1047,7 @@ def test_what_is_kept_is_bounded() -> None:
     long = bounded({"a": ["x" * (LONGEST + 1)], "n": 1})
     assert long["a"][0] == "x" * LONGEST + f"… ({LONGEST + 1} characters)"
     assert long["n"] == 1
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+    assert str(verbatim(deep)) == "[" * 40 + "'…'" + "]" * 40

@@ -89,7 +89,10 @@ def verbatim(value: object, depth: int = DEEPEST) -> Any:
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict | list) and not depth:
-        return json.dumps(value, ensure_ascii=False)
+        try:
+            return json.dumps(value, ensure_ascii=False)
+        except RecursionError:  # it was parsed with less on the stack
+            return "…"
     if isinstance(value, dict):
         given = cast("dict[str, object]", value)
         return {replace_surrogates(name): verbatim(item, depth - 1) for name, item in given.items()}

@@ -21,7 +21,7 @@ from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.home import READ_ONLY_PROFILE, CodexHome, Leftovers, toml_value
 from coterie.agents.codex.permits import CommandPermits
 from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused
-from coterie.agents.fields import mapping
+from coterie.agents.fields import mapping, mappings, number
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
 from coterie.agents.team_tools.serving import Result, Serving
@@ -221,7 +221,7 @@ class CodexChannel(ProcessChannel):
         terminals, thread = "thread/backgroundTerminals", {"threadId": turn.thread}
         told = await self._rpc.request(f"{terminals}/list", thread)
         await self._rpc.request(f"{terminals}/clean", thread)
-        return {str(each.get("itemId")) for each in cast("list[Object]", told.get("data", []))}
+        return {str(each.get("itemId")) for each in mappings(told.get("data"))}
 
     async def _next(self, deadline: float) -> Object | None:
         with anyio.CancelScope(deadline=deadline):
@@ -323,9 +323,9 @@ class ExecRun:
             case "item.completed":
                 yield from self._item_completed(event)
             case "turn.completed":
-                self._completed(cast("Object", event.get("usage", {})))
+                self._completed(mapping(event.get("usage")))
             case "turn.failed":
-                self.end = failed(cast("Object", event.get("error", {})))
+                self.end = failed(mapping(event.get("error")))
             case _:
                 pass
 
@@ -336,7 +336,7 @@ class ExecRun:
         return gone(end)
 
     def _item(self, event: Object) -> Object:
-        item = cast("Object", event.get("item", {}))
+        item = mapping(event.get("item"))
         named = {_NAMES.get(key, key): value for key, value in item.items()}
         kind = str(item.get("type"))
         return {**named, "type": _ITEMS.get(kind, kind), "id": f"{self.prefix}.{item.get('id')}"}
@@ -349,7 +349,7 @@ class ExecRun:
         yield from self.calls.item_completed(item)
 
     def _completed(self, usage: Object) -> None:
-        total = Tokens(int(usage.get("input_tokens", 0)), int(usage.get("output_tokens", 0)))
+        total = Tokens(*(int(number(usage.get(f"{way}_tokens"))) for way in ("input", "output")))
         spent, self.spent = self.spent, total
         self.end = TurnCompleted(self.text, total.since(spent) if spent else None)
 
