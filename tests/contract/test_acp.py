@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.acp import channel
 from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.calls import AcpCall, action_of
+from coterie.agents.acp.calls import AcpCall, Permission, action_of
 from coterie.agents.acp.turn import AcpUsage
 from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.team_tools import listening
@@ -611,6 +612,25 @@ async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
     assert len(cancels) == 1
 
 
+async def test_nobody_is_asked_about_a_turn_broken_off_while_a_diff_was_made(
+    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = channel.asked
+
+    def interrupting(permission: Permission, cwd: str, said: str) -> Asked:
+        anyio.from_thread.run(opened.interrupt)
+        return made(permission, cwd, said)
+
+    monkeypatch.setattr(channel, "asked", interrupting)
+    cancel = {"in": {"method": "session/cancel"}}
+    asking = [asks(7, "c1", **COMMAND), cancel, answered(7), done("cancelled")]
+    house.plays([*hello(), PROMPT, *asking])
+    async with house.open() as opened:
+        taken = await take(opened)
+    assert (taken.end, taken.of(Asked)) == (TurnInterrupted(""), [])
+    assert house.replies() == [CANCELLED]
+
+
 @pytest.mark.parametrize("last", [broke(-32800, "cancelled"), {"exit": 1}])
 async def test_other_ends_of_a_broken_turn(house: PlayingHouse, last: Json) -> None:
     house.plays([*hello(), PROMPT, says("Half"), {"in": {"method": "session/cancel"}}, last])
@@ -628,7 +648,7 @@ async def test_other_ends_of_a_broken_turn(house: PlayingHouse, last: Json) -> N
 async def test_an_agent_that_will_not_break_off_is_ended(
     house: PlayingHouse, monkeypatch: pytest.MonkeyPatch, more: list[Json]
 ) -> None:
-    monkeypatch.setattr(channel, "AFTER_INTERRUPT", 0.2)
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.2)
     house.plays([*hello(), PROMPT, says("Half"), *more])
     async with house.open() as opened:
 

@@ -957,14 +957,19 @@ async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
         request_id="a",
         request=calling("a", "ask_human", question="Why?")[0]["out"]["request"],
     )
-    broken = [{"in": {"request": {"subtype": "interrupt"}}}, lifecycle("cancelled"), state("idle")]
+    late = calling("b", "ask_human", question="Why not?")
+    interrupted = {"in": {"request": {"subtype": "interrupt"}}}
+    broken = [interrupted, *late, lifecycle("cancelled"), state("idle")]
     async with stage.play([*HELLO, *BEGINS, asked, *broken]).channel() as channel:
 
         def interrupting(update: Update) -> object:
             return channel.interrupt() if isinstance(update, Asked) else None
 
-        assert (await turn(channel, "go", then=interrupting))[-1] == TurnInterrupted("")
-    assert from_server(stage) == {}
+        told = await turn(channel, "go", then=interrupting)
+        assert told[-1] == TurnInterrupted("")
+        assert len([update for update in told if isinstance(update, Asked)]) == 1
+    not_now = text_result("It is not your turn, so nobody can be asked.", failed=True)
+    assert from_server(stage) == {"b": not_now}
 
 
 # -- interrupting ------------------------------------------------------------------------------

@@ -808,6 +808,40 @@ async def test_interrupted_before_it_began(house: House) -> None:
     assert told == [TurnInterrupted("")]
 
 
+async def test_one_that_will_not_be_interrupted_is_ended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.3)
+    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well"))[:-1])
+    async with house.open() as opened:
+        told = await take(
+            opened,
+            hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
+        )
+        assert told == [TextDelta("Well"), TurnInterrupted("Well")]
+        assert not opened.alive
+
+
+async def test_an_interrupted_turn_asks_nobody(house: House) -> None:
+    command = asking(COMMAND, 7, itemId="c1", command="make", cwd="/w")
+    question = {"callId": "c2", "tool": "ask_human", "arguments": {"question": "Why?"}}
+    rows = turn(
+        tells("item/agentMessage/delta", itemId="a", delta="Well"),
+        asks("turn/interrupt", 2),
+        answers({}, 2),
+        *command,
+        *asking("item/tool/call", 8, **question),
+        status="interrupted",
+    )
+    house.plays(rows)
+    async with house.open() as opened:
+        told = await take(
+            opened,
+            hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
+        )
+    assert told == [TextDelta("Well"), TurnInterrupted("Well")]
+
+
 # -- failures ----------------------------------------------------------------------------------
 
 
@@ -960,6 +994,16 @@ async def test_exec_that_ends_without_a_word(house: House) -> None:
         [end] = await take(opened)
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.exit_code) == ("exit", 0)
+
+
+async def test_exec_that_ignores_an_interrupt_is_ended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.3)
+    house.plays(REFUSED)
+    async with house.open() as opened:
+        house.program.write_text("#!/bin/sh\ntrap '' INT\necho '{}'\nexec sleep 3600\n")
+        assert await take(opened, hook=lambda update: opened.interrupt()) == [TurnInterrupted("")]
 
 
 async def test_exec_that_is_gone(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ START = 60.0
 """How long an agent may take to start and open a conversation; in practice a few seconds."""
 QUIET_AFTER = 120.0
 """Seconds of silence after which a turn is shown as quiet."""
+AFTER_INTERRUPT = 10.0
+"""Seconds an interrupted agent gets to stop before it is ended; in practice it takes a tenth."""
 
 
 _Opened = TypeVar("_Opened")
@@ -148,6 +151,27 @@ class CallLedger:
             yield from self.finish(call.call_id, True, {"status": status})
 
 
+class InterruptDeadline:
+    """When an interrupted agent is ended, because it has not ended its turn by itself."""
+
+    def __init__(self) -> None:
+        self._at = math.inf
+        self._waiting: anyio.CancelScope | None = None
+
+    def start(self) -> None:
+        """Start counting: the turn has been interrupted."""
+        self._at = anyio.current_time() + AFTER_INTERRUPT
+        if self._waiting is not None:
+            self._waiting.deadline = self._at
+
+    async def wait(self, process: AgentProcess, answer: Awaitable[_Opened]) -> _Opened:
+        """Return the answer; past the deadline the process is ended as if it had exited."""
+        with anyio.CancelScope(deadline=self._at) as self._waiting:
+            return await answer
+        await process.close()
+        raise AgentProcessEnded(0, "")
+
+
 class ProcessChannel:
     """What channels to a long-lived process have in common."""
 
@@ -246,6 +270,7 @@ class OneShotChannel:
         self._run = run
         self._process: AgentProcess | None = None
         self._interrupted = False
+        self._deadline = InterruptDeadline()
         self._closed = False
 
     @property
@@ -262,7 +287,7 @@ class OneShotChannel:
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Run the CLI once and yield its updates, the last one an `End`."""
-        self._interrupted = False
+        self._interrupted, self._deadline = False, InterruptDeadline()
         run = self._run = self._run.next()
         try:
             process = self._process = await self._start(*run.words)
@@ -276,7 +301,7 @@ class OneShotChannel:
             process.child.close_stdin()
         try:
             while run.end is None:
-                for update in run.take(await process.receive()):
+                for update in run.take(await self._deadline.wait(process, process.receive())):
                     yield update
         except AgentProcessEnded as end:
             run.end = TurnInterrupted(run.text) if self._interrupted else run.end_of_exit(end)
@@ -291,8 +316,9 @@ class OneShotChannel:
         """Do nothing: it asks no questions."""
 
     async def interrupt(self) -> None:
-        """Send Ctrl-C to the process, which then ends without a result."""
+        """Send Ctrl-C to the process, which then ends without a result, or is ended."""
         self._interrupted = True
+        self._deadline.start()
         if self._process is not None:
             self._process.child.interrupt()
 

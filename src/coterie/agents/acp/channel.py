@@ -22,8 +22,6 @@ from coterie.model.team import Member
 from coterie.model.update import Activity, Asked, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace
 
-AFTER_INTERRUPT = 10.0
-"""Seconds an interrupted agent gets to stop before it is ended; in practice it takes a tenth."""
 _PERMISSION = "session/request_permission"
 
 
@@ -54,7 +52,6 @@ class AcpChannel(ProcessChannel):
         self._turn: AcpTurn | None = None
         self._open: dict[str, Permission] = {}
         """The requests for permission that are not answered yet, by key."""
-        self._waiting = anyio.CancelScope()
 
     @property
     def thread(self) -> str | None:
@@ -68,7 +65,7 @@ class AcpChannel(ProcessChannel):
         turn = self._turn = self._begin(prompt)
         try:
             while turn.end is None:
-                message = await self._next(turn)
+                message = await turn.deadline.wait(self._process, self._process.receive())
                 for update in await self._read(turn, message):
                     yield update
                 for update in turn.take_pending_updates():
@@ -112,8 +109,7 @@ class AcpChannel(ProcessChannel):
             self._rpc.reply(permission.id, CANCELLED)
         self._open.clear()
         self._tools.serving.give_up()
-        turn.deadline = anyio.current_time() + AFTER_INTERRUPT
-        self._waiting.deadline = turn.deadline
+        turn.deadline.start()
 
     async def close(self) -> None:
         try:
@@ -134,13 +130,6 @@ class AcpChannel(ProcessChannel):
         given = {"sessionId": self._session.id, "prompt": blocks}
         number = self._rpc.post("session/prompt", given)
         return AcpTurn(number, self._session.failures, self._spent)
-
-    async def _next(self, turn: AcpTurn) -> Object:
-        """Return the next message; an agent that ignores an interrupt is ended as if it exited."""
-        with anyio.CancelScope(deadline=turn.deadline) as self._waiting:
-            return await self._process.receive()
-        await self._process.close()
-        raise AgentProcessEnded(0, "")
 
     async def _read(self, turn: AcpTurn, message: Object) -> Iterable[Update]:
         params = mapping(message.get("params"))
@@ -181,12 +170,13 @@ class AcpChannel(ProcessChannel):
         permission = Permission(request_id, call, mappings(params.get("options")))
         # In a worker thread: long texts may have to be compared.
         begun = await anyio.to_thread.run_sync(turn.asked, call)
-        if turn.interrupted or call.is_ours:
-            # Our own tools need no permission.
+        cwd, question = self._session.cwd, None
+        if not call.is_ours:  # our own tools need no permission
+            question = await anyio.to_thread.run_sync(asked, permission, cwd, turn.last)
+        if question is None or turn.interrupted:  # perhaps meanwhile
             answer = CANCELLED if turn.interrupted else permission.reply(approved=True)
             self._rpc.reply(request_id, answer)
             return [*begun, Activity()]
-        question = await anyio.to_thread.run_sync(asked, permission, self._session.cwd, turn.last)
         self._open[permission.key] = permission
         return [*begun, question]
 

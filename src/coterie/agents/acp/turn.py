@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from coterie.agents.acp.calls import AcpCall, AcpCalls
 from coterie.agents.failures import LONGEST_WORDS, FailureCase
 from coterie.agents.fields import limit_ends_after, mapping, mappings, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError, result_of
-from coterie.agents.program import CallUpdate
+from coterie.agents.program import CallUpdate, InterruptDeadline
 from coterie.model import update
 from coterie.process.streams import parse_object
 
@@ -219,8 +218,7 @@ class AcpTurn:
         """The id of the request whose answer ends the turn."""
         self.interrupted = False
         """Whether the user interrupted it."""
-        self.deadline: float = math.inf
-        """When the agent is ended if it ignores the interrupt, on the event loop's clock."""
+        self.deadline: InterruptDeadline = InterruptDeadline()
         self.end: update.End | None = None
         self.calls: AcpCalls = AcpCalls()
         self.pending_updates: list[CallUpdate] = []

@@ -17,7 +17,7 @@ from coterie.agents.claude.turn import ClaudeTurn
 from coterie.agents.failures import exited
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
-from coterie.agents.program import ProcessChannel
+from coterie.agents.program import AFTER_INTERRUPT, ProcessChannel
 from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import SERVER, Result, Serving, is_ours
 from coterie.model.conversation import Prompt
@@ -86,8 +86,6 @@ class TeamToolServer:
         self._control.reply(request_id, {"mcp_response": message})
 
 
-AFTER_INTERRUPT = 10.0
-"""Seconds an interrupted Claude gets to stop before it is ended; in practice it takes a tenth."""
 BACKGROUND = 600.0
 """How many seconds of silence a finished turn waits for what runs in the background.
 
@@ -234,7 +232,8 @@ class ClaudeChannel(ProcessChannel):
                 yield call
                 self._control.reply(request_id, _opinion(call.name))
             case str(subtype) if subtype == SUBTYPE:
-                yield self._server.hear(request_id, request, in_turn=True) or Activity()
+                in_turn = not turn.interrupted
+                yield self._server.hear(request_id, request, in_turn=in_turn) or Activity()
             case other:
                 self._control.refuse(request_id, f"Coterie does not support {other}")
                 yield Activity()

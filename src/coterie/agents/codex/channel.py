@@ -88,7 +88,7 @@ class CodexChannel(ProcessChannel):
                 async for update in updates:
                     yield update
         except AgentProcessEnded as end:
-            turn.end = gone(end)
+            turn.end = TurnInterrupted(turn.text) if turn.interrupted else gone(end)
         except RpcError as error:
             turn.end = refused(error)
         finally:
@@ -121,6 +121,7 @@ class CodexChannel(ProcessChannel):
         if self._turn is None or self._turn.interrupted:
             return
         self._turn.interrupted = True
+        self._turn.deadline.start()
         self._send_interrupt(self._turn)
 
     async def close(self) -> None:
@@ -142,11 +143,12 @@ class CodexChannel(ProcessChannel):
 
     async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
         given = {"threadId": turn.thread, "input": _text(prompt.text)}
-        begun = await self._rpc.request("turn/start", given)
-        turn.id = str(begun.get("turn", {}).get("id"))
+        wait, process = turn.deadline.wait, self._process
+        begun = await wait(process, self._rpc.request("turn/start", given))
+        turn.id = str(mapping(begun.get("turn")).get("id"))
         self._send_interrupt(turn)
         while turn.end is None:
-            for update in await self._heard(turn, await self._process.receive()):
+            for update in await self._heard(turn, await wait(process, process.receive())):
                 yield update
         if isinstance(turn.end, TurnInterrupted):
             async with aclosing(self._cleaned(turn)) as updates:
@@ -174,7 +176,7 @@ class CodexChannel(ProcessChannel):
         for item in await self._recorded(message):
             updates += turn.calls.raw(item)
         is_ours = message.get("method") == "item/tool/call"
-        updates += [self._serve(message)] if is_ours else turn.take(message)
+        updates += [self._serve(turn, message)] if is_ours else turn.take(message)
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "This request is not supported here.")
         turn.unanswerable.clear()
@@ -183,7 +185,7 @@ class CodexChannel(ProcessChannel):
             return [_noting(update, taken) for update in updates]
         return updates
 
-    def _serve(self, message: Object) -> Update:
+    def _serve(self, turn: CodexTurn, message: Object) -> Update:
         """Serve a call of one of our tools."""
         params = mapping(message.get("params"))
 
@@ -193,7 +195,8 @@ class CodexChannel(ProcessChannel):
             self._rpc.reply(message.get("id"), answer)
 
         key, given = f"ask.{params.get('callId')}", mapping(params.get("arguments"))
-        return self._serving.call(key, str(params.get("tool")), given, reply) or Activity()
+        tool, in_turn = str(params.get("tool")), not turn.interrupted
+        return self._serving.call(key, tool, given, reply, in_turn=in_turn) or Activity()
 
     async def _recorded(self, message: Object) -> list[Object]:
         """Return what is new in Codex's own record: read after each answer of the model, at the

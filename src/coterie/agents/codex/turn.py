@@ -13,6 +13,7 @@ from coterie.agents.codex.permissions import CodexRequest, CodexRequestReader
 from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, mapping, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
+from coterie.agents.program import InterruptDeadline
 from coterie.model import update
 from coterie.process.streams import clean
 
@@ -168,6 +169,7 @@ class CodexTurn:
     id: str = ""
     interrupted: bool = False
     """Whether the user interrupted it."""
+    deadline: InterruptDeadline = field(default_factory=InterruptDeadline)
     end: update.End | None = None
     request: CodexRequest | None = None
     """The last request; nothing follows it until it is answered."""
@@ -221,7 +223,8 @@ class CodexTurn:
 
     def _asked(self, message: Object) -> Iterator[update.Update]:
         reader = CodexRequestReader(message, self.cwd, self.text, self.calls, self.confined)
-        self.request = reader.request()
+        # Once interrupted, nobody is asked: the turn is about to end.
+        self.request = None if self.interrupted else reader.request()
         if self.request is None:
             self.unanswerable.append(message.get("id"))
             yield update.Activity()
