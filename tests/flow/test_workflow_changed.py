@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from coterie.engine import steering
-from coterie.errors import StepRepeated
-from coterie.model.conversation import Message
+from coterie.errors import StepRepeated, UsageError
+from coterie.model.conversation import Brief, Message
 from coterie.model.task import Ended, TaskCreated
 from coterie.ports import Context
 from coterie.testing.scripted import ScriptedChannels, ScriptedProject, scripted_project, team
@@ -125,6 +127,57 @@ async def test_stop_parks_and_asks_again_later(tmp_path: Path) -> None:
         await steering.answer(it.look, "q2", "stop", None, "you")
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).reason == "question"
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q3"]
+
+
+class Together:
+    """Takes two turns at once."""
+
+    name = "chat"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async with anyio.create_task_group() as group:
+            for number, member in enumerate(task.team.members, 1):
+                brief = Brief(f"Part {number}", number)
+                group.start_soon(context.turn, f"turn/{number}", member, number, brief)
+        return Ended("done")
+
+
+async def test_turns_at_once_park_and_ask_as_others_do(tmp_path: Path) -> None:
+    """What they raise arrives in a group."""
+    async with scripted_project(tmp_path, workflow=Together()) as it:
+        await it.start(team("ada", human="max"))
+        parked = await it.run(ScriptedChannels(lambda *_: "yes"))
+        assert (parked.status, parked.reason) == ("waiting", "question")
+        await steering.say(it.look, "k3f9", "go on", None)
+        assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "completed"
+
+
+class Odd:
+    """Does a step whose result is different in JSON, and returns None."""
+
+    name = "chat"
+    version = 1
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    async def run(self, task: TaskCreated, context: Context) -> Any:
+        async def work() -> object:
+            return {1: (2, 3)}
+
+        self.seen.append(await context.step("odd", "", work))
+
+
+async def test_a_workflow_that_returns_nothing_is_an_error(tmp_path: Path) -> None:
+    """A step's result is the same when it is done and in every later run."""
+    odd = Odd()
+    async with scripted_project(tmp_path, workflow=odd) as it:
+        await it.start(team("ada"))
+        for _ in range(2):
+            with pytest.raises(UsageError, match="workflow chat returned None instead of an Ended"):
+                await it.run(ScriptedChannels(lambda *_: "yes"))
+    assert odd.seen == 2 * [{"1": [2, 3]}]
 
 
 class Twice:

@@ -84,14 +84,14 @@ class TaskContext:
     ) -> object:
         """Do something once and record its result."""
         step, is_new = self._run.journal.begin(name, "step", intent)
-        if step.result is not None:
-            recorded: object = json.loads(step.result)
-            return recorded
-        if is_new:
-            await self._run.commit(OpenStep(step))
-        result = await work()
-        self._run.post(CloseStep(step.task_id, name, json.dumps(result)))
-        return result
+        result = step.result
+        if result is None:
+            if is_new:
+                await self._run.commit(OpenStep(step))
+            result = json.dumps(await work())
+            self._run.post(CloseStep(step.task_id, name, result))
+        recorded: object = json.loads(result)  # the first time too: it is the same in every run
+        return recorded
 
     async def record(
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -16,11 +16,7 @@ from coterie.engine.ending import cancel_below, cancel_children, end_held, end_p
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import CANCELED, calls_not_run, close_superseded, settle_change
-from coterie.engine.task_run import (
-    RedactingObserver,
-    RunServices,
-    TaskRun,
-)
+from coterie.engine.task_run import RedactingObserver, RunServices, TaskRun
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name
@@ -287,8 +283,7 @@ class _Run:
         by_person = self._is_canceled or (ended is not None and ended.reason == BY_PERSON)
         is_told = self._notifies_user and not by_person
         appended = AppendEvent(event, incident=task_id if is_told else None)
-        parked = ParkLease(task_id, self._run.fence.token)
-        await self._run.commit(*left, *below, appended, parked)
+        await self._run.commit(*left, *below, appended, ParkLease(task_id, self._run.fence.token))
         self.is_over = True
         return after(self._state, event)
 
@@ -299,16 +294,17 @@ class _Run:
             while self._ended is None:
                 context, questions = await self._prepare(history)
                 try:
-                    ended = await workflow.run(task, context)
+                    ended = _checked(task.workflow, await workflow.run(task, context))
                     self._run.journal.check_all_used()
                     self._ended = ended
-                except WorkflowChanged as change:
-                    await settle_change(change, questions)
+                # Groups: a workflow may take several turns at once.
+                except* WorkflowChanged as changes:
+                    await settle_change(_first(changes), questions)
                     history = await self._storage.history(self._state.id)
                 finally:
                     self._taken = len(self._run.answered_turns)
-        except Parked as parked:
-            self._stop = parked.stop
+        except* Parked as parked:
+            self._stop = _first(parked).stop
 
     async def _prepare(self, history: TaskHistory) -> tuple[TaskContext, Questions]:
         task_id = self._state.id
@@ -359,6 +355,12 @@ class _Run:
                 scope.cancel()
 
 
+def _checked(workflow: str, returned: object) -> Ended:
+    if isinstance(returned, Ended):
+        return returned
+    raise UsageError(f"The workflow {workflow} returned {returned!r} instead of an Ended.")
+
+
 def _is_to_end(requests: Sequence[Request]) -> bool:
     return any(request.kind == "end" for request in requests)
 
@@ -369,10 +371,13 @@ def plain_errors() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        error: BaseException = group.subgroup(CoterieError) or group
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        raise error from None
+        raise _first(group.subgroup(CoterieError) or group) from None
+
+
+def _first(error: BaseException) -> Any:
+    if isinstance(error, BaseExceptionGroup):
+        return _first(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return error
 
 
 def _result(

@@ -169,8 +169,8 @@ class Context(Protocol):
         """Take one turn of a member, on the conversation so far or on a brief; recorded once.
 
         A failing agent is retried before TurnFailed is returned.  An interrupted turn is a
-        message with `cut` set.  Turns of several members may run concurrently; a member takes
-        one at a time.
+        message with `cut` set.  Turns of several members on briefs may run concurrently; a member
+        takes one at a time.  On the conversation turns must not: each depends on the one before.
         """
         ...
 
