@@ -24,8 +24,10 @@ from coterie import (
     UsageError,
     open_project,
 )
+from coterie.model.task import Ended
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import CrashingStorage
+from coterie.workflows.chat import Solo
 from tests.conftest import House, ours
 from tests.unit.process.children import AGENT
 
@@ -115,8 +117,11 @@ async def test_errors_come_out_of_the_loop_as_they_are(project: Path) -> None:
     async with open_project(project) as opened:
         with pytest.raises(NotFound, match='No task "nix"'):
             await texts(opened, "nix")
+        for asking in (opened.show, opened.timeline, opened.interrupt, opened.stop):
+            with pytest.raises(NotFound, match='No task "nix"'):
+                await asking("nix")
         with pytest.raises(NotFound, match='No task "nix"'):
-            await opened.show("nix")
+            await anext(opened.follow("nix"))
         with pytest.raises(UsageError, match='No workflow "duel"'):
             await opened.start("pair", "x", workflow="duel")
         with pytest.raises(NotFound, match='No team "pears"'):
@@ -126,9 +131,28 @@ async def test_errors_come_out_of_the_loop_as_they_are(project: Path) -> None:
             await anext(records)
             with pytest.raises(TaskBusy):
                 await texts(other, task)
-    with pytest.raises(UsageError, match="out"):
-        async with open_project(project):
-            raise UsageError("out")
+    for mine in (UsageError("out"), ExceptionGroup("two", [KeyError("a"), ValueError("b")])):
+        with pytest.raises(type(mine)) as raised:
+            async with open_project(project):
+                raise mine
+        assert raised.value is mine
+
+
+async def test_a_bug_comes_out_of_the_loop_and_ends_no_other_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> Ended:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Solo, "run", broken)
+    async with open_project(project) as opened:
+        task = await opened.start("pair", "!turn", Caps(max_turns=1, max_rounds=None))
+        bad = await opened.start("pair", "!turn", workflow="solo")
+        async with aclosing(opened.stream(task)) as records:
+            await anext(records)
+            with pytest.raises(ZeroDivisionError):
+                await texts(opened, bad)
+            assert [one.text async for one in records if isinstance(one, MessageRecord)]
 
 
 async def test_a_team_is_rehearsed_whatever_its_agents_are(project: Path) -> None:

@@ -19,7 +19,7 @@ from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, find_project, make_project
 from coterie.engine import steering
 from coterie.engine.run import plain_errors
-from coterie.errors import CoterieError, UsageError
+from coterie.errors import UsageError
 from coterie.model.journal import Fence
 from coterie.model.record import Record
 from coterie.model.task import Caps
@@ -147,7 +147,7 @@ class _Run:
     wait: float | None
     at_reset: bool
     records: MemoryObjectSendStream[Record]
-    failure: CoterieError | None = None
+    failure: Exception | None = None
 
     def __post_init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -161,7 +161,7 @@ class _Run:
                         self.task_id, self, patience=self.wait, at_reset=self.at_reset
                     )
                 )
-        except CoterieError as error:
+        except Exception as error:  # noqa: BLE001 - raised to whoever reads the records
             self.failure = error
         finally:
             self.over.set()
@@ -194,9 +194,15 @@ async def open_project(
     found = await anyio.to_thread.run_sync(find_project, folder)
     project = Project(found.root, home)
     await anyio.to_thread.run_sync(make_project, project)
+    failure: Exception | None = None
     with plain_errors():
         opening = OpenProject.open(project.root, home, stand_in, storage)
         async with opening as app, anyio.create_task_group() as runs:
             app.runs = runs
-            yield app
+            try:
+                yield app
+            except Exception as error:  # noqa: BLE001 - raised below as it is, group or not
+                failure = error
             runs.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -346,7 +346,7 @@ class App(WorkUseCases):
 
     async def interrupt(self, task_id: str) -> None:
         """Interrupt the current turn."""
-        await self.storage.inbox.request(task_id, "interrupt", YOU, "")
+        await steering.interrupt(self._look, task_id)
 
     async def stop(self, task_id: str) -> bool:
         """Park a task and wait until its owner has released it; False if nobody ran it."""

@@ -135,7 +135,8 @@ class Teams:
         return self.require_trusted(view)
 
     def require_trusted(self, view: TeamView) -> TeamView:
-        """Like `kept`; raises NotTrusted unless the user has allowed what the file asks for."""
+        """Like `with_saved_identities`; raises NotTrusted unless the user has allowed what the file
+        asks for."""
         if view.refused is not None:
             raise view.refused
         return self.with_saved_identities(view)

@@ -143,8 +143,15 @@ async def say(
     return "queued"
 
 
+async def interrupt(look: TaskReader, task_id: str) -> None:
+    """Interrupt the current turn."""
+    await look.state(task_id)
+    await look.storage.inbox.request(task_id, "interrupt", YOU, "")
+
+
 async def stop(look: TaskReader, task_id: str) -> bool:
     """Park a task and wait until its owner has released it; False if nobody ran it."""
+    await look.state(task_id)
     if await look.runner_of(task_id) is None:
         return False
     await look.storage.inbox.request(task_id, "stop", YOU, "")

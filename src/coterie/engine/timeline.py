@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from coterie.errors import NotFound
 from coterie.model import instant
 from coterie.model.check import ended
 from coterie.model.interaction import NOBODY
@@ -48,8 +49,15 @@ OWNER_LOOK = 1.0
 
 
 async def timeline(storage: Storage, task_id: str) -> list[Entry]:
-    """Everything that happened so far, in order."""
-    return await entries(storage, await storage.timeline.after(0, task_id))
+    """Everything that happened so far, in order.  Raises NotFound if there is no such task."""
+    return await entries(storage, await _after(storage, 0, task_id))
+
+
+async def _after(storage: Storage, last: int, task_id: str) -> Sequence[TimelineRow]:
+    rows = await storage.timeline.after(last, task_id)
+    if not rows and not last:  # the first row of every task says that it was created
+        raise NotFound(f'No task "{task_id}".', "coterie tasks")
+    return rows
 
 
 async def follow(
@@ -57,13 +65,14 @@ async def follow(
 ) -> AsyncGenerator[Entry]:
     """The timeline, then whatever is added, until the task ends or nobody runs it.
 
-    The timeline of a session includes its tickets; that of a ticket only the ticket itself."""
+    The timeline of a session includes its tickets; that of a ticket only the ticket itself.
+    Raises NotFound if there is no such task."""
     last = seen = 0
     is_over = False
     while True:
         # Checked before the stores are read: whatever was written by then is still shown.
         runs = await is_run()
-        for entry in await entries(storage, await storage.timeline.after(last, task_id)):
+        for entry in await entries(storage, await _after(storage, last, task_id)):
             record = entry.record
             if isinstance(record, TaskRecord) and record.id == task_id:
                 is_over = record.status in ENDED

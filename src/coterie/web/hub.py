@@ -300,6 +300,11 @@ class _Run:
             self.live.failed(self.task_id, error)
             if stops_writing(error):
                 self.reopen()
+        except Exception:  # noqa: BLE001 - a bug in one run ends none of the others
+            traceback.print_exc()
+            said = "A bug in Coterie ended the run; see the server's terminal"
+            self.failure = StorageError(str(self.app.root), said)
+            self.live.failed(self.task_id, self.failure)
         finally:
             if not isinstance(self.failure, TaskBusy):
                 self.live.ended(self.task_id)
