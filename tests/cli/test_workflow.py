@@ -115,6 +115,40 @@ def test_a_broken_package_breaks_nothing_else(installed: Cli, tmp_path: Path) ->
     assert ran(installed, "chat", "--agents", "fine", "hello").code == 0
 
 
+FAULTY = """
+class Late:
+    name, version = "late", 1
+    async def run(self, task, context):
+        return 1 / 0
+class Needy(Late):
+    def __init__(self, needed): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run --workflow late --agents ada", "workflow late (faulty:Late) failed: division by "),
+        ("run --workflow needy --agents ada", "workflow needy (faulty:Needy) cannot be used: "),
+        ("chat --agents odd", "agent odd (faulty:Nothing) cannot be loaded: module 'faulty' has "),
+    ],
+)
+def test_a_fault_of_a_package_is_named_as_its_own(
+    installed: Cli, tmp_path: Path, arguments: str, said: str
+) -> None:
+    site = tmp_path / "site"
+    facts = "AgentFacts('odd', 'Odd', AdapterFacts('odd', make='faulty:Nothing'), is_program=False)"
+    imported = "from coterie import AdapterFacts, AgentFacts\n"
+    (site / "faulty.py").write_text(f"{FAULTY}{imported}FACTS = {facts}\n")
+    points = "[coterie.agents]\nodd = faulty:FACTS\n[coterie.workflows]\n"
+    ours = f"{points}late = faulty:Late\nneedy = faulty:Needy\n"
+    (site / "mine-1.0.dist-info" / "entry_points.txt").write_text(ours)
+    registered = {"command": "odd", "adapter": "odd"}
+    installed.registry(odd=registered, ada={"command": "cat"})
+    wrong = ran(installed, *arguments.split(), "a line")
+    assert (wrong.code, f"! The {said}" in wrong.err) == (2, True), wrong.err
+
+
 def test_completion_knows_it(installed: Cli) -> None:
     asking = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie run --workflow d"}
     completing = replace(installed, env={**installed.env, **asking, "COMP_CWORD": "3"})

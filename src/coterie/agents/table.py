@@ -130,15 +130,16 @@ def interactive_start(
 
 @cache
 def adapter_maker(place: AdapterPlace) -> MakeAdapter:
-    """Return what makes an agent's adapter; raises NotFound if there is none."""
-    if place.make is not None:
+    """Return what makes an agent's adapter; raises UsageError if there is none, or a broken one."""
+    if place.make is not None and place.name in KNOWN_AGENTS.adapters:
         module, _, attribute = place.make.partition(":")
         return getattr(import_module(module), attribute)
-    from importlib.metadata import entry_points
+    from importlib.metadata import EntryPoint, entry_points
 
     from coterie.ports.entry_points import load_entry_point
 
-    for point in entry_points(group=GROUP, name=place.name):
+    named = [EntryPoint(place.name, place.make, GROUP)] if place.make else None
+    for point in named or entry_points(group=GROUP, name=place.name):
         theirs: MakeAdapter = load_entry_point(point, "agent")
         return theirs
     raise NotFound(

@@ -377,12 +377,10 @@ class Workflows(dict[str, Workflow]):
     def __missing__(self, name: str) -> Workflow:
         from importlib.metadata import entry_points
 
-        from coterie.ports.entry_points import load_entry_point
+        from coterie.ports.entry_points import InstalledWorkflow
 
         for point in entry_points(group=team_entry.WORKFLOW_GROUP, name=name):
-            loaded = load_entry_point(point, "workflow")
-            workflow: Workflow = loaded() if isinstance(loaded, type) else loaded
-            return self.setdefault(name, workflow)
+            return self.setdefault(name, InstalledWorkflow.load(point))
         raise team_entry.unknown_workflow(name)
 
 
