@@ -89,6 +89,8 @@ def test_a_workflow_that_is_not_there(installed: Cli) -> None:
 """,
         )
     )
+    ours = ran(installed, "run", "--workflow", "ticket-turn", "--agents", "ada,rex", "a line")
+    assert (ours.code, ours.err.startswith('! No workflow "ticket-turn"; ')) == (2, True), ours.err
     assert not (installed.house.project / ".coterie").exists()
     broken = ran(installed, "run", "--workflow", "broken", "--agents", "ada,rex", "a line")
     assert (broken.code, broken.err) == snapshot(
@@ -128,7 +130,10 @@ class Needy(Late):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("run --workflow late --agents ada", "workflow late (faulty:Late) failed: division by "),
+        (
+            "run --workflow late --agents ada",
+            "workflow late (faulty:Late) failed: ZeroDivisionError(",
+        ),
         ("run --workflow needy --agents ada", "workflow needy (faulty:Needy) cannot be used: "),
         ("chat --agents odd", "agent odd (faulty:Nothing) cannot be loaded: module 'faulty' has "),
     ],

@@ -14,6 +14,7 @@ import pytest
 from coterie import (
     Caps,
     InteractionRecord,
+    Member,
     MemberRecord,
     MessageRecord,
     NotFound,
@@ -21,6 +22,7 @@ from coterie import (
     Record,
     ResultRecord,
     TaskBusy,
+    Team,
     UsageError,
     open_project,
 )
@@ -126,6 +128,12 @@ async def test_errors_come_out_of_the_loop_as_they_are(project: Path) -> None:
             await opened.start("pair", "x", workflow="duel")
         with pytest.raises(NotFound, match='No team "pears"'):
             await opened.team("pears")
+        people = Team(
+            name="us", members=(Member(id="me", name="me", display_name="Me", type="human"),)
+        )
+        task = await opened.start(people, "x", workflow="solo")
+        with pytest.raises(UsageError, match="Team us has no member with an agent"):
+            await texts(opened, task)
         task = await opened.start("pair", "!hang")
         async with open_project(project) as other, aclosing(opened.stream(task)) as records:
             await anext(records)

@@ -371,7 +371,9 @@ class Workflows(dict[str, Workflow]):
     """Workflows by name; one from another package is loaded when first requested."""
 
     def check(self, name: str) -> Workflow:
-        """Return the workflow of that name; raises UsageError if there is none.  May read files."""
+        """Return a workflow that may be named; raises UsageError if there is none.  Reads files."""
+        if name == TicketTurn.name:  # sessions alone start it
+            raise team_entry.unknown_workflow(name)
         return self[name]
 
     def __missing__(self, name: str) -> Workflow:

@@ -10,6 +10,7 @@ from coterie.app.run import PIPELINE, TICKETS, WORKFLOWS, Rehearsal, StartReques
 from coterie.app.teams import Teams, TeamView
 from coterie.errors import UsageError
 from coterie.model.task import Caps
+from coterie.workflows.chat import first_ai
 from coterie.workflows.pipeline import check_pipeline_team
 from coterie.workflows.tickets import check_team
 
@@ -32,9 +33,7 @@ def solo(
     The others may be handed parts of it.
     """
     team = view.team
-    if name is None and not team.ai_members:
-        raise UsageError(f"Team {team.name} has no member with an agent.", "coterie team add")
-    member = team.ai_members[0] if name is None else team.find(name) or team.member(name)
+    member = first_ai(team) if name is None else team.find(name) or team.member(name)
     if member.type == "human":
         raise UsageError(
             f"{member.id} is a human: only a member with an agent can do a job.",

@@ -21,7 +21,7 @@ def load_entry_point(point: EntryPoint, what: str) -> Any:
 
     `what` names its kind in the message: `workflow`, `agent`.
     """
-    with blamed(point, what, "cannot be loaded"):
+    with blamed(point, what, "cannot be loaded: {}"):
         return point.load()
 
 
@@ -33,7 +33,7 @@ def blamed(point: EntryPoint, what: str, problem: str) -> Generator[None]:
     except Exception as error:
         if _is_ours(error):
             raise
-        said = f"The {what} {point.name} ({point.value}) {problem}: {error or repr(error)}."
+        said = f"The {what} {point.name} ({point.value}) {problem.format(error)}."
         package = f" {point.dist.name}" if point.dist else ""
         raise UsageError(said, f"Fix or remove the package{package}.") from error
 
@@ -55,7 +55,7 @@ class InstalledWorkflow:
     def load(cls, point: EntryPoint) -> InstalledWorkflow:
         """Load the workflow, or the class that makes it; raises UsageError if it is broken."""
         loaded = load_entry_point(point, "workflow")
-        with blamed(point, "workflow", "cannot be used"):
+        with blamed(point, "workflow", "cannot be used: {}"):
             made = cls(point, loaded() if isinstance(loaded, type) else loaded)
             assert isinstance(made.version, int), f"its version is {made.version!r}"
             return made
@@ -72,5 +72,5 @@ class InstalledWorkflow:
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
         """Carry out the task."""
-        with blamed(self.point, "workflow", "failed"):
+        with blamed(self.point, "workflow", "failed: {!r}"):
             return await self.workflow.run(task, context)

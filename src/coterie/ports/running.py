@@ -188,7 +188,8 @@ class Context(Protocol):
     async def step(
         self, name: str, intent: object, work: Callable[[], Awaitable[object]]
     ) -> object:
-        """Do something once; its result (JSON data) is recorded."""
+        """Do something once and record its result (JSON data); if a crash cuts it off, it is done
+        again."""
         ...
 
     async def record(

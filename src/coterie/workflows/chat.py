@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from coterie.errors import UsageError
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
 from coterie.model.conversation import (
@@ -178,7 +179,7 @@ class Solo:
 
         An interrupted turn does not end the task: the human is asked how to continue.
         """
-        member = task.team.member(task.member) if task.member else task.team.ai_members[0]
+        member = task.team.member(task.member) if task.member else first_ai(task.team)
         number, reply = 1, await _reply(context, 1, member)
         while reply is not None:
             said = await context.heard(step_name.said(number))
@@ -194,6 +195,13 @@ class Solo:
             number += 1
             reply = await _reply(context, number, member)
         return Ended("skipped", f"{member.id} could not do it", failed=True)
+
+
+def first_ai(team: Team) -> Member:
+    """Return the first member with an agent; raises UsageError if there is none."""
+    if not team.ai_members:
+        raise UsageError(f"Team {team.name} has no member with an agent.", "coterie team add")
+    return team.ai_members[0]
 
 
 def _human(team: Team) -> Member:
