@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from coterie.tools.permission.paths import PathPattern, is_below, resolve
 from coterie.tools.permission.shell_parser import SimpleCommand
 
 _NOTHING = re.compile(r"(?!)")
+_ALWAYS = re.compile("")
 
 Skipped = Literal["nothing", "hidden", "untracked"]
 
@@ -36,8 +37,8 @@ class ReadOnlyProgram:
     """How many non-option arguments it may have, if limited."""
     files: bool = True
     """Whether its arguments may be files that it reads."""
-    deep: str | None = None
-    """Short options that make it read all files in a folder; empty: it always does; None: never."""
+    deep: re.Pattern[str] = _NOTHING
+    """Matches options that make it read all files in a folder; "" too if it always does."""
     skips: Skipped = "nothing"
     """What it then skips in the folder."""
     unskip: re.Pattern[str] = _NOTHING
@@ -56,11 +57,7 @@ class ReadOnlyProgram:
 
     def reads_folders(self, arguments: tuple[str, ...]) -> bool:
         """Whether it reads the files below the folders it is given."""
-        if self.deep is None:
-            return False
-        return not self.deep or any(
-            has_letter(one, self.deep) or one.startswith("--r") for one in arguments
-        )
+        return any(map(self.deep.fullmatch, ("", *arguments)))
 
     def may_read_cwd(self, arguments: tuple[str, ...]) -> bool:
         """Whether it may read its working directory, because no other folder is certainly named.
@@ -120,13 +117,16 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
         refused=re.compile(r"-(exec.*|ok.*|delete|fprint.*|fls|follow|files0-from|L|H)")
     ),
     "grep": ReadOnlyProgram(
-        "Rd", ("dereference-recursive", "directories"), deep="r", values="ABCDefm"
+        "Rd",
+        ("dereference-recursive", "directories"),
+        deep=re.compile(r"-[^-]*r.*|--r.*", re.DOTALL),
+        values="ABCDefm",
     ),
     "jq": ReadOnlyProgram(refused=re.compile(r".*\b(import|include)\b.*", re.DOTALL)),
     "rg": ReadOnlyProgram(
         "Lz",
         ("pre", "pre-glob", "hostname-bin", "follow", "search-zip"),
-        deep="",
+        deep=_ALWAYS,
         skips="hidden",
         unskip=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
         values="ABCEMTdefgjmrt",
@@ -139,28 +139,36 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
 }
 
 _SHOWS = ReadOnlyProgram(unsafe_long=("output", "ext-diff", "textconv"))
+_LOGS = replace(
+    _SHOWS,
+    # With these, or what they may be abbreviated to, it shows patches.
+    deep=re.compile(r"-[^-]*[pucmUL].*|--(pa|un|cc|ch|color-w|w|dd|diff-m|bi|rem).*", re.DOTALL),
+    skips="untracked",
+)
 _LISTS = r"-[arv]+|-vv|--all|--remotes|--verbose|--show-current|--(no-)?color.*|--(sort|format)=.*"
 
 READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
-    **_each("log shortlog blame rev-list", _SHOWS),
+    "log": _LOGS,
+    **_each("shortlog blame rev-list", _SHOWS),
     **_each(
         "diff show",
-        ReadOnlyProgram(unsafe_long=(*_SHOWS.unsafe_long, "no-index"), deep="", skips="untracked"),
+        replace(_LOGS, unsafe_long=(*_SHOWS.unsafe_long, "no-index"), deep=_ALWAYS),
     ),
-    **_each(
-        "status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()
-    ),
+    "status": ReadOnlyProgram(deep=re.compile(r"-[^-]*v.*|--v.*", re.DOTALL), skips="untracked"),
+    **_each("rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()),
     "branch": ReadOnlyProgram(only=re.compile(rf"--list|{_LISTS}")),
-    "cat-file": ReadOnlyProgram(unsafe_long=("textconv", "filters")),
+    "cat-file": ReadOnlyProgram(
+        unsafe_long=("textconv", "filters"), deep=_ALWAYS, skips="untracked"
+    ),
     "grep": ReadOnlyProgram(
         "O",
         ("open-files-in-pager", "textconv", "ext-grep"),
-        deep="",
+        deep=_ALWAYS,
         skips="untracked",
         unskip=re.compile(r"--(u|no-i|no-e).*"),
     ),
     "remote": ReadOnlyProgram(only=re.compile(r"-v|--verbose")),
-    "stash list": _SHOWS,
+    "stash list": _LOGS,
     "tag": ReadOnlyProgram(only=re.compile(r"--list|-l|-n[0-9]*|--(sort|format)=.*")),
     "version": ReadOnlyProgram(),
     "worktree list": ReadOnlyProgram(),
@@ -272,6 +280,12 @@ def repository_above(folder: str, root: str) -> bool:
     return bool(folder) and not is_below(folder, root)
 
 
+def _diff(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    """Of two folders it compares the files."""
+    access = _ordinary(READ_ONLY_PROGRAMS["diff"], arguments)
+    return access and replace(access, deep=True)
+
+
 def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
     """`-v` and `%n` assign to variables; zsh evaluates the argument of `%d` as an expression."""
     if not arguments or arguments[0].startswith("-"):
@@ -296,6 +310,7 @@ def _sed(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
 
 
 _SPECIAL: Mapping[str, Callable[[tuple[str, ...], str], ReadAccess | None]] = {
+    "diff": _diff,
     "git": _git,
     "printf": _printf,
     "test": _test,
