@@ -183,7 +183,8 @@ class _LineWalk:
         """Handle `cd`: unless it surely succeeds, what follows may also run in the old folder."""
         target = command.words[-1].text
         simple = len(command.words) == 2 and command.texts[0] == "cd" and not command.assignments
-        if not simple or command.words[-1].glob or target.startswith("-") or not target:
+        # `-` and, in zsh, `+1` mean a folder of its own list.
+        if not simple or command.words[-1].glob or target.startswith(("-", "+")) or not target:
             self._lost = True
             return ActionPart("act", rule)
         places = [paths.resolve(target, folder) for folder in self._folders]
@@ -330,7 +331,7 @@ def _for_paths(action: Action, root: str, guarded: frozenset[str]) -> str:
 
 
 def _is_path(text: str) -> bool:
-    return text == text.strip() and not re.search(r"[*?()\x00-\x1f\x7f]", text)
+    return text == text.strip() and not re.search(r"^~|[*?()\x00-\x1f\x7f]", text)
 
 
 def _for_address(target: str) -> str:

@@ -71,6 +71,7 @@ PLACED: list[Case] = [
     (rules(allow="write(docs/**)"), run("cd docs && echo x > ../src/y"), "ask"),
     (rules(allow="write(docs/**)"), run("cd docs && echo x > y"), "allow"),
     (rules(allow="write(docs/**)"), run("cd docs; echo x > y"), "ask"),
+    (rules("ask"), run("cd +0 && cat ../outside/passwords"), "ask"),
     (rules("full", deny="read(.env)"), read("src/../.env"), "deny"),
     (rules("full", deny="read(.env)"), read("{root}/.env"), "deny"),
     (rules("full", deny="read(.env)"), read("{link}//.env"), "deny"),

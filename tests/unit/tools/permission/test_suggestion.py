@@ -79,6 +79,7 @@ def test_commands(command: str, rule: str, work: Path) -> None:
         ("/etc/hosts", ""),
         ("src/out/x", ""),
         ("a (b)/x", ""),
+        ("./~/x", ""),  # `~` in a rule is a home
     ],
 )
 def test_files(path: str, rule: str, work: Path) -> None:
