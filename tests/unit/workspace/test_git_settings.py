@@ -67,6 +67,14 @@ def test_what_it_says_is_never_more_than_git_says(
     assert told is None or found.keys() == told.keys()
 
 
+@pytest.mark.parametrize("before", ["k", "k ="])
+def test_a_long_line_that_cannot_be_read_is_refused_at_once(tmp_path: Path, before: str) -> None:
+    blanks = " " * 900_000  # hours if they were read again from each
+    (tmp_path / "config").write_text(f'[a]\n{before}{blanks}"')
+    with pytest.raises(ValueError, match="cannot be read from line 2 on"):
+        repository_settings(tmp_path, tmp_path)
+
+
 def test_only_plain_data_is_passed_on(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "[core]\n repositoryformatversion = 0\n filemode = false\n fsmonitor = evil\n"
