@@ -49,7 +49,7 @@ INLINE = re.compile(r"-[A-Za-z]*[ceEprn]|--(eval|print|exec|run)(=.*)?|-|eval")
 
 AWKS = name_set("awk gawk mawk nawk")
 SED_RUNS = re.compile(
-    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.).*\4.*\4[gpiImM0-9]*e", re.DOTALL
+    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.)(?:(?!\4).)*+\4.*\4[gpiImM0-9]*e", re.DOTALL
 )
 """Matches sed scripts that run commands."""
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Effect, Ruling
 from coterie.tools.permission import decide, decide_at_once
+from coterie.tools.permission.nested_commands import SED_RUNS
 from tests.unit.tools.permission.lines import LINES
 
 
@@ -82,6 +83,10 @@ def test_rules_of_the_team_and_of_the_task_count_too(work: Path) -> None:
     assert decide(action, mine, denying, work, ["npm *"]) == Ruling("deny", "deny npm")
     # The member's mode applies: the team's is copied to its members when the file is read.
     assert decide(action, mine, Permissions(mode="full"), work) == Ruling("ask", "mode ask")
+
+
+def test_a_script_that_almost_runs_commands_is_read_at_once() -> None:
+    assert SED_RUNS.search(";s" * 8_000) is None  # far too long if the time grew with the cube
 
 
 def test_the_work_folder_may_be_reached_through_a_link(work: Path) -> None:
