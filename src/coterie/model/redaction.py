@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from coterie.model.flags import words
 from coterie.model.secret_formats import (
+    OPEN_KEY,
     SHORTEST_KEY,
     masked,
     own_places,
@@ -221,6 +222,9 @@ class Redactor:
 
     def secret_start(self, text: str) -> int:
         """Where a secret may begin at the end of an unfinished text; its length if none does."""
+        begun = text.rfind("-----BEGIN ")
+        if begun >= 0 and OPEN_KEY.match(text, begun):
+            text = text[:begun]
         tail = text[-4 * max(map(len, self._cores), default=0) :]
         letters = _core(tail)
         rest = max((_overlap(letters, core) for core in self._cores), default=0)

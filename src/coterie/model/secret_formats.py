@@ -21,11 +21,18 @@ _FORMATS = re.compile(
     r"|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
     r"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|pypi-[A-Za-z0-9_-]{30,}"
     r"|xai-[A-Za-z0-9]{40,}|A[KS]IA[0-9A-Z]{16}\b|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"
-    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43})"
 )
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])((?:(?!\beyJ)[A-Za-z0-9_-])*+)"
+    r"(eyJ[A-Za-z0-9_-]{10,}+\.eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+)"
+)
+"""A JSON web token and what precedes it in its word: searched for once per word, since searching
+from each `eyJ` of a long word would take forever."""
 SHORTEST_KEY = 15
 """The minimum length of a key in any format, in characters."""
+OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]*(?:PRIVATE KEY-----(?!.*-----END )|\Z)", re.DOTALL)
+"""Matches where a private key begins, or may begin, whose end has not been seen."""
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END |\Z)", re.DOTALL)
 _KEY_LINES = re.compile(
     r"\\[nrt]|[A-Za-z0-9+/]{40,}={0,2}"
@@ -42,6 +49,8 @@ _USER_WORDS = re.compile(r"\$\w+|[:$]|[^:$]+")
 def without_formats(text: str) -> str:
     """The text with everything in the format of a key masked."""
     text = _PRIVATE_KEY.sub(lambda key: key[1] + _KEY_LINES.sub(_key_line, key[2]), text)
+    if ".eyJ" in text:
+        text = _TOKEN.sub(lambda token: token[1] + mask(len(token[2])), text)
     return _FORMATS.sub(masked, text)
 
 

@@ -97,6 +97,11 @@ def test_an_ordinary_text_costs_next_to_nothing() -> None:
     assert once < 10 * min(timeit.repeat(lambda: bare.text(text), number=1000, repeat=20))
 
 
+def test_a_text_that_almost_holds_keys_everywhere_is_read_once() -> None:
+    text = "-eyJ" * 500_000  # hours if it were read again from each
+    assert BY.text(text) == text
+
+
 class Terminal:
     """Show all text as it arrives."""
 
@@ -116,10 +121,17 @@ def test_what_a_failed_attempt_began_to_say_is_not_shown_with_the_next() -> None
     assert terminal.shown == "I have Here is "
 
 
-@given(st.lists(st.integers(1, 60), max_size=12), st.sampled_from(["", "\n    ", '" + "', "\\\n"]))
+KEY_LINE = "MIIEowIBAAKCAQEA7bq0mJcVx1kq9sYlTnZ0wq3r"
+PRIVATE_KEY = (
+    f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINE}\n{KEY_LINE}\n-----END RSA PRIVATE KEY-----"
+)
+
+
+@given(st.lists(st.integers(1, 220), max_size=12), st.sampled_from(["", "\n    ", '" + "', "\\\n"]))
 def test_what_is_said_piece_by_piece_shows_no_part_of_a_secret(cuts: list[int], gap: str) -> None:
     """However the text is chunked, and even if the secret is split across words or lines."""
-    whole = f"I found {SECRET[:6]}{gap}{SECRET[6:15]}{gap}{SECRET[15:]} there, and more.\n"
+    parts = SECRET[:6], SECRET[6:15], SECRET[15:]
+    whole = f"I found {gap.join(parts)} there, {PRIVATE_KEY} and more.\n"
     terminal = Terminal()
     observer = RedactingObserver(terminal, Redactor([SECRET]))
     places = [0, *sorted({cut for cut in cuts if cut < len(whole)}), len(whole)]
