@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from coterie.config import project as config
 from coterie.config import settings
 from coterie.config.files import Notice, locked
 from coterie.config.foreign_folder import HeldFile, held_files, look_at, set_aside
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+drop_relative_folders: Callable[[], None] = config.drop_relative_folders
 
 
 def project_around(directory: Path | None) -> Project | None:

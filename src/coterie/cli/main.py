@@ -306,6 +306,9 @@ class Verbs(click.Group):
         raise _import_attribute("failure:UnknownCommand")(word, rest)
 
     def invoke(self, ctx: click.Context) -> object:
+        from coterie.app.projects import drop_relative_folders
+
+        drop_relative_folders()
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

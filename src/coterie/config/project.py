@@ -112,6 +112,12 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
+def drop_relative_folders() -> None:
+    """Leave out of PATH what depends on the current folder: programs there came with it."""
+    kept = filter(os.path.isabs, search_path().split(os.pathsep))
+    os.environ["PATH"] = os.pathsep.join(kept) or os.defpath
+
+
 ELSEWHERE = "cd into a project, or name one: -C DIR"
 
 _NETWORK = frozenset(
