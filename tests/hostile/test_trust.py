@@ -160,6 +160,21 @@ def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: s
     assert fired.exists() == (name != "edits unasked")
 
 
+def test_what_a_team_asks_for_is_shown_to_the_last_character(cli: Cli) -> None:
+    folder = cli.house.project / "new\n  ann: asks for nothing"
+    folder.mkdir()
+    cli.registry(spy={"command": "sh"})
+    arguments, rule = ["-c", f"true {'a' * 300}\u3164; evil"], f"npm test {'a' * 300} *"
+    member = {"id": "ann", "agent": "spy", "workingDir": str(folder), "additionalArgs": arguments}
+    member["permissions"] = {"allow": [rule]}
+    team = cli.house.project / "team.json"
+    team.write_text(json.dumps({"name": "one", "members": [member]}))
+    shown = cli("team", "trust", str(team)).out
+    assert rule in shown
+    assert f"{'a' * 300}<U+3164>; evil" in shown
+    assert "new<U+000A>  ann: asks" in shown
+
+
 def test_trust_does_not_go_to_another_repository(cli: Cli, tmp_path: Path) -> None:
     """An identical team file, which anybody may have read, would run another folder's file."""
     rules = {"mode": "ask", "allow": ["run(sh check.sh)"]}

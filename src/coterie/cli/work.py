@@ -12,6 +12,7 @@ import click
 from coterie.cli.main import Call, command, pass_call
 from coterie.cli.text import Span
 from coterie.errors import NotFound, UsageError
+from coterie.model.visible import visible_line
 
 if TYPE_CHECKING:
     from coterie.app.project import Power
@@ -349,8 +350,6 @@ def show_powers(call: Call, teams: Teams, view: TeamView) -> None:
 
 def show_asked(call: Call, powers: tuple[Power, ...]) -> None:
     """Print each of the powers on a line."""
-    from coterie.cli.text import printable
-
     for power in powers:
         who = f"{power.member}: " if power.member else ""
-        call.line(f"  {printable(who + power.what)}")
+        call.line(f"  {visible_line(who + power.what)}")
