@@ -99,7 +99,7 @@ def _problem(line: str, parts: re.Match[str] | None, known: dict[str, tuple[int,
         return f"repeats {name}, which is already in line {known[name][0]}"
     if not command:
         return f"has no command for {name}"
-    if not command.isprintable() and "\t" not in command:
+    if not command.replace("\t", " ").isprintable():
         return f"contains invisible characters: {_short(command)}"
     return ""
 

@@ -46,7 +46,7 @@ def test_each_line_is_a_name_and_a_command(root: Path) -> None:
         ("../x = pytest\n", ':1 begins with "../x"; a name is'),
         ("Unit = pytest\n", ':1 begins with "Unit"; a name is'),
         ("a = b\n# c\na = d\n", ":3 repeats a, which is already in line 1."),
-        ("a = b\x1b[31m\n", ":1 contains invisible characters: b<U+001B>[31m."),
+        ("a = b\tc\x1b[31m\n", ":1 contains invisible characters: b<U+0009>c<U+001B>[31m."),
         ("# nothing\n", ":1 names no command."),
         (b"a = b\nc = \xff\n", ":2 is not UTF-8 text."),
         ("\n".join(f"n{n} = x" for n in range(51)), ":1 names 51 commands; at most 50 are run."),
