@@ -65,8 +65,9 @@ class AllowRules:
 
     def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:
         """Classify reading all files below a folder."""
-        private = any(os.path.lexists(f"{folder}/{name}") for name in paths.PRIVATE)
-        if private and access.skips == "nothing":
+        if access.skips == "nothing" and any(
+            not paths.PRIVATE.isdisjoint(folders) for _, folders, _ in os.walk(folder)
+        ):
             return ActionPart("read_elsewhere")
         unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
         return ActionPart("read_elsewhere" if unread else "read")

@@ -126,8 +126,12 @@ def test_git_of_a_repository_above_the_work_folder(tmp_path: Path) -> None:
 
 
 def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
-    (tmp_path / ".coterie" / "teams").mkdir(parents=True)
+    for project in (tmp_path, tmp_path / "packages" / "shop"):
+        (project / ".coterie" / "teams").mkdir(parents=True)
     for command, verdict in (
+        ("grep -r token packages", "ask"),
+        ("grep -r token packages/shop/.coterie/..", "ask"),
+        ("diff packages packages/shop", "ask"),
         ("cat .coterie/teams/x", "ask"),
         ("grep -r token .", "ask"),
         ("rg -uu token", "ask"),
