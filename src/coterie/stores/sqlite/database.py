@@ -104,7 +104,7 @@ def _connection(at: str, wait: float) -> sqlite3.Connection:
 
 def _connected(path: Path, timeout: float) -> sqlite3.Connection:
     # mode=rw: a missing file is an error, never a fresh start.
-    connection = _connection(f"file:{quote(str(path))}?mode=rw", timeout)
+    connection = _connection(f"file:{quote(os.fsencode(path))}?mode=rw", timeout)
     try:
         mode = _pragma(connection, "journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
