@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import stat
@@ -56,6 +57,13 @@ async def test_a_new_database_leaves_nothing_beside_it(database: Path) -> None:
     await storage.close()
     assert sorted(file.name for file in database.parent.iterdir()) == ["coterie.db", "logs"]
     assert stat.S_IMODE(database.stat().st_mode) == 0o600
+
+
+async def test_a_folder_whose_name_is_not_text(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9 %41?#")
+    folder.mkdir()
+    await spoken(folder / "coterie.db", 1)
+    assert sorted(file.name for file in folder.iterdir()) == ["coterie.db", "logs"]
 
 
 async def test_a_clean_close_leaves_one_file(database: Path) -> None:
@@ -212,6 +220,26 @@ async def test_the_head_file_follows_and_a_spoiled_one_is_ignored(database: Path
     await storage.create(created("b"), "me", None)
     await storage.close()
     assert json.loads(head.read_text())["sequence"] == sequence + 1
+
+
+async def test_a_head_file_with_a_second_name_stops_writing_and_repeats_nothing(
+    database: Path,
+) -> None:
+    storage = await SqliteStorage.open(database)
+    fence = await storage.create(created(), "me", None)
+    head = database.parent / "logs" / "head.json"
+    os.link(head, database.parent / "copy")  # as `cp -al` makes a backup
+    storage.post(fence, AppendAudit(ENTRIES[0]))
+    await storage.commit(fence, started())
+    with pytest.raises(StorageError, match="hard link") as caught:
+        await storage.commit(fence, AppendAudit(ENTRIES[1]))
+    assert "Move it away" in str(caught.value.hint)
+    await storage.close()
+    head.unlink()
+    storage = await SqliteStorage.open(database)
+    assert await storage.audit.of_task(TASK) == [ENTRIES[0]]
+    assert [row.status for row in await storage.events.tasks()] == ["running"]
+    await storage.close()
 
 
 async def test_rows_of_events_and_audit_cannot_be_changed(database: Path) -> None:

@@ -9,7 +9,14 @@ import shlex
 import sqlite3
 from pathlib import Path
 
-from coterie.errors import StorageDamaged, StorageError, StorageFull, StorageLocked, StorageReadOnly
+from coterie.errors import (
+    NotOurs,
+    StorageDamaged,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+)
 from coterie.model import instant
 from coterie.model.journal import IllegalWrite
 
@@ -32,6 +39,9 @@ def explained(error: Exception, path: Path) -> Exception:
         return _from_sqlite(error, path)
     if isinstance(error, OSError):
         return from_system(error, path)
+    if isinstance(error, NotOurs):
+        problem = f"The extent of the history cannot be recorded: {error.message.rstrip('.')}"
+        return StorageError(str(path), problem, error.advice)
     return error
 
 

@@ -197,8 +197,8 @@ class Transactions:
     def _after_commit(self) -> None:
         try:
             self._committed(self._connection)
-        except (sqlite3.Error, OSError) as error:
-            # What was committed stands; the next commit would not be safe.
+        except Exception as error:  # noqa: BLE001 - what was committed must not be written again
+            # It stands; the next commit would not be safe.
             self.failure = explained(error, self._path)
 
     def _undo(self) -> None:
