@@ -404,6 +404,18 @@ async def test_who_waits_looks_again_after_a_connection_was_lost(
     await other.close()
 
 
+async def test_what_was_asked_for_before_the_end_is_answered_and_nothing_waits(url: str) -> None:
+    storage = await PostgresStorage.open(url)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):  # the first is under way as the others are queued
+            group.start_soon(storage.inbox.allocate)
+        await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    closing = asyncio.create_task(storage.close())
+    done, _ = await asyncio.wait([closing], timeout=PATIENCE)  # which cannot be cancelled
+    assert done == {closing}
+
+
 async def test_what_is_notified_while_a_commit_is_under_way_is_heard(
     url: str, storage: PostgresStorage, fence: Fence
 ) -> None:

@@ -130,7 +130,8 @@ class PostgresWriter:
 
     async def _drained(self) -> None:
         if self._link is not None and self.failure is None:
-            self._queue.append(Submission([statement("drop_writer", self._id)]))
+            # Alone: the answers of a message are kept in the row that this deletes.
+            self._queue.append(Submission([statement("drop_writer", self._id)], is_alone=True))
         self._idle = self._loop.create_future()
         self._pump()
         await self._idle
