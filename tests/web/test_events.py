@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from fastapi.sse import ServerSentEvent
@@ -173,6 +174,26 @@ async def test_a_project_that_is_new_is_read_anew(api: Api, tmp_path: Path) -> N
             await chat(other)
             ids = [one.id async for one in found_until_reset(found)]
             assert ids[-1] == f"{api.project}.0,{project_id(tmp_path / 'other')}.2"
+
+
+@pytest.mark.parametrize("fails", ["before", "meanwhile"])
+async def test_a_project_that_cannot_be_read_holds_up_no_other(
+    house: House, tmp_path: Path, fails: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    async with open_project(tmp_path / "other") as other, open_hub(house.project) as hub:
+        await chat(other)
+        await hub.opened_all()
+        failing = await hub.project(project_id(house.project))
+        if fails == "before":
+            await failing.storage.close()
+        async with following(hub) as found:
+            assert (await anext(found)).name == "reset"
+            if fails == "meanwhile":
+                await failing.storage.close()
+            await chat(other)
+            with anyio.fail_after(PATIENCE):
+                await until_seq(found, project_id(tmp_path / "other"), (await kept(other))[-1])
 
 
 async def found_until_reset(found: AsyncIterator[Event]) -> AsyncIterator[Event]:

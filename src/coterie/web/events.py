@@ -80,10 +80,8 @@ async def events(
             yield event
         while not hub.closing.is_set():
             version = hub.version
-            # What cannot be read now is read once its project has been reopened.
-            with suppress(CoterieError, RuntimeError):
-                async for event in follower.news():
-                    yield event
+            async for event in follower.news():
+                yield event
             await hub.changed(version)
 
 
@@ -109,36 +107,48 @@ class Follower:
         """Set the cursor to start from, and yield the state of unfinished tasks."""
         given = parse_cursor(last)
         is_known = given is not None
-        found = self._hub.followed()
-        for project, app, live in found:
-            live.update_tasks(await read_tasks(app))
-            head = await app.last_seq()
+        found: list[tuple[str, Live]] = []
+        for project, app, live in self._hub.followed():
+            try:
+                live.update_tasks(await read_tasks(app))
+                head = await app.last_seq()
+            except (CoterieError, RuntimeError):
+                continue  # `news` begins with it once it has been reopened
+            found.append((project, live))
             since = (given or {}).get(project, -1)
             is_known = is_known and 0 <= since <= head
             self._cursor[project] = since if 0 <= since <= head else head
             self._seen[live] = _SentState(live.version)
         if not is_known:
             yield ServerSentEvent(event="reset", data={}, id=self._id)
-        for project, _, live in found:
+        for project, live in found:
             for event in _initial_events(project, live, self._seen[live], is_known):
                 yield event
 
     async def news(self) -> AsyncGenerator[ServerSentEvent]:
         """Yield everything that has not been sent yet."""
         for project, app, live in self._hub.followed():
-            if project not in self._cursor:  # a new project: the client reads all of it
-                self._cursor[project] = await app.last_seq()
-                yield ServerSentEvent(event="reset", data={}, id=self._id)
-            seen = self._seen.setdefault(live, _SentState(0))
-            news, version = live.news, live.version
-            if news > seen.news:
-                async for event in self._timeline_events(project, app):
+            # What cannot be read now is read once its project has been reopened.
+            with suppress(CoterieError, RuntimeError):
+                async for event in self._news_of(project, app, live):
                     yield event
-                seen.news = news
-            if version > seen.version:
-                for event in _live_events(project, live, seen):
-                    yield event
-                seen.version = version
+
+    async def _news_of(
+        self, project: str, app: OpenProject, live: Live
+    ) -> AsyncGenerator[ServerSentEvent]:
+        if project not in self._cursor:  # a new project: the client reads all of it
+            self._cursor[project] = await app.last_seq()
+            yield ServerSentEvent(event="reset", data={}, id=self._id)
+        seen = self._seen.setdefault(live, _SentState(0))
+        news, version = live.news, live.version
+        if news > seen.news:
+            async for event in self._timeline_events(project, app):
+                yield event
+            seen.news = news
+        if version > seen.version:
+            for event in _live_events(project, live, seen):
+                yield event
+            seen.version = version
 
     async def _timeline_events(
         self, project: str, app: OpenProject
