@@ -288,6 +288,14 @@ async def test_a_database_that_may_not_be_written_is_told(
         await PostgresStorage.open(url)
 
 
+async def test_a_stored_value_that_cannot_be_read_is_told(
+    storage: PostgresStorage, url: str
+) -> None:
+    execute(url, "INSERT INTO envelopes (session_id, sequence, body) VALUES ('s', 1, '{}')")
+    with pytest.raises(StorageDamaged, match="this version of Coterie cannot read"):
+        await storage.tickets.envelopes("s")
+
+
 # -- lost connections ------------------------------------------------------------------------------
 
 

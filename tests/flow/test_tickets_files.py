@@ -208,7 +208,9 @@ async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> N
         database.execute("UPDATE envelopes SET body = '{}' WHERE sequence = 3")
     database.close()
     async with session(project) as on:
-        with pytest.raises(StorageDamaged, match="An envelope of k3f9 is invalid"):
+        with pytest.raises(
+            StorageDamaged, match="holds a value that this version of Coterie cannot read"
+        ):
             await files_of(on).flush()
 
 

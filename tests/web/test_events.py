@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ import coterie
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.views import read_new_entries
 from coterie.config.identity import PROJECTS_FILE
+from coterie.model import instant
+from coterie.model.journal import AppendEvent
+from coterie.model.task import TaskStarted
+from coterie.testing.contracts.samples import asked
 from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
 from tests.cli.in_process import Playing, installed
@@ -176,7 +181,7 @@ async def test_a_project_that_is_new_is_read_anew(api: Api, tmp_path: Path) -> N
             assert ids[-1] == f"{api.project}.0,{project_id(tmp_path / 'other')}.2"
 
 
-@pytest.mark.parametrize("fails", ["before", "meanwhile"])
+@pytest.mark.parametrize("fails", ["before", "meanwhile", "a value"])
 async def test_a_project_that_cannot_be_read_holds_up_no_other(
     house: House, tmp_path: Path, fails: str
 ) -> None:
@@ -187,6 +192,8 @@ async def test_a_project_that_cannot_be_read_holds_up_no_other(
         failing = await hub.project(project_id(house.project))
         if fails == "before":
             await failing.storage.close()
+        elif fails == "a value":
+            await ask_as_another_version(failing)
         async with following(hub) as found:
             assert (await anext(found)).name == "reset"
             if fails == "meanwhile":
@@ -194,6 +201,18 @@ async def test_a_project_that_cannot_be_read_holds_up_no_other(
             await chat(other)
             with anyio.fail_after(PATIENCE):
                 await until_seq(found, project_id(tmp_path / "other"), (await kept(other))[-1])
+
+
+async def ask_as_another_version(app: OpenProject) -> None:
+    """Ask a question of a kind that this version does not have."""
+    task = await chat(app)
+    await app.storage.commit(None, AppendEvent(TaskStarted(task_id=task, at=instant.now())))
+    await app.storage.commit(None, asked("q1", task))
+    with closing(sqlite3.connect(app.root / ".coterie" / "coterie.db")) as database:
+        database.execute("DROP TRIGGER events_are_not_changed")
+        kind = "json_set(data, '$.interaction.kind', 'Draw')"
+        database.execute(f"UPDATE events SET data = {kind} WHERE type LIKE 'User%'")
+        database.commit()
 
 
 async def found_until_reset(found: AsyncIterator[Event]) -> AsyncIterator[Event]:

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import ValidationError
-
-from coterie.errors import StorageError
 from coterie.model import instant, journal
 from coterie.model.conversation import Message
 from coterie.model.incident import Outcome, PendingNotification
@@ -155,18 +152,11 @@ def _tickets(session_id: str) -> Reading[list[Ticket]]:
 class TicketRows(RowStore):
     """Tickets and envelopes."""
 
-    def __init__(self, statements: Statements, damaged: Callable[[str], StorageError]) -> None:
-        super().__init__(statements)
-        self._damaged = damaged
-
     async def tickets(self, session_id: str) -> list[Ticket]:
         return await self._statements.read(_tickets(session_id))
 
     async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
-        try:
-            return await self._all(codec.envelope_of, "envelopes", session_id, after)
-        except ValidationError as error:
-            raise self._damaged(f"An envelope of {session_id} is invalid: {error}") from None
+        return await self._all(codec.envelope_of, "envelopes", session_id, after)
 
 
 class InboxRows(RowStore):
@@ -279,13 +269,13 @@ class NotificationRows(RowStore):
 class DatabaseStorage:
     """All stores over one database; the back end supplies the `Statements`."""
 
-    def __init__(self, statements: Statements, damaged: Callable[[str], StorageError]) -> None:
+    def __init__(self, statements: Statements) -> None:
         self._statements = statements
         self.events: EventRows = EventRows(statements)
         self.audit: AuditRows = AuditRows(statements)
         self.conversation: ConversationRows = ConversationRows(statements)
         self.journal: JournalRows = JournalRows(statements)
-        self.tickets: TicketRows = TicketRows(statements, damaged)
+        self.tickets: TicketRows = TicketRows(statements)
         self.inbox: InboxRows = InboxRows(statements)
         self.leases: LeaseRows = LeaseRows(statements)
         self.reservations: ReservationRows = ReservationRows(statements)

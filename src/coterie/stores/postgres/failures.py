@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.errors import (
     HistoryLost,
+    StorageDamaged,
     StorageError,
     StorageFull,
     StorageLocked,
@@ -57,6 +58,12 @@ def from_server(store: StoreUrl, state: str, problem: str) -> StorageError:
         f"The database cannot be used: {problem}",
         f"coterie doctor --store {store.quoted}",
     )
+
+
+def unreadable(store: StoreUrl, error: Exception) -> StorageDamaged:
+    """A stored value that was changed, or written by another version."""
+    problem = f"The database holds a value that this version of Coterie cannot read: {error}"
+    return StorageDamaged(store.shown, problem, "Restore it from a backup.")
 
 
 def history_lost(store: StoreUrl, problem: str) -> HistoryLost:

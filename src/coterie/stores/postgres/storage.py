@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import anyio.to_thread
 
-from coterie.errors import StorageDamaged
 from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.journal import Fence, IllegalWrite, Write
@@ -109,7 +108,7 @@ class PostgresStorage(DatabaseStorage):
 
     def __init__(self, writer: PostgresWriter) -> None:
         self._writer = writer
-        super().__init__(_Statements(writer), self._damaged)
+        super().__init__(_Statements(writer))
 
     @classmethod
     async def open(
@@ -128,6 +127,3 @@ class PostgresStorage(DatabaseStorage):
         known, read = self._writer.known, self._statements.read
         head = await anyio.to_thread.run_sync(known.read) if known is not None else None
         return await read(broken_chains()) or await read(cut_off(head))
-
-    def _damaged(self, problem: str) -> StorageDamaged:
-        return StorageDamaged(self._writer.store.shown, problem, "Restore it from a backup.")

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import psycopg
+from pydantic import ValidationError
 
 from coterie.errors import LeaseLost, stops_writing
 from coterie.model.journal import Fence, IllegalWrite
@@ -23,7 +24,7 @@ from coterie.model.task import IllegalEvent
 from coterie.stores.codec import Head, Row
 from coterie.stores.postgres import schema
 from coterie.stores.postgres.diagnosis import no_connection
-from coterie.stores.postgres.failures import from_server, history_lost
+from coterie.stores.postgres.failures import from_server, history_lost, unreadable
 from coterie.stores.postgres.known_head import HEAD, KnownHead
 from coterie.stores.postgres.link import Link, Refusal, ServerReply
 from coterie.stores.postgres.listener import Listener
@@ -197,6 +198,8 @@ class PostgresWriter:
             queries = next(job.reading) if rows is None else job.reading.send(rows)
         except StopIteration as end:
             job.result = end.value
+        except ValidationError as error:
+            job.error = unreadable(self.store, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the caller
             job.error = error
         else:

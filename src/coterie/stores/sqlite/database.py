@@ -257,7 +257,7 @@ class SqliteStorage(DatabaseStorage):
         self._head_file = head_file
         writes = Writes()
         self._writer = Writer(path, connect, writes.after_events(self._keep_head))
-        super().__init__(_Statements(self._writer, writes), partial(failures.damaged, path))
+        super().__init__(_Statements(self._writer, writes))
 
     @classmethod
     async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:

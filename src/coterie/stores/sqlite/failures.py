@@ -9,6 +9,8 @@ import shlex
 import sqlite3
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from coterie.errors import (
     NotOurs,
     StorageDamaged,
@@ -39,6 +41,10 @@ def explained(error: Exception, path: Path) -> Exception:
         return _from_sqlite(error, path)
     if isinstance(error, OSError):
         return from_system(error, path)
+    if isinstance(error, ValidationError):
+        return damaged(
+            path, f"The database holds a value that this version of Coterie cannot read: {error}"
+        )
     if isinstance(error, NotOurs):
         problem = f"The extent of the history cannot be recorded: {error.message.rstrip('.')}"
         return StorageError(str(path), problem, error.advice)
