@@ -9,6 +9,10 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
+from coterie.app import team_files
+from coterie.app.team_files import digest_of
+from coterie.app.teams import Teams, TeamView
+from coterie.config.project import Project
 from tests.conftest import House
 from tests.web.inside import furnish, inside
 
@@ -43,6 +47,39 @@ async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None
             status, problem = await api("PUT", "~/teams/pair", given)
             assert (status, problem["errors"]) == (409, [mistake])
         assert await api.get("~/teams/pair") == file
+
+
+async def test_a_team_of_roles_is_checked_as_it_is_read(house: House) -> None:
+    root = await anyio.to_thread.run_sync(furnish, house)
+    manager = {"role_id": "mira", "type": "manager", "cli_command": "scripted"}
+    worker = {"role_id": "wren", "type": "worker", "cli_command": "scripted"}
+    text = json.dumps({"roles": [manager, worker]})
+    (root / ".coterie" / "teams" / "pair" / "team.json").write_text(text)
+    async with inside(root) as api:
+        file = await api.get("~/teams/pair")
+        assert [one["id"] for one in file["members"]] == ["mira", "wren"]
+        _, found = await api("POST", "~/teams/pair/check", {"text": text})
+        assert (found["problem"], found["members"]) == (None, ["mira", "wren"])
+
+
+def test_only_the_text_that_was_seen_is_trusted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = furnish(house) / ".coterie" / "teams" / "pair" / "team.json"
+    seen, edited = (written({**ADA, "env": {name: "x"}}) for name in ("SEEN", "EDITED"))
+    team.write_text(seen)
+    trusted = list[TeamView]()
+
+    def then_edited(text: str) -> str:
+        team.write_text(edited)  # behind the reader's back, just before it is compared
+        return digest_of(text)
+
+    monkeypatch.setattr(team_files, "digest_of", then_edited)
+    monkeypatch.setattr(Teams, "trust", lambda _, view: trusted.append(view))
+    team_files.trust_seen(
+        Teams(Project(house.project), house.coterie_home), "pair", digest_of(seen)
+    )
+    assert [list(view.team.members[0].env) for view in trusted] == [["SEEN"]]
 
 
 def installed(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from coterie.app.agents import Agents
 from coterie.app.teams import Teams, TeamView
 from coterie.config import files
-from coterie.config.team_file import interpret, team_path
+from coterie.config.team_file import team_in, team_path
 from coterie.config.teams import reading_for, seats, teams_of
 from coterie.errors import NotFound, UsageError
 
@@ -36,7 +36,7 @@ def checked_team(teams: Teams, name: str, text: str) -> TeamView:
     mistake."""
     path, _ = team_source(teams, name)
     reading = reading_for(path, teams.project, teams.registry, teams.settings)
-    return TeamView(interpret(files.parse(path, text), reading))
+    return TeamView(team_in(files.parse(path, text), reading))
 
 
 def registering(teams: Teams, spec: str | None) -> Teams:
@@ -64,14 +64,15 @@ def put_team(teams: Teams, name: str, text: str, seen: str) -> None:
 
 def trust_seen(teams: Teams, name: str, seen: str) -> None:
     """Allow what a team file asks for, if it still has the digest that was `seen`."""
-    _require_seen(teams, name, seen, "Look again.")
-    teams.trust(teams.read(name))
+    text = _require_seen(teams, name, seen, "Look again.")
+    teams.trust(checked_team(teams, name, text))  # not read again: it may be edited at any moment
 
 
-def _require_seen(teams: Teams, name: str, seen: str, advice: str) -> None:
+def _require_seen(teams: Teams, name: str, seen: str, advice: str) -> str:
     path, text = team_source(teams, name)
     if digest_of(text) != seen:
         raise UsageError(f"{name} was edited in the meantime.", advice, str(path))
+    return text
 
 
 def settle_member(teams: Teams, name: str, member: str, choice: MemberChoice) -> None:

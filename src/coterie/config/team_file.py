@@ -52,11 +52,12 @@ class ReadContext:
 
 
 def load_team(path: Path, reading: ReadContext) -> LoadedTeam:
-    """Read and check a team file; raises ConfigError with every mistake, in order.
+    """Read and check a team file; raises ConfigError with every mistake, in order."""
+    return team_in(read_document(team_path(path)), reading)
 
-    A file that lists roles instead of members is a team too, one that works on tickets.
-    """
-    document = read_document(team_path(path))
+
+def team_in(document: Document, reading: ReadContext) -> LoadedTeam:
+    """The team that a document holds, by its members, or by roles if it works on tickets."""
     return _of_roles(document, reading) if _is_roles(document) else interpret(document, reading)
 
 
@@ -96,7 +97,7 @@ def team_path(path: Path) -> Path:
 
 
 def interpret(document: Document, reading: ReadContext) -> LoadedTeam:
-    """The team that a document holds."""
+    """The team that a document with members holds."""
     mistakes = duplicate_keys(document)
     shape = _shape_mistakes(document.data)
     mistakes += shape

@@ -319,9 +319,10 @@ def _detail(teams: Teams, name: str) -> TeamDetailShown:
 
 
 def _trust(teams: Teams, name: str) -> TrustShown:
+    digest = digest_of(team_source(teams, name)[1])  # first: of nothing newer than what is shown
     view = teams.read(name)
     return TrustShown(
-        digest=digest_of(team_source(teams, name)[1]),
+        digest=digest,
         powers=_powers(teams, view),
         refused=problem_of(view.refused) if view.refused else None,
         material=list(teams.unread_material()),
