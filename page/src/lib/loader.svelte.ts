@@ -9,6 +9,7 @@ export class Loader<T> {
 
   private running: AbortController | null = null;
   private again = false;
+  private retry: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private read: (signal: AbortSignal) => Promise<T>) {}
 
@@ -22,6 +23,7 @@ export class Loader<T> {
     this.loading = true;
     do {
       this.again = false;
+      clearTimeout(this.retry);
       await this.readOnce(running.signal);
       if (running.signal.aborted) return;
     } while (this.again);
@@ -38,13 +40,14 @@ export class Loader<T> {
     } catch (error) {
       if (signal.aborted) return;
       this.problem = problemOf(error);
-      if (isPassing(this.problem)) setTimeout(() => !signal.aborted && void this.load(), RETRY);
+      if (isPassing(this.problem)) this.retry = setTimeout(() => void this.load(), RETRY);
     }
   }
 
   /** Forget what was read: something else is wanted. */
   clear(): void {
     this.running?.abort();
+    clearTimeout(this.retry);
     this.running = null;
     this.loading = false;
     this.data = undefined;

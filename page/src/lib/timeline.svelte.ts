@@ -171,9 +171,10 @@ export class Timeline {
       return;
     }
     const { seq, at, record } = news;
-    if (seq !== null && (seq <= this.last || this.entries.has(seq))) return;
+    // Also of a message that was read meanwhile: what was told of it before that is not under way.
     if (record.type === "message") this.written(record.member);
     else if (record.type === "result") this.replies = new Map();
+    if (seq !== null && (seq <= this.last || this.entries.has(seq))) return;
     if (seq !== null) {
       this.keep({ seq, at, record });
       this.rows = this.place([...this.rows], { seq, at, record });

@@ -22,10 +22,7 @@ export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => P
   const loader = new Loader(read);
   $effect(() => {
     const concerned = concern();
-    untrack(() => {
-      loader.clear();
-      void loader.load();
-    });
+    untrack(() => void loader.load());
     let last = 0;
     let due: ReturnType<typeof setTimeout> | undefined;
     const read = (): void => {
@@ -38,6 +35,7 @@ export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => P
     return () => {
       stop();
       clearTimeout(due);
+      loader.clear(); // else what fails would be asked for on and on by a screen that is gone
     };
   });
   return loader;

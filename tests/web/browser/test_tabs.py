@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import BrowserContext, Page, Request, expect
+import json
+from collections.abc import Callable
+
+from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 
 from bench.page.events import TASK, committed, talk, wait_for_task
 from bench.page.machine import Machine, Server
@@ -51,3 +54,58 @@ def test_a_talk_is_followed_to_its_end_however_fast_it_is(
     committed(held)
     expect(page.get_by_text("event 300", exact=True)).to_be_in_viewport()
     expect(page.locator(TO_END)).to_have_count(0)
+
+
+def holding(held: list[Route]) -> Callable[[Route], None]:
+    """Return what holds back the answers to requests."""
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    return hold
+
+
+def test_a_reply_whose_message_is_read_meanwhile_is_not_shown_as_under_way(
+    page: Page, server: Server, machine: Machine
+) -> None:
+    root = machine.project("meanwhile")
+    server.add(root)
+    committed(talk(machine, root, 3, 0))
+    wait_for_task(server, root)
+    project, streams, pages = server.project(root), list[Route](), list[Route]()
+    entries = server.call("GET", f"/projects/{project}/tasks/{TASK}/timeline")["entries"]
+    last = [one for one in entries if one["record"]["type"] == "message"][-1]
+    about = {"project": project, "task": TASK}
+    reply = {"member": last["record"]["member"], "turn": 1, "start": 0, "text": "event"}
+    told = [("reset", {}), ("delta", {**about, **reply}), ("record", {**about, **last})]
+    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in told)
+    page.route("**/api/v1/events", holding(streams))
+    page.route("**/timeline?*", holding(pages), times=1)
+    with page.expect_request("**/timeline?*"):
+        page.goto(server.place(root, "t", TASK))
+    with page.expect_request("**/api/v1/events"):  # the next: it has heard these
+        streams[0].fulfill(body=body, content_type="text/event-stream")
+    pages[0].continue_()
+    expect(page.get_by_text("event 3", exact=True)).to_be_visible()
+    expect(page.locator(".written")).to_have_count(0)
+
+
+def test_what_fails_is_not_asked_for_by_a_screen_that_is_gone(
+    page: Page, server: Server, machine: Machine
+) -> None:
+    root = machine.project("gone")
+    server.add(root)
+    asked: list[Route] = []
+
+    def fail(route: Route) -> None:
+        asked.append(route)
+        route.fulfill(status=503, json={"detail": "Not now."})
+
+    page.route("**/cost?*", fail)
+    page.goto(server.place(root, "record"))
+    expect(page.get_by_text("Not now.").first).to_be_visible()
+    page.get_by_role("link", name="Inbox").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
+    count = len(asked)
+    page.wait_for_timeout(2500)
+    assert len(asked) == count
