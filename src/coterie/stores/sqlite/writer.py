@@ -82,9 +82,6 @@ class Writer:
         if self._commit_here():
             if self._should_yield():
                 await asyncio.sleep(0)
-            if job.error is not None:
-                self._reported = self._reported or job.error is self._failure
-                raise job.error
             return job.result
         job.future = self._loop.create_future()
         self._send()
