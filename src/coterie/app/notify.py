@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from coterie.config.project import environment, user_home
 from coterie.config.settings import Settings, is_address, milliseconds
-from coterie.engine.run import NoObserver, plain_errors
+from coterie.engine.run import plain_errors
 from coterie.errors import CoterieError
 from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.notification import (
@@ -41,6 +41,13 @@ LIMIT = 10.0
 _OUTPUT = 1 << 16
 _TAIL = 200
 _CUT = "it was cut off when the run was stopped"
+
+
+class NoObserver:
+    """`ports.Observer` for runs that nobody watches."""
+
+    def saw(self, record: Record) -> None:
+        """Ignore the record."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import anyio
 import anyio.to_thread
 
 from coterie.app.changes import REVERT, Accepted, Changes
+from coterie.app.notify import NoObserver
 from coterie.engine import steering
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
-from coterie.engine.run import NoObserver
 from coterie.errors import AnswerRefused, CoterieError, NotAccepted, TaskBusy, UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
 from coterie.model.conversation import YOU

@@ -11,11 +11,11 @@ from typing import Protocol
 import anyio
 
 from coterie.app import takeover
+from coterie.app.notify import NoObserver
 from coterie.app.pipelines import Block, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
 from coterie.engine.lease import Claimant
-from coterie.engine.run import NoObserver
 from coterie.engine.steering import Answered
 from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine

@@ -172,13 +172,6 @@ class Engine:
             raise UsageError(f'No workflow "{name}"; this version has {known}.') from None
 
 
-class NoObserver:
-    """`ports.Observer` for runs that nobody watches."""
-
-    def saw(self, record: Record) -> None:
-        """Ignore the record."""
-
-
 @dataclass(frozen=True)
 class _ChildObserver:
     """Shows everything about a child task except its own start and end."""
@@ -244,10 +237,9 @@ class _Run:
         question that another task asked for both."""
         if state.open_questions or self._stop == Stopped("question"):
             return True
-        if not self._run.children:
-            return False
-        asked = (one.interaction.task_id for one in await self._storage.inbox.questions())
-        return not self._run.children.keys().isdisjoint(asked)
+        children = self._run.children.keys()
+        asked = await self._storage.inbox.questions() if children else ()
+        return not children.isdisjoint(one.interaction.task_id for one in asked)
 
     @property
     def _notifies_user(self) -> bool:
@@ -356,9 +348,9 @@ class _Run:
 
 
 def _checked(workflow: str, returned: object) -> Ended:
-    if isinstance(returned, Ended):
-        return returned
-    raise UsageError(f"The workflow {workflow} returned {returned!r} instead of an Ended.")
+    if not isinstance(returned, Ended):
+        raise UsageError(f"The workflow {workflow} returned {returned!r} instead of an Ended.")
+    return returned
 
 
 def _is_to_end(requests: Sequence[Request]) -> bool:
