@@ -24,6 +24,7 @@ from inline_snapshot import snapshot
 
 from tests.cli.command import Cli, steady
 from tests.cli.glass import Glass
+from tests.conftest import ours
 
 # While the screen is drawn, it is the terminal that turns a Ctrl-C into a signal, which requires it
 # to be the program's controlling terminal.
@@ -185,6 +186,26 @@ Done  k3f9 · 6 turns · 0.1s
   why      you ended it
   next     coterie log k3f9
 """)
+
+
+def test_what_was_typed_is_offered_again_in_the_next_run_without_secrets(
+    cli: Cli, open_terminal: Any
+) -> None:
+    cli.team("ada")
+    key = f"sk-ant-api03-{'secret' * 6}"
+    first = open_terminal("chat")
+    first.until("What should they do?")
+    first.type(f"use {key} once\r")
+    first.until("speak next")
+    first.type("/end\r")
+    assert first.ended() == 0
+    assert key not in (ours(cli.house.project) / "history").read_text()
+    second = open_terminal("chat")
+    second.until("What should they do?")
+    second.type("\x1b[A\x1b[A")
+    second.until("> use [redacted 49] once")
+    second.type("\x03")
+    assert second.ended() == 130
 
 
 @pytest.mark.parametrize("columns", [80, 40])

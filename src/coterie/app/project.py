@@ -146,7 +146,7 @@ class App(WorkUseCases):
         owner = await self.own()
         rules = await anyio.to_thread.run_sync(learned_rules, self.project, start.team.name)
         team_file = str(start.team_file) if start.team_file else None
-        by = await self._redactor(start.team, team_file)
+        by = await self.redactor(start.team, team_file)
         team = without_secrets(with_learned(start.team, rules), by)
         goal = by.text(start.goal or "")
         scheduler, pipeline = SchedulerConfig(), start.pipeline
@@ -371,9 +371,9 @@ class App(WorkUseCases):
     async def _without_secrets(self, task_id: str, text: str) -> str:
         """Redact what a person says to a task, so that it may be stored."""
         created = (await self._look.state(task_id)).created
-        return (await self._redactor(created.team, created.team_file)).text(text)
+        return (await self.redactor(created.team, created.team_file)).text(text)
 
-    async def _redactor(self, team: Team, team_file: str | None) -> Redactor:
+    async def redactor(self, team: Team, team_file: str | None) -> Redactor:
         """Return the redactor of a team; works even if the team's file is gone."""
         try:
             made = await anyio.to_thread.run_sync(self._members.of, team, team_file)

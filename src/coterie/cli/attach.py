@@ -8,7 +8,6 @@ import anyio
 import click
 
 from coterie.app.costs import tally
-from coterie.app.projects import Project
 from coterie.cli import report
 from coterie.cli.main import Call, command, pass_call, run_on_task
 from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, stop_on_signals
@@ -65,7 +64,7 @@ async def follow_log(call: Call, app: App, detail: TaskDetail) -> int:
 async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
     task_id, created = detail.view.id, detail.state.created
     leaving = StopRequest()
-    screen = make_screen(call, created.team, created.caps, Project(app.root), detail.view.workflow)
+    screen = await make_screen(call, app, created)
     screen.watch()
     with stop_on_signals(leaving):
         async with screen.shown(leaving.request):

@@ -27,7 +27,7 @@ from coterie.cli.report import INTERRUPTED
 from coterie.errors import CoterieError, TaskBusy
 from coterie.model import instant
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
-from coterie.model.task import Caps, RateLimited
+from coterie.model.task import RateLimited, TaskCreated
 from coterie.model.team import Team
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def start_task(
                 surface = _surface(call, start.team, start.workflow)
                 surface = wrapper(surface) if wrapper else surface
                 return await _run_new(call, app, start, surface, parking, patience)
-            screen = make_screen(call, start.team, start.caps, project, start.workflow)
+            screen = await make_screen(call, app, start)
             async with screen.shown(parking.request):
                 if start.goal is None:
                     with parking.stoppable():
@@ -99,21 +99,18 @@ async def _run_new(
     return await run_task(call, app, task_id, surface, parking, patience)
 
 
-async def resume_task(
-    call: Call, project: Project, app: App, task_id: str, patience: Patience
-) -> int:
+async def resume_task(call: Call, app: App, task_id: str, patience: Patience) -> int:
     """Continue a task; raises TaskBusy if a live process runs it."""
     parking = StopRequest()
     detail = await app.show(task_id)
-    team = detail.state.created.team
+    created = detail.state.created
     with stop_on_signals(parking):
         if not call.live:
-            surface = _surface(call, team, detail.view.workflow)
-            if detail.view.workflow == _TICKETS:
+            surface = _surface(call, created.team, created.workflow)
+            if created.workflow == _TICKETS:
                 surface.load_tickets(await app.tickets(task_id))
             return await run_task(call, app, task_id, surface, parking, patience)
-        caps = detail.state.created.caps
-        screen = make_screen(call, team, caps, project, detail.view.workflow)
+        screen = await make_screen(call, app, created)
         async with screen.shown(parking.request):
             screen.look_back((await app.timeline(task_id))[-LOOK_BACK:])
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
@@ -135,20 +132,23 @@ def _surface(call: Call, team: Team, workflow: str) -> Surface:
     return PlainOutput(call, team, TicketEvents)
 
 
-def make_screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
+async def make_screen(call: Call, app: App, task: StartRequest | TaskCreated) -> Screen:
     """Create the live screen of a task, by its workflow."""
+    from coterie.cli.screen.prompt import TypedHistory
     from coterie.cli.screen.screen import Screen
 
     kind = Screen
-    if workflow == _TICKETS:
+    if task.workflow == _TICKETS:
         from coterie.cli.screen.tickets import TicketScreen
 
         kind = TicketScreen
-    elif workflow == _PIPELINE:
+    elif task.workflow == _PIPELINE:
         from coterie.cli.screen.pipeline import PipelineScreen
 
         kind = PipelineScreen
-    return kind(call, team, caps.max_turns, project.folder / "history")
+    redactor = await app.redactor(task.team, str(task.team_file) if task.team_file else None)
+    history = TypedHistory(app.project.folder / "history", redactor)
+    return kind(call, task.team, task.caps.max_turns, history)
 
 
 class StopRequest:

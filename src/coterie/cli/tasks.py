@@ -162,7 +162,6 @@ def resume(
     """Resume a task that was parked or killed; without ID: the only unfinished one."""
 
     async def body(app: App, task_id: str | None = None) -> int:
-        from coterie.app.projects import Project
         from coterie.cli.running import Patience, resume_task
 
         patience = Patience.of(call, wait, at_reset=at_reset)
@@ -177,7 +176,7 @@ def resume(
             if trust or click.confirm("Resume it as it is now?", default=False):
                 await app.allow(task_id)
         try:
-            return await resume_task(call, Project(app.root), app, task_id, patience)
+            return await resume_task(call, app, task_id, patience)
         except TaskBusy as busy:
             call.note(f"{busy} Following it; Ctrl-C leaves it running.")
             from coterie.cli.attach import follow_log

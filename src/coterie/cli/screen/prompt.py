@@ -24,7 +24,7 @@ from prompt_toolkit.completion import (
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
@@ -36,6 +36,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from coterie.cli.text import clip, for_stream
+from coterie.model.redaction import Redactor
 
 CARD_KEYS = "sdel*"
 """Letters that act as keys while a card is open and nothing has been typed."""
@@ -135,6 +136,17 @@ class SteadyOutput(Vt100_Output):
             self.flush()
 
 
+class TypedHistory(FileHistory):
+    """What was typed, kept for later runs; secrets are redacted before they are written."""
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        super().__init__(str(path))
+        self._redactor = redactor
+
+    def store_string(self, string: str) -> None:
+        super().store_string(self._redactor.text(string))
+
+
 class PromptArea:
     """Rule, status, input and hint below the scrollback; above them the table or the open card."""
 
@@ -143,7 +155,7 @@ class PromptArea:
         live: LiveText,
         controls: Controls,
         names: Sequence[str],
-        history: Path | None,
+        history: History | None,
         *,
         colour: bool,
         streams: tuple[Input, Output] | None = None,
@@ -155,7 +167,7 @@ class PromptArea:
         self._words = _WordCompleter(names, live.commands)
         self.buffer: Buffer = Buffer(
             completer=self._words,
-            history=FileHistory(str(history)) if history else InMemoryHistory(),
+            history=history or InMemoryHistory(),
             multiline=False,
             accept_handler=self._accept,
         )

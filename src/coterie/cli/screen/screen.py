@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +23,7 @@ from coterie.model.record import Entry, InteractionRecord, QuestionView, Record,
 from coterie.model.team import Team
 
 if TYPE_CHECKING:
+    from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
@@ -40,7 +40,7 @@ class Screen(Surface):
         call: Call,
         team: Team,
         max_turns: int | None,
-        history: Path | None,
+        history: History | None,
         streams: tuple[Input, Output] | None = None,
     ) -> None:
         self._call = call
