@@ -279,7 +279,7 @@ async def test_l_puts_the_card_away() -> None:
         assert it.app.told == []
 
 
-async def test_a_question_answered_elsewhere_closes_its_card() -> None:
+async def test_a_question_answered_elsewhere_closes_its_card_and_its_answer_is_no_message() -> None:
     async with scene() as it:
         asked = question()
         it.screen.saw(asked)
@@ -287,6 +287,13 @@ async def test_a_question_answered_elsewhere_closes_its_card() -> None:
         await it.until(lambda: it.screen.prompt() == " q1> ")
         it.screen.saw(InteractionRecord(asked.interaction, "ada", "answered", "approve", "you"))
         assert it.screen.prompt() == " > "
+        await it.press("2\r")
+        await it.until(lambda: "q1 is no longer open" in it.output.written)
+        await it.until(lambda: it.screen._prompt.buffer.text == "2")
+        assert it.app.told == []
+        await it.press("0 lines\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "20 lines")]
 
 
 async def test_text_answers_a_question_that_wants_text() -> None:

@@ -148,12 +148,21 @@ class InputHandler:
             await self.card.answer(self._app, line, lambda note: self._screen.print([note]))
         elif slash and (action := self._command(line)):
             await action()
+        elif (name := self.card.closed_elsewhere) is not None:
+            self._keep(name, line)
         elif self._app is not None:
             # Keep the space: without it, the message would end the conversation further on.
             await self._say(self._app, f" {line}" if is_end(line) else line)
         else:
             self.goal = line
             self._began.set()
+
+    def _keep(self, name: str, line: str) -> None:
+        """Leave a line in the prompt that may have been meant as the answer on a card."""
+        self.card.close_card()
+        said = f" ! {name} is no longer open, so this did not answer it"
+        self._screen.print([f"{said}   (to send it as a message, press Enter again)"])
+        self._screen.fill(line)
 
     async def _say(self, app: App, line: str) -> None:
         if await app.say(self._board.task, line) == "queued":
@@ -225,13 +234,18 @@ class OpenCard:
         self._board = board
         self._name: str | None = None
         self._with_alike = False
+        self.closed_elsewhere: str | None = None
+        """The question that was on the card when it was answered elsewhere: the next line may still
+        be meant for it."""
 
     @property
     def question(self) -> Interaction | None:
         """The question on the card; None if none was opened, or if it was answered elsewhere."""
         found = next((one for one in self._asked if one.interaction_id == self._name), None)
-        if found is None:
+        if found is None and self._name is not None:
+            name = self._name
             self.close_card()
+            self.closed_elsewhere = name
         return found
 
     @property
@@ -249,7 +263,7 @@ class OpenCard:
 
     def close_card(self) -> None:
         """Put the card away; its question stays in the inbox."""
-        self._name, self._with_alike = None, False
+        self._name, self._with_alike, self.closed_elsewhere = None, False, None
 
     def toggle_alike(self) -> None:
         """Toggle whether the answer also applies to all similar questions."""
