@@ -341,6 +341,26 @@ def test_a_conversation_goes_on_after_kill_9(cli: Cli, open_terminal: Any) -> No
     assert again.ended() == 0
 
 
+def test_a_killed_task_is_parked_and_nobody_is_said_to_have_stopped_it(
+    cli: Cli, open_terminal: Any
+) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("rex-hangs on it")
+    terminal.until("rex working")
+    watching = open_terminal("attach")
+    watching.until("rex working")
+    terminal.child.kill()
+    terminal.child.wait()
+    watching.until("why      nobody runs it any more; nothing is lost")
+    assert watching.ended() == 130
+    other = open_terminal("hello to you")
+    other.until("speak next")
+    other.type("/tasks\r")
+    other.until("   parked   rex-hangs on it")
+    other.type("/end\r")
+    assert other.ended() == 0
+
+
 def test_a_dumb_terminal_gets_plain_lines(cli: Cli, open_terminal: Any) -> None:
     cli.team("ada")
     terminal = open_terminal("chat", "hello", term="dumb")

@@ -28,7 +28,7 @@ _HEADS: dict[Status, str] = {
     "failed": "Failed",
     "canceled": "Canceled",
 }
-_STOPPED = ("stop", "stopped", "interrupted")
+_STOPPED = ("stop", "stopped", "interrupted", "parked")
 
 _REASONS = {
     "done": "",
@@ -42,6 +42,7 @@ _REASONS = {
     "stop": "you stopped it; nothing is lost",
     "stopped": "you stopped it; nothing is lost",
     "interrupted": "you interrupted it; nothing is lost",
+    "parked": "nobody runs it any more; nothing is lost",
     "workflow_changed": "the workflow has changed since it started",
     "rate_limit": "a rate limit; nothing is lost",
     "budget": "you stopped it at its budget; nothing is lost",
@@ -74,7 +75,7 @@ def of_view(view: TaskView, turns: int) -> ResultRecord:
     if view.status in ENDED:
         following = (f"coterie log {view.id}",)
         return ResultRecord(view.id, view.status, view.reason, "", turns, next=following)
-    return parked(view.id, "question" if view.questions else "stopped", turns)
+    return parked(view.id, "question" if view.questions else "parked", turns)
 
 
 def parked(task_id: str, reason: str, turns: int) -> ResultRecord:

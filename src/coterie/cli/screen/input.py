@@ -222,8 +222,10 @@ class InputHandler:
             self._screen.print([" ends after this turn"])
 
     async def _tasks(self) -> None:
+        from coterie.cli.tasks import state_of
+
         tasks = (await self._app.tasks())[-_FEW:] if self._app is not None else []
-        lines = [f"   {one.id}   {one.status}   {clip(one_line(one.title), 50)}" for one in tasks]
+        lines = [f"   {t.id}   {state_of(t)}   {clip(one_line(t.title), 50)}" for t in tasks]
         self._screen.print(lines or ["   No task yet."])
 
 
