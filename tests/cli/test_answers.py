@@ -72,6 +72,20 @@ def test_choices_by_number_name_or_beginning(inside: Cli, choice: str, answer: s
     assert (line["state"], line["answer"]) == ("answered", answer)
 
 
+def test_a_wrong_choice_is_refused_with_the_words_of_the_card(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm ci", rule=RULE)))
+    assert inside("answer", "q1", "yes").err + inside(
+        "answer", "q1", "--say", "yes"
+    ).err == snapshot(
+        """\
+! q1 has no choice "yes"; it has: once, deny, task, rule.
+  coterie show q1
+! q1 needs a choice; it has: once, deny, task, rule. It stays open.
+  coterie show q1
+"""
+    )
+
+
 def test_many_at_once_and_one_refused(inside: Cli) -> None:
     questions = [asks(wants_to_run(f"q{n}", f"npm run {n}"), n) for n in range(2, 6)]
     record(inside, *questions)
@@ -87,7 +101,7 @@ q5 answered: once
 k3f9 is not running:  coterie resume k3f9
 """)
     assert steady(ran.err) == snapshot("""\
-! q3 was already answered "reject" at 12:00 by you. Your answer was not used.
+! q3 was already answered "deny" at 12:00 by you. Your answer was not used.
   coterie inbox
 """)
 

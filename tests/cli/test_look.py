@@ -161,7 +161,7 @@ def test_a_failing_member_is_asked_about(cli: Cli) -> None:
     assert wrong.code == 2
     assert steady(wrong.err) == snapshot("""\
 ! q1 has no choice "maybe"; it has: retry, skip, replace-rex, stop.
-  coterie answer q1 retry
+  coterie show q1
 """)
     assert cli("answer", "q1", "2").out.startswith("q1 answered: skip\n")
     assert cli("resume").code == 0

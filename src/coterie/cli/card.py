@@ -28,8 +28,8 @@ from coterie.model.interaction import (
     WANTS,
     Interaction,
     Option,
+    answer_as_given,
     answer_command,
-    answer_word,
 )
 from coterie.model.visible import printable, visible_line
 
@@ -123,11 +123,7 @@ def how_to_answer(asked: QuestionContext) -> str:
 
 def answered(question: Interaction, answer: str, said: str) -> str:
     """Return an answer as a person would put it: `deny: use pnpm`."""
-    chosen = next((option for option in question.options if option.id == answer), None)
-    said_as = (
-        answer if chosen is None else answer_word(chosen) if question.permission else chosen.id
-    )
-    return one_line(": ".join(part for part in (said_as, said) if part))
+    return one_line(": ".join(part for part in (answer_as_given(question, answer), said) if part))
 
 
 def heading(question: Interaction) -> str:

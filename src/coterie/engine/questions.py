@@ -9,7 +9,16 @@ from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.about import PlanApproval
 from coterie.model.conversation import YOU
-from coterie.model.interaction import NOBODY, Answer, Ask, Interaction, Question, Response, check
+from coterie.model.interaction import (
+    NOBODY,
+    Answer,
+    Ask,
+    Interaction,
+    Question,
+    Response,
+    answer_as_given,
+    check,
+)
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
@@ -255,7 +264,7 @@ def _too_late(question: Question) -> AnswerRefused:
     elif given.author_actor_id == NOBODY:
         why = f"{name} was closed: {given.comment}."
     else:
-        said = given.selected_option_id or given.input_value or ""
+        said = answer_as_given(question.interaction, given.choice)
         at = f" at {instant.local(question.answered_at)}" if question.answered_at else ""
         why = f'{name} was already answered "{said}"{at} by {given.author_actor_id}.'
     return AnswerRefused(f"{why} Your answer was not used.", "coterie inbox")

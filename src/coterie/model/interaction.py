@@ -225,9 +225,9 @@ def choose(interaction: Interaction, choice: str) -> str:
     ]
     if len(near) == 1:
         return near[0]
+    words, name = _words(interaction), interaction.interaction_id
     raise AnswerRefused(
-        f'{interaction.interaction_id} has no choice "{choice}"; it has: {", ".join(ids)}.',
-        f"coterie answer {interaction.interaction_id} {near[0] if near else ids[0]}",
+        f'{name} has no choice "{choice}"; it has: {", ".join(words)}.', f"coterie show {name}"
     )
 
 
@@ -235,6 +235,16 @@ def answer_word(option: Option) -> str:
     """The one word that chooses an option on a command line."""
     label = option.label.casefold()
     return label if re.fullmatch(r"[a-z]+", label) else option.id
+
+
+def answer_as_given(question: Interaction, answer: str) -> str:
+    """A recorded answer in the word that people give it with: `deny`, not `reject`."""
+    chosen = next((option for option in question.options if option.id == answer), None)
+    return answer_word(chosen) if chosen is not None and question.permission else answer
+
+
+def _words(question: Interaction) -> list[str]:
+    return [answer_as_given(question, option.id) for option in question.options]
 
 
 def answer_command(question: Interaction, project: str = "") -> str:
@@ -290,11 +300,11 @@ def check(interaction: Interaction, response: Response) -> None:
 
 def _check_option(interaction: Interaction, response: Response) -> None:
     chosen = response.selected_option_id
-    ids = [option.id for option in interaction.options]
+    words = _words(interaction)
     if chosen is None:
-        raise _refused(interaction, "needs a choice", ids)
-    if chosen not in ids:
-        raise _refused(interaction, f"has no choice {chosen!r}", ids)
+        raise _refused(interaction, "needs a choice", words)
+    if all(chosen != option.id for option in interaction.options):
+        raise _refused(interaction, f"has no choice {chosen!r}", words)
 
 
 def _check_input(interaction: Interaction, response: Response) -> None:
@@ -312,7 +322,7 @@ def _matching(regex: str) -> str:
     return f"text that matches {regex}"
 
 
-def _refused(interaction: Interaction, why: str, ids: list[str]) -> AnswerRefused:
-    known = f"; it has: {', '.join(ids)}" if ids else ""
+def _refused(interaction: Interaction, why: str, words: list[str]) -> AnswerRefused:
+    known = f"; it has: {', '.join(words)}" if words else ""
     name = interaction.interaction_id
     return AnswerRefused(f"{name} {why}{known}. It stays open.", f"coterie show {name}")
