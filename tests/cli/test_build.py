@@ -250,8 +250,9 @@ async def test_a_program_builds_looks_and_accepts(house: House) -> None:
         (("--graph", "nope"), 'No graph or file "nope"'),
         (("--graph", "broken.json"), "is a dead end"),
         ((), "has no commit yet"),
+        (("--dry-run",), "has no commit yet"),
     ],
-    ids=["no-graph", "broken-graph", "no-commits"],
+    ids=["no-graph", "broken-graph", "no-commits", "no-commits-dry-run"],
 )
 def test_what_cannot_be_built_says_why(inside: Inside, words: tuple[str, ...], said: str) -> None:
     root = inside.house.project
@@ -262,5 +263,13 @@ def test_what_cannot_be_built_says_why(inside: Inside, words: tuple[str, ...], s
     graph = {"name": "x", "start": "codegen", "phases": {"codegen": {}, "done": {}}}
     (root / "broken.json").write_text(json.dumps(graph))
     ran = inside("-C", str(root), "build", "--rehearse", "--yes", *words, GOAL)
-    assert ran.code != 0
+    assert ran.code == 2
     assert said in ran.err
+    assert inside("-C", str(root), "tasks", "--json").lines == []
+
+
+def test_outside_git_nothing_is_built(inside: Inside) -> None:
+    inside.team("ada")
+    for more in ([], ["--dry-run"]):
+        ran = inside("build", "--rehearse", *more, GOAL)
+        assert (ran.code, "is not in a git repository" in ran.err, ran.out) == (2, True, "")

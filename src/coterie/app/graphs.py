@@ -13,6 +13,7 @@ from coterie.model.pipeline_state import PipelineSettings
 from coterie.model.team import Team
 from coterie.workflows.pipeline import check_pipeline_team
 from coterie.workspace.eval_conf import configured_commands
+from coterie.workspace.pipeline_work import starting_commit
 from coterie.workspace.role_prompts import role_prompts
 
 
@@ -40,12 +41,14 @@ def pipeline_settings(
 ) -> PipelineSettings:
     """Return the settings of a new pipeline.  Reads files.
 
-    Raises ConfigError for a bad graph, prompt or `eval.conf`: now, not after hours of work.
+    Raises ConfigError for a bad graph, prompt or `eval.conf`, and UsageError without a commit to
+    start from: now, not after hours of work.
     """
     found = load_graph(project if project.exists else None, graph)
     if project.exists:
         role_prompts(project.root)
         configured_commands(project.root)
+    starting_commit(project.root)
     return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from coterie.errors import GitFailed, NotAccepted
+from coterie.errors import GitFailed, NotAccepted, UsageError
 from coterie.model.artifact import FileOperation
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
@@ -46,6 +46,18 @@ def reverts_of(root: Path, session: str) -> int:
 def branch_name(reverts: int) -> str:
     """Return the name of the work's branch after this many reverts."""
     return f"work-{reverts + 1}" if reverts else "work"
+
+
+def starting_commit(root: Path, session: str = "", base: str | None = None) -> str:
+    """Return the commit that the work of a session starts from; raises UsageError if none can."""
+    worktrees = open_ticket_worktrees(root, session, base)
+    if worktrees is None:
+        raise UsageError(
+            f"{root} is not in a git repository; a build ends with a commit.",
+            'git init, then git commit --allow-empty -m "Begin"',
+            str(root),
+        )
+    return worktrees.base
 
 
 def open_work(root: Path, session: str, base: str, reverts: int | None = None) -> PipelineWork:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from coterie.errors import UsageError
 from coterie.model import step_name
 from coterie.model.about import FailedPhaseStep, GateFailed, PhaseChoice
 from coterie.model.interaction import Ask, ContentKind, Option, Response
@@ -47,8 +46,7 @@ from coterie.workflows.pipeline.plan_review import PlanReviewStep
 from coterie.workflows.pipeline.planning_meeting import PlanningMeetingStep
 from coterie.workflows.pipeline.services import COTERIE, PipelineServices, PipelineStepRun
 from coterie.workflows.pipeline.workshop import WorkshopStep
-from coterie.workspace.pipeline_work import open_work, reverts_of
-from coterie.workspace.ticket_worktrees import open_ticket_worktrees
+from coterie.workspace.pipeline_work import open_work, reverts_of, starting_commit
 
 STEPS: Mapping[str, type[PipelineStepRun]] = {
     "workshop": WorkshopStep,
@@ -103,19 +101,8 @@ class PipelineRunner:
         return Ended("accepted", f"committed as {summary}" if summary else "nothing was committed")
 
     async def _begin(self) -> object:
-        def head() -> str:
-            root, task = self._context.root, self._task
-            worktrees = open_ticket_worktrees(root, task.session_id, task.base)
-            if worktrees is None:
-                raise UsageError(
-                    f"{self._context.root} is not in a git repository; a pipeline ends with a "
-                    "commit.",
-                    'git init, then git commit --allow-empty -m "Begin"',
-                    str(self._context.root),
-                )
-            return worktrees.base
-
-        return await anyio.to_thread.run_sync(head)
+        root, task = self._context.root, self._task
+        return await anyio.to_thread.run_sync(starting_commit, root, task.session_id, task.base)
 
     async def _visit(self, visit: int, where: NextPhase, base: str) -> NextPhase:
         """Run one phase from its beginning to its gate; return where to continue."""
