@@ -109,6 +109,13 @@ def test_a_failing_agent_asks_and_resume_goes_on(cli: Cli) -> None:
 """),
         ),
         (
+            ["--agent", "my agent", "x"],
+            snapshot("""\
+! "my agent" in --agent is not understood.
+  Write it like --agent claude or --agent claude:opus
+"""),
+        ),
+        (
             ["--agent", "ada"],
             snapshot("""\
 ! No message given.
@@ -135,6 +142,10 @@ def test_without_a_team_it_says_what_to_type(cli: Cli) -> None:
 """,
         )
     )
+    assert cli("team", "add", "rex").err == snapshot("""\
+! There is no team here yet.
+  coterie init, or coterie team new NAME
+""")
     assert not (cli.house.project / ".coterie").exists()
 
 

@@ -83,33 +83,39 @@ class Teams:
         """Whether this team of the project is used when none is named."""
         return name == self.settings.default_team or len(self.names()) == 1
 
-    def read(self, word: str | None) -> TeamView:
+    def read(self, word: str | None, option: teams.AgentsOption | None = None) -> TeamView:
         """Read and check the team with this name or path (None: the default one); the view says
-        whether it may be used."""
+        whether it may be used.  `option` is what the user could have given instead."""
+        known = (self.registry, self.settings, self.home)
         try:
-            loaded = teams.choose_team(self.project, word, self.registry, self.settings, self.home)
+            loaded = teams.choose_team(self.project, word, *known, option)
         except NotTrusted as refused:
             path = Path(refused.where or "")
             reading = teams.reading_for(path, self.project, self.registry, self.settings)
             return TeamView(load_team(path, reading), refused)
         return TeamView(loaded)
 
-    def of_agents(self, spec: str) -> TeamView:
-        """Return a team without a file: `claude,codex` or `sec=claude:opus`."""
-        return TeamView(teams.team_of_agents(spec, self.registry, self.settings))
-
-    def choose(self, word: str | None, spec: str | None, *, or_roles: bool = False) -> TeamView:
+    def choose(
+        self,
+        word: str | None,
+        spec: str | None,
+        *,
+        or_roles: bool = False,
+        one_agent: bool = False,
+    ) -> TeamView:
         """Return the team named by a word or made of agents; raises UsageError if both are given.
 
-        If neither is given, `or_roles` means the project's roles file, if it has one.
+        If neither is given, `or_roles` means the project's roles file, if it has one.  `one_agent`:
+        the user gave, or could have given, a single agent.
         """
         if word is not None and spec is not None:
             raise UsageError("--team and --agents cannot be combined.", "Give one of them.")
+        option = teams.ONE_AGENT if one_agent else teams.AGENTS
         if spec is not None:
-            return self.of_agents(spec)
+            return TeamView(teams.team_of_agents(spec, self.registry, self.settings, option))
         if word is None and or_roles and (roles := roles_path(self.project)):
             word = str(roles)
-        return self.read(word)
+        return self.read(word, option)
 
     def changed_members(self, view: TeamView) -> list[ChangedMember]:
         """Return the members whose prompt or folder was edited since the folder was made: the user

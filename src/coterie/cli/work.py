@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
 from coterie.cli.main import Call, command, pass_call
 from coterie.cli.text import Span
-from coterie.errors import NotFound, UsageError
+from coterie.errors import UsageError
 from coterie.model.visible import visible_line
 
 if TYPE_CHECKING:
@@ -147,24 +146,12 @@ def do(
     from coterie.app import start
 
     def choose(teams: Teams) -> TeamView:
-        try:
-            return teams.choose(team, agent)
-        except UsageError as mistake:
-            raise _of_one_member(mistake, agent) from None
+        return teams.choose(team, agent, one_agent=True)
 
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
         return start.solo(view, goal, member, rehearsal)
 
     start_or_dry_run(call, choose, make, more)
-
-
-def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
-    """Reword a mistake that was found for a team of several for `do`, which takes one agent."""
-    if agent is not None:
-        return replace(mistake, message=mistake.message.replace("--agents:", "--agent:"))
-    if isinstance(mistake, NotFound) and "--agents" in (mistake.advice or ""):
-        return replace(mistake, advice="coterie init, or --agent claude")
-    return mistake
 
 
 def _complete_workflow(

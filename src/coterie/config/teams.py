@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,6 +37,18 @@ from coterie.workspace.beneath import open_folder, read_file, replace_file
 
 ADHOC = "adhoc"
 """The name of a team given on the command line."""
+
+
+class AgentsOption(NamedTuple):
+    """An option that names agents instead of a team, with examples of its use."""
+
+    name: str
+    example: str
+    with_model: str
+
+
+AGENTS = AgentsOption("--agents", "--agents claude,codex", "--agents sec=claude:opus,perf=codex")
+ONE_AGENT = AgentsOption("--agent", "--agent claude", "--agent claude:opus")
 
 
 def teams_of(project: Project) -> dict[str, Path]:
@@ -59,11 +72,15 @@ def choose_team(
     registry: Registry,
     settings: Settings | None = None,
     home: Path | None = None,
+    option: AgentsOption | None = AGENTS,
 ) -> LoadedTeam:
-    """Find the requested team, read and check it, and require that the user trusts it."""
+    """Find the requested team, read and check it, and require that the user trusts it.
+
+    `option` is what the user could have given instead, if anything.
+    """
     settings = settings or Settings()
     here = teams_of(project)
-    path = _default(here, settings) if word is None else _named(word, here)
+    path = _default(here, settings, option) if word is None else _named(word, here)
     loaded = load_team(path, reading_for(path, project, registry, settings))
     require_trust(loaded, project, home)
     return loaded
@@ -89,13 +106,14 @@ def _named(word: str, here: Mapping[str, Path]) -> Path:
     raise NotFound(f"No team {quoted(word)}. Here: {listing(here)}.{guess}", hint)
 
 
-def _default(here: Mapping[str, Path], settings: Settings) -> Path:
+def _default(here: Mapping[str, Path], settings: Settings, option: AgentsOption | None) -> Path:
     if len(here) == 1:
         return next(iter(here.values()))
     if settings.default_team is not None and settings.default_team in here:
         return here[settings.default_team]
     if not here:
-        raise NotFound("There is no team here yet.", "coterie init, or --agents claude,codex")
+        other = option.example if option else "coterie team new NAME"
+        raise NotFound("There is no team here yet.", f"coterie init, or {other}")
     first = next(iter(here))
     raise UsageError(f"Which team? Here: {listing(here)}.", f"Name one: -t {first}")
 
@@ -109,7 +127,7 @@ class Seat:
     model: str | None = None
 
 
-def seats(spec: str) -> tuple[Seat, ...]:
+def seats(spec: str, option: AgentsOption = AGENTS) -> tuple[Seat, ...]:
     """Parse `--agents claude,sec=codex:gpt-5.5`; agents that are repeated get numbered ids."""
     found: list[Seat] = []
     taken: set[str] = set()
@@ -119,8 +137,8 @@ def seats(spec: str) -> tuple[Seat, ...]:
         wanted = named if equals else agent
         if not agent or not safe_name(wanted) or (model and not re.fullmatch(MODEL, model)):
             raise UsageError(
-                f"{quoted(part)} in --agents is not understood.",
-                "Write it like --agents claude,codex or --agents sec=claude:opus,perf=codex",
+                f"{quoted(part)} in {option.name} is not understood.",
+                f"Write it like {option.example} or {option.with_model}",
             )
         member_id = wanted if equals else _free(wanted, taken)
         taken.add(member_id.casefold())
@@ -136,14 +154,19 @@ def _free(wanted: str, taken: set[str]) -> str:
     return free
 
 
-def team_of_agents(spec: str, registry: Registry, settings: Settings | None = None) -> LoadedTeam:
+def team_of_agents(
+    spec: str,
+    registry: Registry,
+    settings: Settings | None = None,
+    option: AgentsOption = AGENTS,
+) -> LoadedTeam:
     """A team without a file, for `--agents`."""
     settings = settings or Settings()
-    members = tuple(_member_of(seat, place) for place, seat in enumerate(seats(spec), 1))
+    members = tuple(_member_of(seat, place) for place, seat in enumerate(seats(spec, option), 1))
     placed = [(member, _places(member)) for member in members]
     wrong = list(check_members(placed, FileContext(Path.cwd(), registry)))
     if wrong:
-        said = [sentence("--agents:", mistake) for mistake in wrong]
+        said = [sentence(f"{option.name}:", mistake) for mistake in wrong]
         raise UsageError("\n".join(said), wrong[0].hint)
     team = Team(
         name=ADHOC,
