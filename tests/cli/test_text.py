@@ -17,6 +17,7 @@ from coterie.cli.text import (
     clip,
     duration,
     ends,
+    event,
     for_stream,
     one_line,
     parse_span,
@@ -34,6 +35,8 @@ from coterie.model.visible import printable
 def test_nothing_is_wider_than_asked_for(text: str, width: int) -> None:
     assert cells(clip(one_line(text), width)) <= width
     assert all(cells(line) <= max(width, 8) for line in wrap(text, width))
+    head = " 12:00:00  plan_review  "
+    assert all(cells(line) <= max(width, 23) for line in event(head, text, width, str))
 
 
 @given(st.text())
@@ -59,6 +62,19 @@ def test_wrapping_keeps_indentation_and_words() -> None:
     assert wrap("    one two three four", 14) == ["    one two", "    three four"]
     assert wrap("abcdefghijkl", 8) == ["abcdefgh", "ijkl"]
     assert wrap("漢字漢字漢字", 8) == ["漢字漢字", "漢字"]
+
+
+def test_an_event_begins_below_its_head_where_there_is_no_room_beside_it() -> None:
+    what = "gate plan failed: no test names the file"
+    assert event("12:00:00  plan  ", what, 40, str) == [
+        "12:00:00  plan  gate plan failed: no",
+        "                test names the file",
+    ]
+    assert event("12:00:00  plan  ", what, 30, str) == [
+        "12:00:00  plan",
+        "  gate plan failed: no test",
+        "  names the file",
+    ]
 
 
 def test_two_ends_and_columns() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.cli import report
 from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
-from coterie.cli.text import Meaning, clip, clock, one_line, wrap
+from coterie.cli.text import Meaning, clock, event
 from coterie.model import instant
 from coterie.model.record import (
     Entry,
@@ -22,9 +22,6 @@ from coterie.model.record import (
 if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.model.pipeline_state import PipelineState
-
-_LINES = 3
-"""How many terminal lines an event may take; the log has all of it."""
 
 
 @dataclass
@@ -83,16 +80,11 @@ class PhaseEvents(RecordLines):
         return self._event(f"{record.member}: {said}") if said else []
 
     def _event(self, what: str, meaning: Meaning | None = None) -> list[str]:
-        """One line; on a terminal, a few more if it is long."""
         margin = "" if self.cards else " "
         phase = f"{self._phase_now}  " if self._phase_now else ""
-        begin = f"{margin}{clock(self._at)}  {phase}"
-        parts: Sequence[str] = [one_line(what)]
-        if self.fold:
-            room = max(self.width() - len(begin) - 1, 16)
-            parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
-        painted = [self.paint(part, meaning) for part in parts]
-        return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
+        head = f"{margin}{clock(self._at)}  {phase}"
+        width = self.width() if self.fold else None
+        return event(head, what, width, partial(self.paint, meaning=meaning))
 
 
 def state_lines(state: PipelineState) -> list[str]:

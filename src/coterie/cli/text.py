@@ -164,6 +164,24 @@ def hanging(head: str, value: str, width: int, indent: int) -> list[str]:
     return [(head + first).rstrip(), *(" " * indent + line for line in rest)]
 
 
+_EVENT_LINES = 3
+"""How many terminal lines an event may take; the log has all of it."""
+_NARROW = 16
+"""With less room than this beside its head, an event begins below it."""
+
+
+def event(head: str, what: str, width: int | None, painted: Callable[[str], str]) -> list[str]:
+    """One line; on a terminal, which has a width, a few more if it is long."""
+    parts, indent = [one_line(what)], cells(head)
+    if width is not None:
+        if width - indent <= _NARROW:
+            head, indent = f"{head.rstrip()}\n  ", 2
+        room = max(width - indent - 1, 8)
+        parts = wrap(clip(parts[0], room * _EVENT_LINES - room // 3), room)
+    first, *rest = map(painted, parts)
+    return [*(head + first).split("\n"), *(" " * indent + part for part in rest)]
+
+
 def field(name: str, value: str, width: int, size: int = 9) -> list[str]:
     """A named value; its further lines are aligned below the first."""
     return hanging(f"  {name:<{size}}", value, width, size + 2)

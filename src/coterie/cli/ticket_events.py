@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.app.views import AT_WORK, read_report, read_session, ticket_of
 from coterie.cli import report
 from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
-from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
+from coterie.cli.text import Meaning, clock, counted, event, one_line
 from coterie.cli.ticket_table import counts, rows
 from coterie.model import instant
 from coterie.model.about import PlanApproval, ReportConfirmation
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from coterie.app.project import App
 
 _WITHDRAWN = ("dropped", "canceled")
-_LINES = 3
-"""How many terminal lines an event may take; the log has all of it."""
 _ENDS: Mapping[str, tuple[str, Meaning]] = {
     "done": ("done", "good"),
     "blocked": ("blocked", "asks"),
@@ -178,12 +177,7 @@ class TicketEvents(RecordLines):
         return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
 
     def _event(self, ticket: str, what: str, meaning: Meaning | None = None) -> list[str]:
-        """One line; on a terminal, a few more if it is long."""
         margin = "" if self.cards else " "
-        begin = f"{margin}{clock(self._at)}  " + (f"{ticket}  " if ticket else "")
-        parts = [one_line(what)]
-        if self.fold:
-            room = max(self.width() - len(begin) - 1, 16)
-            parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
-        painted = [self.paint(part, meaning) for part in parts]
-        return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
+        head = f"{margin}{clock(self._at)}  " + (f"{ticket}  " if ticket else "")
+        width = self.width() if self.fold else None
+        return event(head, what, width, partial(self.paint, meaning=meaning))
