@@ -203,6 +203,8 @@ def test_a_folded_line_says_so_and_a_long_rule_is_whole() -> None:
         ["     npm install", "   ↳  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]
     )
     assert f"run({'y' * 90})" in "".join(line.strip() for line in lines)
+    narrow = card(asked(question), 19, live=LiveCard(40))
+    assert f"run({'y' * 90})" in "".join(line.strip() for line in narrow if cells(line) <= 19)
 
 
 def test_nothing_hides_in_what_is_approved() -> None:

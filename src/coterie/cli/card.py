@@ -35,6 +35,8 @@ from coterie.model.visible import printable, visible_line
 
 _FEW = 6
 """Lines of content shown for a question in a list."""
+_NARROW = 16
+"""With less room than this beside the names of the choices, what they mean begins below them."""
 _LOW = 12
 """A live card with fewer lines than this leaves out what is not needed to decide."""
 _LONG = 200
@@ -200,14 +202,18 @@ def _options(
         return []
     rows = [_option(question, option, live=live is not None) for option in question.options]
     size = max(cells(name) for name, _ in rows)
+    below = width - size < _NARROW
+    indent = 3 if below else size + 6
     short = live is not None and live.height < _LOW
     lines: list[str] = []
     for number, (option, (name, means)) in enumerate(zip(question.options, rows, strict=True), 1):
         # Never clip a rule: nobody should agree to one that they can see only half of.
         folds = option.id == APPROVE_BY_RULE or not short
-        first, *rest = wrap(means, width - size - 6) if folds else [clip(means, width - size - 6)]
+        first, *rest = wrap(means, width - indent) if folds else [clip(means, width - size - 6)]
+        if folds and means and below:
+            first, rest = "", [first, *rest]
         told = [f" {number} {pad(name, size)}   {first}".rstrip()]
-        told += [f"{'':{size + 6}}{line}" for line in rest]
+        told += [" " * indent + line for line in rest]
         lines += [paint(line, "bad") for line in told] if option.style == "danger" else told
     return lines
 
