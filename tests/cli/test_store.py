@@ -102,7 +102,7 @@ def test_without_a_store_it_says_how_to_name_one(inside: Inside) -> None:
     assert (ran.code, ran.err.splitlines()[1:]) == (
         2,
         [
-            "  Name it:  coterie store show postgresql://user@host/database",
+            "  Name it:  --store postgresql://user@host/database",
             "  or once for all your projects:  coterie config set store URL --user",
         ],
     )

@@ -44,7 +44,7 @@ def test_a_wrong_url_or_none(cli: Cli) -> None:
     ran = cli("worker", "--agents", "ada")
     assert (ran.code, ran.out) == (2, "")
     said = "! No shared store is configured: tasks are kept in each project's folder.\n"
-    assert ran.err.startswith(said + "  Name it:  coterie store show postgresql://")
+    assert ran.err.startswith(said + "  Name it:  --store postgresql://")
 
 
 def test_a_server_that_does_not_answer_at_the_start(cli: Cli) -> None:

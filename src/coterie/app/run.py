@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from shutil import which
 from typing import Literal
 
 import anyio.from_thread
@@ -100,8 +101,7 @@ class MemberFactory:
         members = self.of(here.team, here.team_file, rehearsal, here.workflow)
         if here is not created:
             return members
-        is_of_earlier_release = created.allowed is None
-        if not (is_of_earlier_release and self._team_file_covers(created, members.team)):
+        if created.allowed is not None or not self._team_file_covers(created, members.team):
             require_allowed(created, members.team, self.home)
         return members
 
@@ -310,7 +310,7 @@ async def with_snapshots(
 
     def tell(problem: str) -> None:
         said = f"Changes can be neither shown nor reverted: {problem}."
-        hint = "Install git." if "not installed" in problem else None
+        hint = None if which("git") else "Install git."
         anyio.from_thread.run_sync(observer.saw, ErrorRecord("not_kept", said, hint, task=task_id))
 
     snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)

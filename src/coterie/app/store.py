@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coterie.stores.postgres.schema import StoreFacts, StoreProject
 
 _NAME_ONE = """\
-Name it:  coterie store show postgresql://user@host/database
+Name it:  --store postgresql://user@host/database
 or once for all your projects:  coterie config set store URL --user"""
 
 
