@@ -34,6 +34,11 @@ def test_work_is_taken_in_only_as_it_was_checked(bare: Cli) -> None:
     (crew.root / "other.py").write_text("mine = 1\n")
     git(crew.root, "add", "other.py")
     git(crew.root, "commit", "-qm", "my own")
+    for more in (["-m", "Add coupons"], ["--override"]):
+        assert crew.calm(crew("accept", "last", *more)) == snapshot("""\
+! k3f9 is not a build: a message or an override would have no effect.
+  coterie accept k3f9
+""")
     moved = crew("accept", "last")
     assert (moved.code, crew.calm(moved)) == snapshot(
         (

@@ -9,6 +9,7 @@ from coterie.app.changes import Accepted
 from coterie.app.pipelines import accept_change
 from coterie.app.project import App
 from coterie.app.run import PIPELINE
+from coterie.errors import UsageError
 
 
 async def accept_work(
@@ -16,11 +17,15 @@ async def accept_work(
 ) -> Accepted:
     """Bring the work of a session, or the change of a pipeline, into the user's branch.
 
-    `message` and `override` apply to pipelines; `recheck` reruns the checks on a moved branch.
+    `message` and `override` are for pipelines alone: UsageError says so for any other task.
+    `recheck` reruns the checks on a moved branch.
     """
     if (await app.show(task_id)).view.workflow == PIPELINE:
         accept = partial(accept_change, app, task_id, message, override=override, recheck=recheck)
         done = await (accept() if app.shared is None else _accepted_here(app, task_id, accept))
+    elif message is not None or override:
+        said = f"{task_id} is not a build: a message or an override would have no effect."
+        raise UsageError(said, f"coterie accept {task_id}")
     else:
         done = await app.accept(task_id, recheck=recheck)
     if app.shared is not None:
