@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from coterie.cli.doing import state_of
 from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
 from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
@@ -85,16 +86,6 @@ def tasks(call: Call, listed: ListLimit) -> None:
 def task_row(view: TaskView) -> tuple[str, str, str, str]:
     """A task as a row of a table."""
     return (f"  {view.id}", state_of(view), ago(view.changed_at), one_line(view.title))
-
-
-def state_of(view: TaskView) -> str:
-    """A task's state in a word or two, as a person would say it."""
-    if view.standing == "waiting":
-        asks = " ".join(view.questions)
-        return f"waiting for {asks}"
-    if view.standing == "running" and view.machine:
-        return f"running on {view.machine}"
-    return "offered" if view.offered and view.standing == "parked" else view.standing
 
 
 @command("log", "coterie log last --follow")

@@ -11,6 +11,7 @@ import anyio
 
 from coterie.cli import timeline
 from coterie.cli.card import LiveCard
+from coterie.cli.doing import state_of
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
@@ -222,8 +223,6 @@ class InputHandler:
             self._screen.print([" ends after this turn"])
 
     async def _tasks(self) -> None:
-        from coterie.cli.tasks import state_of
-
         tasks = (await self._app.tasks())[-_FEW:] if self._app is not None else []
         lines = [f"   {t.id}   {state_of(t)}   {clip(one_line(t.title), 50)}" for t in tasks]
         self._screen.print(lines or ["   No task yet."])
