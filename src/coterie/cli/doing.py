@@ -1,11 +1,11 @@
-"""What a task or a member is doing, in words; all such texts are made here."""
+"""What a member is doing, in words; all such texts are made here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from coterie.cli.text import clock, one_line
-from coterie.model.record import MemberRecord, MemberState, RunningMember, TaskView
+from coterie.model.record import MemberRecord, MemberState, RunningMember
 from coterie.model.update import WaitsFor
 
 _WAITS: Mapping[WaitsFor, str] = {
@@ -20,16 +20,6 @@ _QUIET: Mapping[WaitsFor, str] = {
     "model": "the model has not answered",
 }
 _STATES: Mapping[MemberState, str] = {"stuck": "stuck at its limit"}
-
-
-def state_of(view: TaskView) -> str:
-    """A task's state in a word or two, as a person would say it."""
-    if view.standing == "waiting":
-        asks = " ".join(view.questions)
-        return f"waiting for {asks}"
-    if view.standing == "running" and view.machine:
-        return f"running on {view.machine}"
-    return "offered" if view.offered and view.standing == "parked" else view.standing
 
 
 def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:

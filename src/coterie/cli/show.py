@@ -18,7 +18,6 @@ from coterie.app.views import (
     read_ticket,
 )
 from coterie.cli import card
-from coterie.cli.doing import state_of
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import (
     Call,
@@ -31,7 +30,7 @@ from coterie.cli.main import (
     valued_flag,
 )
 from coterie.cli.report import in_words
-from coterie.cli.text import Paint, about, clock, counted, field, one_line, warned
+from coterie.cli.text import Paint, about, clock, counted, field, one_line, state_of, warned
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table, ticket_fields, ticket_graph
 from coterie.errors import UsageError

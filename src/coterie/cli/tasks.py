@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.cli.doing import state_of
 from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
-from coterie.cli.text import Span, ago, counted, one_line, table
+from coterie.cli.text import Span, ago, counted, one_line, state_of, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
 from coterie.model import as_json

@@ -1,4 +1,4 @@
-"""Values as text on a terminal: visible, measured in cells, coloured; members, times and figures.
+"""Values as text on a terminal: visible, measured in cells, coloured; members, tasks, figures.
 
 Agents' replies, file names and questions are written by others; an escape sequence or a direction
 mark in them must not reach the terminal, where it could hide half of a command that somebody
@@ -18,6 +18,7 @@ import click
 from coterie.model.visible import printable, terminal_safe
 
 if TYPE_CHECKING:
+    from coterie.model.record import TaskView
     from coterie.model.team import Member
     from coterie.model.update import Usage
 
@@ -291,6 +292,16 @@ def asking(member: Member | None, name: str) -> str:
     if member is None:
         return "" if name == YOU else name
     return f"{member.id} ({about(member)})" if member.agent else ""
+
+
+def state_of(view: TaskView) -> str:
+    """A task's state in a word or two, as a person would say it."""
+    if view.standing == "waiting":
+        asks = " ".join(view.questions)
+        return f"waiting for {asks}"
+    if view.standing == "running" and view.machine:
+        return f"running on {view.machine}"
+    return "offered" if view.offered and view.standing == "parked" else view.standing
 
 
 def warned(shown: str, paint: Paint, meaning: Meaning | None = None) -> str:

@@ -11,9 +11,8 @@ import anyio
 
 from coterie.cli import timeline
 from coterie.cli.card import LiveCard
-from coterie.cli.doing import state_of
 from coterie.cli.screen.status import ChatStatus
-from coterie.cli.text import clip, one_line
+from coterie.cli.text import clip, one_line, state_of
 from coterie.errors import AnswerRefused, CoterieError
 from coterie.model.conversation import YOU, is_end
 from coterie.model.interaction import (
