@@ -106,7 +106,7 @@ def tickets(report: Report) -> None:
 
 def tool_calls(report: Report) -> None:
     """The built-in agent's calls."""
-    from bench.looks import sandbox_cost
+    from bench.read_only import sandbox_cost
     from bench.tool_calls import CALLS, compare
 
     bare, ours = compare()

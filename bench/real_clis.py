@@ -43,7 +43,7 @@ LIMIT = 64 * 1024 * 1024
 class Prompt:
     """A model that answers at once."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         """Return the same reply every time."""
         return reply("Yes.")
 
@@ -66,7 +66,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Place:
+class BenchMember:
     """One member of one CLI, in a project of its own."""
 
     folder: Path
@@ -152,7 +152,7 @@ async def _timed(turn: Callable[[], Awaitable[object]]) -> list[float]:
     return times
 
 
-async def bare_claude(place: Place) -> list[float]:
+async def bare_claude(place: BenchMember) -> list[float]:
     """Use one process, with JSON lines both ways."""
     workspace = place.workspace()
     env = claude_home.prepare(place.member, workspace)
@@ -174,7 +174,7 @@ async def bare_claude(place: Place) -> list[float]:
         return await _timed(turn)
 
 
-async def respawned_claude(place: Place) -> list[float]:
+async def respawned_claude(place: BenchMember) -> list[float]:
     """Start a process per turn, on one thread."""
     workspace = place.workspace()
     env = claude_home.prepare(place.member, workspace)
@@ -190,7 +190,7 @@ async def respawned_claude(place: Place) -> list[float]:
     return await _timed(turn)
 
 
-async def bare_codex(place: Place) -> list[float]:
+async def bare_codex(place: BenchMember) -> list[float]:
     """Use one app-server and one thread."""
     workspace = place.workspace()
     home = codex_home.prepare(place.member, workspace)
@@ -212,7 +212,7 @@ async def bare_codex(place: Place) -> list[float]:
         return await _timed(turn)
 
 
-async def respawned_codex(place: Place) -> list[float]:
+async def respawned_codex(place: BenchMember) -> list[float]:
     """Start `codex exec` per turn, on one thread."""
     workspace = place.workspace()
     home = codex_home.prepare(place.member, workspace)
@@ -230,7 +230,7 @@ async def respawned_codex(place: Place) -> list[float]:
     return await _timed(turn)
 
 
-async def bare_gemini(place: Place) -> list[float]:
+async def bare_gemini(place: BenchMember) -> list[float]:
     """Use one process, through the Agent Client Protocol."""
     home = gemini_home.prepare(place.member, place.workspace())
     words = [place.command, "--acp", *(home.args or ("--model", "gemini-2.5-pro"))]
@@ -253,7 +253,7 @@ async def bare_gemini(place: Place) -> list[float]:
         return await _timed(turn)
 
 
-async def respawned_gemini(place: Place) -> list[float]:
+async def respawned_gemini(place: BenchMember) -> list[float]:
     """Start a headless process per turn, in one session."""
     home = gemini_home.prepare(place.member, place.workspace())
     env = {**home.env, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
@@ -283,7 +283,7 @@ async def _one_shot(words: list[str], cwd: Path, env: Mapping[str, str]) -> byte
     return out
 
 
-Way = Callable[[Place], Awaitable[list[float]]]
+Way = Callable[[BenchMember], Awaitable[list[float]]]
 WAYS: Mapping[str, tuple[Way, Way]] = {
     "claude": (bare_claude, respawned_claude),
     "codex": (bare_codex, respawned_codex),
@@ -308,8 +308,8 @@ async def measure(kind: str, folder: Path) -> Medians:
     async with RehearsalServer(Prompt()) as server:
         for block in range(BLOCKS):
             for number in range(3):
-                place = Place(folder / f"{kind}-{block}-{number}", kind, server.url)
+                place = BenchMember(folder / f"{kind}-{block}-{number}", kind, server.url)
                 place.folder.mkdir()
-                way = (Place.through_coterie, bare, respawned)[number]
+                way = (BenchMember.through_coterie, bare, respawned)[number]
                 times[number].extend(await way(place))
     return Medians(*(statistics.median(each) for each in times))

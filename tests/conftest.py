@@ -33,8 +33,8 @@ hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 
 @dataclass(frozen=True)
-class House:
-    """An isolated machine: nothing of the real user's is read, nothing is left behind."""
+class IsolatedUser:
+    """An isolated user: nothing of the real user's is read, nothing is left behind."""
 
     home: Path
     coterie_home: Path
@@ -42,9 +42,9 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IsolatedUser:
     """An empty HOME, COTERIE_HOME and project folder, set for this process and its children."""
-    made = House(tmp_path / "home", tmp_path / "home" / ".coterie", tmp_path / "project")
+    made = IsolatedUser(tmp_path / "home", tmp_path / "home" / ".coterie", tmp_path / "project")
     made.home.mkdir()
     made.project.mkdir()
     for name in [name for name in os.environ if name.startswith(("XDG_", "COTERIE_", "GIT_"))]:
@@ -58,11 +58,11 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep projects made by tests without a house out of the real user's list."""
+    """Keep projects made by tests without an isolated user out of the real user's list."""
     os.environ["COTERIE_HOME"] = str(tmp_path_factory.mktemp("nobody") / ".coterie")
 
 
-def ours(root: Path) -> Path:
+def init_project(root: Path) -> Path:
     """Create a project's `.coterie` the way Coterie does for this user."""
     root.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as beside:  # the test may be on a loop, which must not block

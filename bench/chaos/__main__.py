@@ -27,8 +27,8 @@ from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
 from bench.chaos.cuts import CutChaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
-from bench.chaos.looks import ReadOnlyFuzzer
 from bench.chaos.pipelines import PipelineChaos
+from bench.chaos.read_only import ReadOnlyFuzzer
 from bench.chaos.stores import KINDS as STORES
 from bench.chaos.stores import Stores, stores_of
 from bench.chaos.terminals import TerminalChaos

@@ -148,7 +148,7 @@ class BudgetChaos:
             tally.executions += words.count("begin")
             tally.overlaps += words.count("overlap")
             tally.survivors += is_locked(own / "lock")
-            said = _said(project, _task(project, number) or "")
+            said = _messages(project, _task(project, number) or "")
             if said != [f"{number} turn 0", *(f"turn {n}" for n in range(1, self.turns + 1))]:
                 tally.wrong.append(f"{project.name}: chat {number} said {said}")
         for about in _budget_questions(project):
@@ -216,7 +216,7 @@ def _task(project: Path, number: int) -> str | None:
     return found[0][0] if found else None
 
 
-def _said(project: Path, task: str) -> list[str]:
+def _messages(project: Path, task: str) -> list[str]:
     found = rows(project, f"SELECT text, seq FROM messages WHERE task_id = '{task}' ORDER BY seq")
     return [text for text, _ in found]
 

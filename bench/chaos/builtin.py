@@ -64,9 +64,9 @@ class Counting:
 
     calls: int
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         """Return the next call, the same again if nobody knows whether it ran, or the end."""
-        results = [item for item in asked.conversation if isinstance(item, ToolResult)]
+        results = [item for item in request.conversation if isinstance(item, ToolResult)]
         done = sum(not _is_unknown(result) for result in results)
         if done >= self.calls:
             return reply("All done.")

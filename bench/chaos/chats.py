@@ -92,7 +92,7 @@ class Chaos:
         tally.survivors += is_locked(project / "lock")
         if executions > self.turns + kills:
             tally.wrong.append(f"{project.name}: {executions} executions with {kills} kills")
-        said = _said(project)
+        said = _messages(project)
         if code != 0 or said != [f"turn {number}" for number in range(self.turns + 1)]:
             tally.wrong.append(f"{project.name}: exit {code}, said {said}")
 
@@ -130,7 +130,7 @@ def _lines(project: Path, *words: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def _said(project: Path) -> list[object]:
+def _messages(project: Path) -> list[object]:
     lines = _lines(project, "log", "last")
     return [line["text"] for line in lines if line.get("type") == "message"]
 

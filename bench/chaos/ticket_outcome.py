@@ -42,7 +42,7 @@ class Outcome:
     branches: Sequence[str]
     states: dict[str, Sequence[str]]
     """By ticket: the states it went through."""
-    said: dict[str, int]
+    payload_counts: dict[str, int]
     """How often each payload was sent about each ticket."""
     users_tree: Sequence[str]
 
@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredSession:
     """What the database holds about a session."""
 
     session: str
@@ -65,19 +65,19 @@ class Kept:
     """By task of the session: its status."""
 
 
-def kept_in(project: Path) -> Kept:
+def read_session(project: Path) -> StoredSession:
     """Read the last session of a project, which must not be running."""
-    return anyio.run(_kept, project)
+    return anyio.run(_read_session, project)
 
 
-async def _kept(project: Path) -> Kept:
+async def _read_session(project: Path) -> StoredSession:
     async with App.open(project / "work", project / "user") as app:
         rows = await app.storage.events.tasks()
         session = rows[-1].session_id
         tasks: dict[str, str] = {row.id: row.status for row in rows if row.session_id == session}
         tickets = await app.storage.tickets.tickets(session)
         envelopes = await app.storage.tickets.envelopes(session)
-        return Kept(session, tickets, envelopes, await app.storage.problems(), tasks)
+        return StoredSession(session, tickets, envelopes, await app.storage.problems(), tasks)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -89,7 +89,7 @@ def git(folder: Path, *words: str) -> str:
 # -- comparing outcomes --------------------------------------------------------------------------
 
 
-def outcome(work: Path, kept: Kept) -> Outcome:
+def outcome(work: Path, kept: StoredSession) -> Outcome:
     """Return the outcome of a session that has ended."""
     session = kept.session
     merged = f"coterie/{session}/merged"
@@ -103,7 +103,7 @@ def outcome(work: Path, kept: Kept) -> Outcome:
         landed=sorted(git(work, "log", "--first-parent", "--merges", trailers, merged).split()),
         branches=[name.replace(session, "SESSION") for name in branches],
         states={one.id: _path(one) for one in kept.tickets},
-        said={what: 1 if what.endswith(_LOGS) else times for what, times in said.items()},
+        payload_counts={what: 1 if what.endswith(_LOGS) else times for what, times in said.items()},
         users_tree=[
             git(work, "symbolic-ref", "HEAD"),
             git(work, "log", "--format=%s", "HEAD"),
@@ -149,7 +149,7 @@ def _unlike(found: object, wanted: object, place: str) -> Iterator[tuple[str, tu
 # -- rules for every session ---------------------------------------------------------------------
 
 
-def broken_rules(work: Path, kept: Kept) -> Iterator[str]:
+def broken_rules(work: Path, kept: StoredSession) -> Iterator[str]:
     """Yield the rules that a session breaks, whatever the outcome of others."""
     yield from kept.damage
     numbers = [number for number, _ in kept.envelopes]
@@ -185,7 +185,7 @@ def _is_merged(work: Path, session: str, ticket: str) -> bool:
     return git(work, "merge-base", f"coterie/{session}/merged", tip.strip()) == tip
 
 
-def _wrong_files(logs: Path, kept: Kept) -> Iterator[str]:
+def _wrong_files(logs: Path, kept: StoredSession) -> Iterator[str]:
     """Yield how the envelopes on disk differ from those in the database."""
     wanted = {f"{number:06d}-{one.payload_type}.json": one for number, one in kept.envelopes}
     found = {path.name: path for path in logs.glob("*.json")}

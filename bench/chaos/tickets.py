@@ -17,7 +17,7 @@ from bench.chaos import ticket_agent
 from bench.chaos.chats import is_locked
 from bench.chaos.stores import Stores, has_begun, rows
 from bench.chaos.ticket_agent import PRICES, TICKETS, WORKERS
-from bench.chaos.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
+from bench.chaos.ticket_outcome import Outcome, broken_rules, git, outcome, read_session
 from coterie.config.project import Project, make_project
 
 MANAGER = "mira"
@@ -65,7 +65,7 @@ class TicketTally:
 
 
 @dataclass(frozen=True)
-class Alone:
+class Baseline:
     """The outcome of a session that nobody kills, on whatever store, and how many executions it
     takes."""
 
@@ -86,7 +86,7 @@ class TicketChaos:
     team: str = _TEAM
     """The arguments that name the team."""
     stores: Stores = field(default_factory=Stores)
-    alone: Alone | None = None
+    baseline: Baseline | None = None
     tally: TicketTally = field(default_factory=TicketTally)
 
     def __post_init__(self) -> None:
@@ -96,20 +96,20 @@ class TicketChaos:
         self, kills: int, progress: Callable[[TicketTally], None] = lambda _: None
     ) -> TicketTally:
         """Run a session undisturbed, if not yet done, then others until there were enough kills."""
-        self.alone = self.alone or self.left_alone()
-        while self.alone is not None and self.tally.kills < kills:
+        self.baseline = self.baseline or self.run_baseline()
+        while self.baseline is not None and self.tally.kills < kills:
             project = self._project(f"session{self.tally.sessions}")
             self._run_to_completion(project, min(self.kills_each, kills - self.tally.kills))
-            self._count(project, self.alone)
+            self._count(project, self.baseline)
             progress(self.tally)
         return self.tally
 
-    def left_alone(self) -> Alone | None:
+    def run_baseline(self) -> Baseline | None:
         """Run a session that nobody kills; None if it does not come to its end."""
         project = self._project("alone")
         self._run_to_completion(project, 0)
         found = self._ended(project)
-        return None if found is None else Alone(found, _executions(project).count("begin"))
+        return None if found is None else Baseline(found, _executions(project).count("begin"))
 
     def _project(self, name: str) -> Path:
         project = self.folder / name
@@ -151,7 +151,7 @@ class TicketChaos:
     def _ended(self, project: Path) -> Outcome | None:
         """Return the outcome of the session; None if it did not come to its end."""
         work = project / "work"
-        kept = kept_in(project)
+        kept = read_session(project)
         # The report exists before it is confirmed: only after that is the session over.
         if kept.tasks[kept.session] != "completed":
             said = (project / "said").read_text(errors="replace")
@@ -160,17 +160,17 @@ class TicketChaos:
         self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
         return outcome(work, kept)
 
-    def _count(self, project: Path, alone: Alone) -> None:
+    def _count(self, project: Path, baseline: Baseline) -> None:
         tally = self.tally
         words = _executions(project)
         tally.sessions += 1
-        tally.needed += alone.executions
+        tally.needed += baseline.executions
         tally.executions += words.count("begin")
         tally.overlaps += words.count("overlap")
         tally.survivors += sum(is_locked(lock) for lock in project.glob("lock.*"))
         found = self._ended(project)
         if found is not None:
-            tally.wrong += [f"{project.name}: {one}" for one in found.differences(alone.outcome)]
+            tally.wrong += [f"{project.name}: {one}" for one in found.differences(baseline.outcome)]
 
 
 def create_project(project: Path, milliseconds: float) -> None:

@@ -18,7 +18,7 @@ import time
 CHILD_SUBREAPER = 36
 
 
-def below() -> dict[int, str]:
+def other_processes() -> dict[int, str]:
     """Return everything that runs here except us, with its command line."""
     parents, names = {}, {}
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
@@ -46,7 +46,7 @@ def send(pid: int, number: int) -> None:
 
 def end_all() -> None:
     """Kill until nothing is left."""
-    while left := below():
+    while left := other_processes():
         for pid in left:
             send(pid, signal.SIGKILL)
         time.sleep(0.01)
@@ -55,7 +55,7 @@ def end_all() -> None:
 def freeze() -> None:
     """Stop all processes, including those that start meanwhile."""
     stopped = set()
-    while more := set(below()) - stopped:
+    while more := set(other_processes()) - stopped:
         for pid in more:
             send(pid, signal.SIGSTOP)
         stopped |= more
@@ -99,7 +99,7 @@ class FirstProcess:
         """Extend the leases of frozen processes, as if this machine's clock had stood still, as it
         does in a virtual machine that its host has paused."""
         seen = set()
-        for pid in below():
+        for pid in other_processes():
             for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
                 file = f"/proc/{pid}/fd/{name}"
                 with contextlib.suppress(FileNotFoundError):
@@ -114,14 +114,14 @@ class FirstProcess:
                         seen.add(inode)
 
     def thaw(self) -> None:
-        for pid in below():
+        for pid in other_processes():
             send(pid, signal.SIGCONT)
 
     def end_all(self) -> None:
         end_all()
 
     def processes(self) -> list[str]:
-        return sorted(below().values())
+        return sorted(other_processes().values())
 
     def cpu(self, pid: int) -> float:
         """Return the CPU seconds of one process, without its children."""

@@ -67,7 +67,7 @@ class Machine:
         words = [*link.prefix, sys.executable, "-I", "-S", str(FIRST_PROCESS)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
-        self._hear()
+        self._receive()
         if link.prefix:  # the program is a child of the process that created its namespaces
             pid = self._process.pid
             (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -80,9 +80,9 @@ class Machine:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{json.dumps(words)}\n")
         self._process.stdin.flush()
-        return self._hear()
+        return self._receive()
 
-    def _hear(self) -> Any:
+    def _receive(self) -> Any:
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 

@@ -172,10 +172,10 @@ class Simulation:
         kind = self.world.random.choice(self.scenario.faults)
         until = self.world.time + self.world.random.expovariate(1 / self.scenario.fault_length)
         self.outcome.faults[kind] += 1
-        self._befall(machine, kind, until)
+        self._apply_fault(machine, kind, until)
         self.world.at(until, self._next_fault, machine)
 
-    def _befall(self, machine: Machine, kind: str, until: float) -> None:
+    def _apply_fault(self, machine: Machine, kind: str, until: float) -> None:
         begun: dict[str, Callable[[], None]] = {
             "kill": lambda: machine.die(max(until, self.world.time + 2.0)),
             "crash": lambda: machine.die(until + 60.0, power=True),

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from coterie.model.machine import Offer
 
 if TYPE_CHECKING:
-    from bench.simulation.worker import Life, Machine
+    from bench.simulation.worker import Machine, WorkerProcess
 
 
 class Run:
     """What a worker does with a job from the queue."""
 
-    def __init__(self, machine: Machine, life: Life, job: int) -> None:
+    def __init__(self, machine: Machine, process: WorkerProcess, job: int) -> None:
         self.machine = machine
-        self.life = life
+        self.process = process
         self.job = job
         self.task_id = machine.store.offers.task_of(job)
         self.offer: Offer | None = None
@@ -27,14 +27,14 @@ class Run:
     @property
     def has_agent(self) -> bool:
         """Whether its agent is alive at this moment, in true time."""
-        machine, life = self.machine, self.life
-        if not self.agent or machine.world.time >= life.reaped_at:
+        machine, process = self.machine, self.process
+        if not self.agent or machine.world.time >= process.reaped_at:
             return False
-        return machine.now() < life.lease.deadline
+        return machine.now() < process.lease.deadline
 
     def take(self) -> None:
         """Take the offer."""
-        self._ask("take", lambda: self._offers.take(self.task_id, self.life.id), self._taken)
+        self._ask("take", lambda: self._offers.take(self.task_id, self.process.id), self._taken)
 
     def _taken(self, offer: Offer | None) -> None:
         self.offer = offer
@@ -44,7 +44,7 @@ class Run:
         tokens: list[int | None] = []
 
         def claim() -> int | None:  # sent again, it is the same commit
-            tokens[:] = tokens or [self._store.claim(self.task_id, self.life.id)]
+            tokens[:] = tokens or [self._store.claim(self.task_id, self.process.id)]
             return tokens[0]
 
         self._commit(claim, self._claimed)
@@ -53,14 +53,14 @@ class Run:
         assert self.offer is not None
         if token is None:
             offer = self.offer
-            self._let_go(lambda: self._offers.defer(offer, self.life.id))
+            self._let_go(lambda: self._offers.defer(offer, self.process.id))
             return
         self.token = token
         self._next_turn()
 
     def _next_turn(self) -> None:
-        task, life = self._store.tasks[self.task_id], self.life
-        if life.lease.passed():
+        task, process = self._store.tasks[self.task_id], self.process
+        if process.lease.passed():
             return  # nothing is started; the renewal handles the rest
         if task.done in task.asks:
             self._ask_user(task.done)
@@ -78,7 +78,7 @@ class Run:
             self.machine.world.after(1.0, self._turn_over, number)
             return
         self.agent = False
-        self.machine._hear(self.life, self._close, number)
+        self.machine._receive(self.process, self._close, number)
 
     def _close(self, number: int) -> None:
         def effect() -> bool:
@@ -95,7 +95,7 @@ class Run:
 
     def _closed(self, kept: bool) -> None:
         if not kept:  # the task's lease is lost: so is ours, as the next renewal will say
-            self.life.lease.expire()
+            self.process.lease.expire()
         elif self._store.tasks[self.task_id].ended:
             self._over()
         else:
@@ -120,11 +120,11 @@ class Run:
 
     def _asked(self, kept: bool) -> None:
         if not kept:
-            self.life.lease.expire()
+            self.process.lease.expire()
             return
         offer = self.offer
         assert offer is not None
-        self._let_go(lambda: self._offers.put_back(offer, self.life.id, held=True))
+        self._let_go(lambda: self._offers.put_back(offer, self.process.id, held=True))
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Run:
         """Retry until it is known to be stored, or the lease is over; it is stored only once."""
 
         def again() -> None:
-            if not self.life.lease.passed():
+            if not self.process.lease.passed():
                 self.machine.ask("commit", effect, answer, again)
 
         again()
@@ -157,7 +157,7 @@ class Run:
     def _storage_error(self) -> None:
         """Put the task back in case we have it: nobody knows what became of the request."""
         offer = self.offer or Offer(self.task_id)
-        self._let_go(lambda: self._offers.put_back(offer, self.life.id))
+        self._let_go(lambda: self._offers.put_back(offer, self.process.id))
 
     def _over(self) -> None:
         self._offers.finish(self.job)

@@ -52,7 +52,7 @@ class Rules:
 
 
 @dataclass(eq=False)
-class Life:
+class WorkerProcess:
     """One owner, from its start."""
 
     id: str
@@ -79,8 +79,8 @@ class Machine:
     queues: tuple[str, ...]
     on_agent: Callable[[Run], None]
     offset: float = 0.0
-    life: Life | None = None
-    lives: int = 0
+    process: WorkerProcess | None = None
+    process_count: int = 0
     is_cut: bool = False
     is_mute: bool = False
     is_off: bool = False
@@ -112,15 +112,15 @@ class Machine:
 
     def die(self, until: float, *, power: bool = False) -> None:
         """Kill the worker, or with `power` everything on the machine; restart it at `until`."""
-        life, self.life, self.is_off = self.life, None, True
-        if life is not None:
-            life.reaped_at = self.world.time + (0.0 if power else KEEPER_DELAY)
+        process, self.process, self.is_off = self.process, None, True
+        if process is not None:
+            process.reaped_at = self.world.time + (0.0 if power else KEEPER_DELAY)
         self._late.clear()
         self._set_jobs(self.rules.seats)
-        self._forget_jobs(life)
-        self.world.at(until, self._start, life)
+        self._forget_jobs(process)
+        self.world.at(until, self._start, process)
 
-    def _start(self, before: Life | None) -> None:
+    def _start(self, before: WorkerProcess | None) -> None:
         self.is_off = False
         self.begin(before)
 
@@ -134,7 +134,7 @@ class Machine:
         assert self.paused_at is not None
         self._stood_still += self.world.time - self.paused_at
         self.paused_at = None
-        for run in list(self.life.runs if self.life else ()):
+        for run in list(self.process.runs if self.process else ()):
             if run.agent:
                 self.on_agent(run)
         self._catch_up()
@@ -169,16 +169,16 @@ class Machine:
         lost: Callable[[], None],
     ) -> None:
         """Send the store a request; its result goes to `answer`, or `lost` if it is unknown."""
-        life = self.life
+        process = self.process
         if self.is_cut or self.store.is_down:
-            self.world.after(RETRY_DELAY, self._hear, life, lost)
+            self.world.after(RETRY_DELAY, self._receive, process, lost)
             return
         done = self.store.serve(kind, self.store.cost(kind))
-        self.world.at(done, self._served, life, effect, answer, lost)
+        self.world.at(done, self._served, process, effect, answer, lost)
 
     def _served(
         self,
-        life: Life | None,
+        process: WorkerProcess | None,
         effect: Callable[[], Any],
         answer: Callable[[Any], None],
         lost: Callable[[], None],
@@ -186,38 +186,40 @@ class Machine:
         said = effect()
         self.store.notify_idle()
         if self.is_cut or self.is_mute or self.store.is_down:
-            self.world.after(RETRY_DELAY, self._hear, life, lost)
+            self.world.after(RETRY_DELAY, self._receive, process, lost)
         else:
-            self._hear(life, answer, said)
+            self._receive(process, answer, said)
 
-    def _hear(self, life: Life | None, call: Callable[..., None], *args: Any) -> None:
-        if self.life is not life or self.is_off:
+    def _receive(
+        self, process: WorkerProcess | None, call: Callable[..., None], *args: Any
+    ) -> None:
+        if self.process is not process or self.is_off:
             return
         if self.is_frozen:
-            self._late.append((self._hear, (life, call, *args)))
+            self._late.append((self._receive, (process, call, *args)))
         else:
             call(*args)
 
     # -- its own lease ---------------------------------------------------------------------------
 
-    def begin(self, before: Life | None = None) -> None:
+    def begin(self, before: WorkerProcess | None = None) -> None:
         """Become an owner, and declare the previous one dead, whose agents are."""
-        if self.is_off or self.life is not None:
+        if self.is_off or self.process is not None:
             return
         if self.is_frozen or self.is_cut or self.is_mute or self.store.is_down:
             self.world.after(RETRY_DELAY, self.begin, before)
             return
-        self.lives += 1
-        life = Life(
-            f"{self.name}.{self.lives}",
+        self.process_count += 1
+        process = WorkerProcess(
+            f"{self.name}.{self.process_count}",
             LeaseDeadline([0, 0], self.rules.times.soft, self.now),
             SilentOwners(self.rules.times),
         )
-        self.life, sent = life, self.now()
+        self.process, sent = process, self.now()
         self._polling = False
 
         def begun(_: object) -> None:
-            life.lease.begin(sent + self.rules.times.ttl)
+            process.lease.begin(sent + self.rules.times.ttl)
             self._set_jobs(0)
             if before is not None:
                 dead = before.id
@@ -227,62 +229,64 @@ class Machine:
                     _ignore_result,
                     _ignore_loss,
                 )
-            self.after(self.rules.times.beat, self._renew, life)
-            self.after(self.world.random.random() * self.rules.times.look, self._chores, life)
+            self.after(self.rules.times.beat, self._renew, process)
+            self.after(self.world.random.random() * self.rules.times.look, self._maintain, process)
 
-        self.ask("renew", lambda: self.store.add(life.id), begun, lambda: self._begin_again(before))
+        self.ask(
+            "renew", lambda: self.store.add(process.id), begun, lambda: self._begin_again(before)
+        )
 
-    def _begin_again(self, before: Life | None) -> None:
-        self.life = None
+    def _begin_again(self, before: WorkerProcess | None) -> None:
+        self.process = None
         self.begin(before)
 
-    def _renew(self, life: Life) -> None:
-        if self.life is not life or self.is_off:
+    def _renew(self, process: WorkerProcess) -> None:
+        if self.process is not process or self.is_off:
             return
         if self.is_frozen:
-            self._late.append((self._renew, (life,)))
+            self._late.append((self._renew, (process,)))
             return
-        if life.lease.passed():
-            self._over(life)
+        if process.lease.passed():
+            self._over(process)
             return
         sent = self.now()
 
         def answer(lives: bool) -> None:
             if not lives:
-                life.lease.expire()  # another machine has declared us dead
+                process.lease.expire()  # another machine has declared us dead
             elif self.now() - sent < self.rules.times.beat:
-                life.lease.extend(sent + self.rules.times.ttl)
+                process.lease.extend(sent + self.rules.times.ttl)
             later()
 
         def later() -> None:
-            soft = 0.0 if life.lease.passed() else life.lease.deadline - life.lease.soft
-            self.after(min(sent + self.rules.times.beat, soft) - self.now(), self._renew, life)
+            soft = 0.0 if process.lease.passed() else process.lease.deadline - process.lease.soft
+            self.after(min(sent + self.rules.times.beat, soft) - self.now(), self._renew, process)
 
-        self.ask("renew", lambda: self.store.renew(life.id), answer, later)
+        self.ask("renew", lambda: self.store.renew(process.id), answer, later)
 
-    def _over(self, life: Life) -> None:
+    def _over(self, process: WorkerProcess) -> None:
         """Handle the end of the lease: nothing more is written, and what runs is ended."""
-        self.life = None
-        declared_dead = self.now() < life.lease.deadline - life.lease.soft
-        for run in life.runs:
+        self.process = None
+        declared_dead = self.now() < process.lease.deadline - process.lease.soft
+        for run in process.runs:
             if declared_dead:
                 run.agent = False  # we end it ourselves; otherwise its keeper does, at the deadline
         self._set_jobs(self.rules.seats)
-        self._forget_jobs(life)
-        self.after(max(0.0, life.lease.deadline - self.now()) + RETRY_DELAY, self.begin, life)
+        self._forget_jobs(process)
+        self.after(max(0.0, process.lease.deadline - self.now()) + RETRY_DELAY, self.begin, process)
 
     # -- the others ------------------------------------------------------------------------------
 
-    def _chores(self, life: Life) -> None:
+    def _maintain(self, process: WorkerProcess) -> None:
         """Look at the others, sweep, and poll the queue; then schedule the next time."""
-        if self.life is not life or self.is_off:
+        if self.process is not process or self.is_off:
             return
         if self.is_frozen:
-            self._late.append((self._chores, (life,)))
+            self._late.append((self._maintain, (process,)))
             return
         look = self.rules.look(len(self.store.owners))
         if self.is_cut or self.store.is_down:
-            self.after(look, self._chores, life)
+            self.after(look, self._maintain, process)
             return
         store = self.store
         done = store.serve("look", store.cost("look"))
@@ -293,24 +297,24 @@ class Machine:
         if self.world.time >= self._poll_at:  # the pool for sessions, which has no jobs here
             self._poll_at = self.world.time + self.rules.poll
             done = max(done, store.serve("poll", store.cost("poll")))
-        life.looks.append((done, self.now() + self.rate * (done - self.world.time)))
-        self.world.at(done, self._looked, life)
+        process.looks.append((done, self.now() + self.rate * (done - self.world.time)))
+        self.world.at(done, self._looked, process)
         if self._jobs < self.rules.seats:
             self.poll()
-        self.after(look + self.rate * (done - self.world.time), self._chores, life)
+        self.after(look + self.rate * (done - self.world.time), self._maintain, process)
 
-    def _looked(self, life: Life) -> None:
+    def _looked(self, process: WorkerProcess) -> None:
         """Handle the results.  A silent owner counts as seen at every look since its last beat."""
         self.store.offers.sweep()
         self.store.notify_idle()
-        if self.life is not life or self.is_mute or self.is_frozen or self.is_off:
+        if self.process is not process or self.is_mute or self.is_frozen or self.is_off:
             return
         for owner, row in self.store.silent(self.rules.times.ttl / 2):
-            if owner == life.id:
+            if owner == process.id:
                 continue
-            first = next((mine for read, mine in life.looks if read >= row.beat_at), self.now())
-            life.silent.saw(owner, row.beat, first)
-            if life.silent.saw(owner, row.beat, self.now()):
+            first = next((mine for read, mine in process.looks if read >= row.beat_at), self.now())
+            process.silent.saw(owner, row.beat, first)
+            if process.silent.saw(owner, row.beat, self.now()):
                 self._declare(owner, row.beat)
 
     def _declare(self, owner: str, beat: int) -> None:
@@ -327,41 +331,41 @@ class Machine:
 
     def poll(self) -> None:
         """Ask the queue for a job if a seat is free."""
-        if self.life is None or self._polling or self._jobs >= self.rules.seats:
+        if self.process is None or self._polling or self._jobs >= self.rules.seats:
             return
         self._polling = True
 
         def fetched(job: int | None) -> None:
             self._polling = False
-            if job is not None and self.life is not None:
+            if job is not None and self.process is not None:
                 self._set_jobs(self._jobs + 1)
-                run = Run(self, self.life, job)
-                self.life.runs.add(run)
+                run = Run(self, self.process, job)
+                self.process.runs.add(run)
                 run.take()
                 self.poll()
 
         def lost() -> None:
             self._polling = False
 
-        life, kind = self.life, "fetch" if self.store.offers.has(self.queues) else "poll"
-        self.ask(kind, lambda: self._fetched(life), fetched, lost)
+        process, kind = self.process, "fetch" if self.store.offers.has(self.queues) else "poll"
+        self.ask(kind, lambda: self._fetched(process), fetched, lost)
 
-    def _fetched(self, life: Life | None) -> int | None:
+    def _fetched(self, process: WorkerProcess | None) -> int | None:
         """Return a job; one handed to a machine that is gone is lost until a sweep detects it."""
         job = self.store.offers.fetch(self.queues)
-        if job is None or life is None:
+        if job is None or process is None:
             return None
-        life.jobs.add(job)
-        if self.is_cut or self.is_mute or self.life is not life:
+        process.jobs.add(job)
+        if self.is_cut or self.is_mute or self.process is not process:
             self.world.after(JOB_TIMEOUT, self.store.offers.finish, job)
             return None
         return job
 
     def finished(self, run: Run) -> None:
         """Free a seat."""
-        run.life.runs.discard(run)
-        run.life.jobs.discard(run.job)
-        if self.life is run.life:
+        run.process.runs.discard(run)
+        run.process.jobs.discard(run.job)
+        if self.process is run.process:
             self._set_jobs(self._jobs - 1)
             self.poll()
 
@@ -370,9 +374,9 @@ class Machine:
         self.store.idle += (jobs < seats) - (self._jobs < seats)
         self._jobs = jobs
 
-    def _forget_jobs(self, life: Life | None) -> None:
+    def _forget_jobs(self, process: WorkerProcess | None) -> None:
         """Let the queue detect that its worker gives no sign any more."""
-        for job in life.jobs if life else ():
+        for job in process.jobs if process else ():
             self.world.after(JOB_TIMEOUT, self.store.offers.finish, job)
 
 

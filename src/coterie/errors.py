@@ -63,14 +63,14 @@ class UsageError(CoterieError):
 
 
 @contextmanager
-def with_extra(name: str, said: str) -> Generator[None]:
+def with_extra(name: str, problem: str) -> Generator[None]:
     """Import what an extra of Coterie provides; raises UsageError if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "coterie":
             raise
-        raise UsageError(said, f'pip install "coterie[{name}]"') from None
+        raise UsageError(problem, f'pip install "coterie[{name}]"') from None
 
 
 class NotFound(UsageError):
@@ -198,16 +198,16 @@ class NotAccepted(CoterieError):
 
 @dataclass(eq=False)
 class GitFailed(CoterieError):
-    """A git command failed; `said` is the end of its output."""
+    """A git command failed; `output` is the end of what it printed."""
 
     command: str
     folder: str
-    said: str
+    output: str
     status: int | None = None
     """Its exit status; None if it was never run, or was ended by Coterie."""
 
     def __str__(self) -> str:
-        return f"git {self.command} failed in {self.folder}: {self.said or self.status}"
+        return f"git {self.command} failed in {self.folder}: {self.output or self.status}"
 
     @property
     def where(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The real command line, run as a user runs it: in its own process and its own `House`."""
+"""The real command line, run as a user runs it: in its own process, as an `IsolatedUser`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie.cli.main import run
-from tests.cli.forked import Forked, Started
-from tests.conftest import House, ours
+from tests.cli.forked import ForkedCommand, ForkServer
+from tests.conftest import IsolatedUser, init_project
 
-forked = cache(Forked)
+forked = cache(ForkServer)
 """The process that commands are forked from: one per test worker."""
 
 AGENT = Path(__file__).with_name("agent.py")
@@ -32,7 +32,7 @@ DOMAIN_EVENTS = {
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """A command's output and exit code."""
 
     out: str
@@ -51,10 +51,10 @@ class Ran:
     @property
     def shown(self) -> str:
         """Everything that was printed, without what differs from run to run."""
-        return steady(self.out + self.err)
+        return normalize(self.out + self.err)
 
 
-def steady(text: str) -> str:
+def normalize(text: str) -> str:
     """Replace the durations, times, process ids and folders of this run."""
     text = re.sub(r"(?m)( *)\b(?:\d+\.\ds|(?:\d+m )?\d+s(?= ·|  |$))", _moment, text)
     text = re.sub(r"(?m)^\d\d:\d\d:\d\d", "12:00:00", text)
@@ -73,16 +73,18 @@ def _moment(took: re.Match[str]) -> str:
 class Cli:
     """Runs `coterie` in a project, as its user."""
 
-    house: House
+    user: IsolatedUser
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
-        place, env = cwd or self.house.project, {**os.environ, **self.env}
-        return Ran(*forked().run(arguments, stdin, place, env))
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, cwd: Path | None = None
+    ) -> CommandResult:
+        place, env = cwd or self.user.project, {**os.environ, **self.env}
+        return CommandResult(*forked().run(arguments, stdin, place, env))
 
-    def start(self, *arguments: str) -> Started:
+    def start(self, *arguments: str) -> ForkedCommand:
         """Start a command and return while it runs."""
-        return forked().start(arguments, self.house.project, {**os.environ, **self.env})
+        return forked().start(arguments, self.user.project, {**os.environ, **self.env})
 
     def launch(self, *arguments: str) -> subprocess.Popen[str]:
         """The same in a new interpreter, for what is decided when Python starts."""
@@ -92,13 +94,13 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=self.house.project,
+            cwd=self.user.project,
             env={**os.environ, **self.env},
         )
 
     def team(self, *members: str, name: str = "pair", project: Path | None = None) -> Path:
         """Write a team of the test agents; `you` is a human."""
-        folder = ours(project or self.house.project) / "teams" / name
+        folder = init_project(project or self.user.project) / "teams" / name
         folder.mkdir(parents=True)
         entries: Sequence[dict[str, str]] = [
             {"id": one} if one == "you" else {"id": one, "agent": one} for one in members
@@ -108,14 +110,14 @@ class Cli:
 
     def registry(self, **agents: Mapping[str, Any]) -> Path:
         """Write a registry of these agents and no others."""
-        path = self.house.coterie_home / "agents" / "config.json"
+        path = self.user.coterie_home / "agents" / "config.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
         return path
 
     def members(self, *entries: Mapping[str, Any], **more: Any) -> Path:
         """Write a team of these members, replacing the previous one."""
-        path = ours(self.house.project) / "teams" / "pair" / "team.json"
+        path = init_project(self.user.project) / "teams" / "pair" / "team.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**more, "members": entries}))
         return path
@@ -125,15 +127,17 @@ class Cli:
         return str(self("chat", "--json", *arguments).lines[-1]["task"])
 
 
-class Inside(Cli):
+class InProcessCli(Cli):
     """The same in this process: for commands that only read the record, where startup dominates."""
 
-    def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, cwd: Path | None = None
+    ) -> CommandResult:
         assert stdin is cwd is None
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in "oe")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(list(arguments))
-        return Ran(_written(out), _written(err), code)
+        return CommandResult(_written(out), _written(err), code)
 
 
 def _written(stream: io.TextIOWrapper) -> str:

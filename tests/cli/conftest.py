@@ -1,4 +1,4 @@
-"""Fixtures: the command line in a house of its own, in various states of setup."""
+"""Fixtures: the command line of an isolated user, in various states of setup."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.command import AGENT, NAMES, Cli, Inside
-from tests.cli.in_process import Session, installed, moved_rightly
-from tests.conftest import House
+from tests.cli.command import AGENT, NAMES, Cli, InProcessCli
+from tests.cli.in_process_agent import Session, has_only_legal_moves, install_adapter
+from tests.conftest import IsolatedUser
 
 
 @pytest.fixture
-def bare(house: House) -> Cli:
+def bare(user: IsolatedUser) -> Cli:
     """The command line with nothing set up."""
-    return Cli(house, {"PYTHONHASHSEED": "0", "TZ": "UTC"})
+    return Cli(user, {"PYTHONHASHSEED": "0", "TZ": "UTC"})
 
 
 @pytest.fixture
-def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
+def in_process(user: IsolatedUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessCli]:
     """The command line in this process, in a fixed time zone."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    yield Inside(house)
+    yield InProcessCli(user)
     monkeypatch.undo()
     time.tzset()
 
@@ -33,7 +33,7 @@ def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
 @pytest.fixture
 def cli(bare: Cli) -> Cli:
     """The command line with three agents registered."""
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     agents = {
@@ -45,9 +45,9 @@ def cli(bare: Cli) -> Cli:
 
 
 @pytest.fixture
-def session(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def session(in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A team of in-process agents; at the end, tickets must have moved as the design allows."""
-    installed(inside.house, monkeypatch)
-    made = Session(inside, monkeypatch)
+    install_adapter(in_process.user, monkeypatch)
+    made = Session(in_process, monkeypatch)
     yield made
-    assert moved_rightly(made)
+    assert has_only_legal_moves(made)

@@ -34,7 +34,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     """A command's exit code and output."""
 
     code: int
@@ -71,7 +71,7 @@ class Computer:
                 command, cwd=self.clone, env=self.env, stdout=said, stderr=said, text=True
             )
 
-    def __call__(self, *words: str) -> Done:
+    def __call__(self, *words: str) -> CommandResult:
         """Run a command in the clone to its end."""
         command = [sys.executable, "-m", "coterie", *words]
         ran = subprocess.run(
@@ -84,10 +84,10 @@ class Computer:
             stdin=subprocess.DEVNULL,
             timeout=PATIENCE,
         )
-        return Done(ran.returncode, ran.stdout, ran.stderr)
+        return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.home / "said").read_text() if (self.home / "said").exists() else ""
 
     @contextmanager
@@ -95,7 +95,7 @@ class Computer:
         """A worker on this machine, ready, until the block ends."""
         process = self.start("worker", "--name", self.name, *words)
         try:
-            until(lambda: f"{self.name} is ready" in self.said or process.poll() is not None)
+            until(lambda: f"{self.name} is ready" in self.output or process.poll() is not None)
             yield process
         finally:
             process.kill()
@@ -113,7 +113,7 @@ class Fleet:
     """The commands of the agents that every machine has, by name."""
     _first: Computer | None = None
 
-    def found(self, files: Mapping[str, str]) -> None:
+    def create(self, files: Mapping[str, str]) -> None:
         """Create the repository and, from a first clone, the store."""
         origin, first = self.folder / "origin.git", self.folder / "first"
         git(self.folder, "init", "--quiet", "--bare", "-b", "main", str(origin))

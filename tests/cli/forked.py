@@ -27,7 +27,7 @@ LONGEST = 1 << 17
 """Large enough for a request with a whole environment."""
 
 
-class Forked:
+class ForkServer:
     """Runs commands; created once, and gone when its creator exits."""
 
     def __init__(self) -> None:
@@ -53,23 +53,23 @@ class Forked:
         """Run a command and return its stdout, stderr and exit code."""
         with _file(given or "") as stdin, _file() as out, _file() as err:
             streams = [stdin.fileno(), out.fileno(), err.fileno()]
-            with self._asked(words, cwd, env, streams) as told:
-                told.settimeout(60)
-                assert told.recv(16)  # its pid
-                code = int(told.recv(16))
-            return _all_of(out), _all_of(err), code
+            with self._request(words, cwd, env, streams) as status_pipe:
+                status_pipe.settimeout(60)
+                assert status_pipe.recv(16)  # its pid
+                code = int(status_pipe.recv(16))
+            return _read_all(out), _read_all(err), code
 
-    def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Started:
+    def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> ForkedCommand:
         """Start a command that runs in the background, with nothing on stdin."""
         out, their_out = os.pipe()
         err, their_err = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
-        told = self._asked(words, cwd, env, [nothing, their_out, their_err])
+        status_pipe = self._request(words, cwd, env, [nothing, their_out, their_err])
         for theirs in (nothing, their_out, their_err):
             os.close(theirs)
-        return Started(told, out, err)
+        return ForkedCommand(status_pipe, out, err)
 
-    def _asked(
+    def _request(
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
     ) -> socket.socket:
         """Request a command; the returned socket delivers its pid, then its exit code."""
@@ -81,14 +81,14 @@ class Forked:
         return ours
 
 
-class Started:
+class ForkedCommand:
     """A command running in the background, similar to `subprocess.Popen`."""
 
-    def __init__(self, told: socket.socket, out: int, err: int) -> None:
-        self._told = told
+    def __init__(self, status_pipe: socket.socket, out: int, err: int) -> None:
+        self._status = status_pipe
         self.out = os.fdopen(out, encoding="utf-8")
         self.err = os.fdopen(err, encoding="utf-8")
-        self.pid = int(told.recv(16))
+        self.pid = int(status_pipe.recv(16))
         self.returncode: int | None = None
 
     def until(self, text: str) -> None:
@@ -98,9 +98,9 @@ class Started:
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises TimeoutExpired."""
         if self.returncode is None:
-            self._told.settimeout(timeout)
+            self._status.settimeout(timeout)
             try:
-                self.returncode = int(self._told.recv(16))
+                self.returncode = int(self._status.recv(16))
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired("coterie", timeout or 0) from None
         return self.returncode
@@ -125,7 +125,7 @@ class Started:
         self.out.close()
         self.err.close()
         if self.returncode is not None:
-            self._told.close()
+            self._status.close()
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the command has ended."""
@@ -157,7 +157,7 @@ def _file(text: str = "") -> IO[bytes]:
     return file
 
 
-def _all_of(file: IO[bytes]) -> str:
+def _read_all(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
 
@@ -167,19 +167,19 @@ def _all_of(file: IO[bytes]) -> str:
 
 def serve(line: socket.socket) -> None:
     """Run requested commands concurrently until the socket is closed."""
-    _imported()
+    _import_all()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap waiter processes automatically
     while True:
         request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
         if not request:
             return
         if os.fork() == 0:
-            _waited_for(json.loads(request), files)
+            _run_and_report(json.loads(request), files)
         for file in files:
             os.close(file)
 
 
-def _imported() -> None:
+def _import_all() -> None:
     from coterie.cli import main
 
     for verb in {**main.VERBS, **main.UNLISTED}.values():
@@ -195,18 +195,18 @@ def _imported() -> None:
         importlib.import_module(f"coterie.{name}")
 
 
-def _waited_for(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
+def _run_and_report(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    *streams, told = files
+    *streams, status_pipe = files
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(status_pipe)
         _command(request, streams)
     for stream in streams:
         os.close(stream)
-    os.write(told, str(child).encode())
+    os.write(status_pipe, str(child).encode())
     _, status = os.waitpid(child, 0)
-    os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+    os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 
-def say(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
 def update(**told: Any) -> None:
-    say({"method": "session/update", "params": {"sessionId": "s", "update": told}})
+    send({"method": "session/update", "params": {"sessionId": "s", "update": told}})
 
 
 def hold(said: str) -> None:
@@ -37,9 +37,9 @@ def main() -> None:
         heard = json.loads(line)
         match heard.get("method"):
             case "initialize":
-                say({"id": heard["id"], "result": {"protocolVersion": 1}})
+                send({"id": heard["id"], "result": {"protocolVersion": 1}})
             case "session/new":
-                say({"id": heard["id"], "result": {"sessionId": "s"}})
+                send({"id": heard["id"], "result": {"sessionId": "s"}})
             case "session/prompt":
                 turns += 1
                 said = "".join(part.get("text", "") for part in heard["params"]["prompt"])
@@ -49,7 +49,7 @@ def main() -> None:
                 cost = {"currency": "USD", "amount": turns / 10}
                 update(sessionUpdate="usage_update", used=100, size=1000, cost=cost)
                 usage = {"inputTokens": 90, "outputTokens": 10, "totalTokens": 100}
-                say({"id": heard["id"], "result": {"stopReason": "end_turn", "usage": usage}})
+                send({"id": heard["id"], "result": {"stopReason": "end_turn", "usage": usage}})
             case _:
                 pass
 

@@ -58,7 +58,7 @@ def record(
 async def _record(
     cli: Cli, writes: tuple[Write, ...], task: str, team: Team, goal: str, parent: str | None
 ) -> None:
-    project = Project(cli.house.project)
+    project = Project(cli.user.project)
     make_project(project)
     storage = await SqliteStorage.open(project.database)
     created = TaskCreated(

@@ -24,7 +24,7 @@ def sign_in() -> None:
     LOGIN.write_text(json.dumps({**login, "expiry_date": (time.time() + 3600) * 1000}))
 
 
-def tell(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
@@ -41,11 +41,11 @@ def main() -> None:
                 sign_in()
                 words = {"type": "text", "text": "signed in"}
                 said = {"sessionUpdate": "agent_message_chunk", "content": words}
-                tell({"method": "session/update", "params": {"sessionId": "s1", "update": said}})
+                send({"method": "session/update", "params": {"sessionId": "s1", "update": said}})
                 result = {"stopReason": "end_turn"}
             case _:
                 continue
-        tell({"id": asked["id"], "result": result})
+        send({"id": asked["id"], "result": result})
 
 
 if "--version" in sys.argv:

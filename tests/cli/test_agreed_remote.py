@@ -12,18 +12,18 @@ from coterie.app.travel import ProjectRemote, reached_remote
 from coterie.config.project import Project
 from coterie.errors import UsageError
 from tests.cli.command import Cli
-from tests.cli.crew import git
+from tests.cli.ticket_project import git
 
 
 @pytest.fixture
 def cloned(cli: Cli) -> Cli:
-    git(cli.house.project, "init", "--quiet")
-    git(cli.house.project, "remote", "add", "origin", "ssh://ada@db.example.org/shop.git")
+    git(cli.user.project, "init", "--quiet")
+    git(cli.user.project, "remote", "add", "origin", "ssh://ada@db.example.org/shop.git")
     return cli
 
 
 def test_an_address_counts_once_the_user_has_seen_it(cloned: Cli) -> None:
-    project, home = cloned.house.project, cloned.house.coterie_home
+    project, home = cloned.user.project, cloned.user.coterie_home
     ran = cloned("config", "set", "travel", "git:origin", "--user")
     assert (ran.code, ran.out) == (
         0,
@@ -57,11 +57,11 @@ def test_an_address_counts_once_the_user_has_seen_it(cloned: Cli) -> None:
     ],
 )
 def test_an_address_that_cannot_be_used(cloned: Cli, url: str, said: str) -> None:
-    git(cloned.house.project, "config", "remote.origin.url", url)
+    git(cloned.user.project, "config", "remote.origin.url", url)
     ran = cloned("config", "set", "travel", "git:origin", "--user")
     assert (ran.code, said in ran.err, "secret" in ran.err) == (2, True, False), ran.err
-    assert not (cloned.house.coterie_home / "settings.json").exists()
-    assert not (cloned.house.project / "mark").exists()
+    assert not (cloned.user.coterie_home / "settings.json").exists()
+    assert not (cloned.user.project / "mark").exists()
 
 
 def test_a_remote_that_is_not_there_and_a_project_that_wants_one(cloned: Cli) -> None:
@@ -83,7 +83,7 @@ def test_a_remote_that_is_not_there_and_a_project_that_wants_one(cloned: Cli) ->
 def test_the_doctor_says_whether_branches_can_travel(
     cloned: Cli, database: str, tmp_path: Path
 ) -> None:
-    project, bare = cloned.house.project, tmp_path / "shop.git"
+    project, bare = cloned.user.project, tmp_path / "shop.git"
     git(project, "commit", "--quiet", "--allow-empty", "-m", "begin")
     git(tmp_path, "init", "--quiet", "--bare", str(bare))
     git(project, "remote", "set-url", "origin", str(bare))

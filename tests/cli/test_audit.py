@@ -17,7 +17,7 @@ from inline_snapshot import snapshot
 
 from coterie.model.journal import AppendAudit
 from coterie.model.tool_call import AuditEntry
-from tests.cli.command import Cli, steady
+from tests.cli.command import Cli, normalize
 from tests.cli.recorded import at, record
 
 
@@ -40,10 +40,10 @@ def completed(
 
 
 @pytest.fixture
-def audited(inside: Cli) -> Cli:
+def audited(in_process: Cli) -> Cli:
     """Five calls: one read, one failed, one denied, one without a result, one in another task."""
     record(
-        inside,
+        in_process,
         requested("c1", "Read", 2, file_path="cart.py"),
         requested("c2", "Bash", 3, command="pytest -q\x1b[2J"),
         completed("c1", "Read", 3, content="ok"),
@@ -52,16 +52,16 @@ def audited(inside: Cli) -> Cli:
         completed("c3", "Bash", 11, failed=True, denied="the user said no"),
         requested("c4", "Write", 12, file_path="ümläut.py", n=[0.1, None, "\ud800"]),
     )
-    record(inside, requested("c1", "shell", 20, "m2xy", command="ls"), task="m2xy")
-    return inside
+    record(in_process, requested("c1", "shell", 20, "m2xy", command="ls"), task="m2xy")
+    return in_process
 
 
-def dated(text: str) -> str:
+def without_date(text: str) -> str:
     return text.replace("2026-01-31 ", "")
 
 
 def test_calls_in_one_row_each(audited: Cli) -> None:
-    assert dated(audited("audit").out) == snapshot("""\
+    assert without_date(audited("audit").out) == snapshot("""\
 TIME                 TASK  MEMBER  TOOL   OUTCOME  TOOK  WHAT
 12:00:02  k3f9  ada     Read   ok       0.3s  cart.py
 12:00:03  k3f9  ada     Bash   failed   0.9s  pytest -q<U+001B>[2J
@@ -158,7 +158,7 @@ events     4 rows, chain intact
 
 @pytest.mark.parametrize("table", ["audit", "events"])
 def test_one_changed_byte_is_found(audited: Cli, table: str) -> None:
-    with sqlite3.connect(audited.house.project / ".coterie" / "coterie.db") as database:
+    with sqlite3.connect(audited.user.project / ".coterie" / "coterie.db") as database:
         database.execute(f"DROP TRIGGER {table}_{'is' if table == 'audit' else 'are'}_not_changed")
         column = "input" if table == "audit" else "data"
         # Change one letter of what was done or decided.
@@ -176,7 +176,7 @@ def test_one_changed_byte_is_found(audited: Cli, table: str) -> None:
 
 
 def test_a_removed_row_is_found(audited: Cli) -> None:
-    with sqlite3.connect(audited.house.project / ".coterie" / "coterie.db") as database:
+    with sqlite3.connect(audited.user.project / ".coterie" / "coterie.db") as database:
         database.execute("DROP TRIGGER audit_is_not_deleted")
         database.execute("DELETE FROM audit WHERE sequence = 3")
     database.close()
@@ -199,7 +199,7 @@ def hash_of(row: dict[str, Any], previous: str) -> str:
     return hashlib.sha256(bytes.fromhex(previous) + text(fields).encode()).hexdigest()
 
 
-def whole(lines: Iterable[str]) -> list[int]:
+def check_hash_chain(lines: Iterable[str]) -> list[int]:
     rows = [json.loads(line) for line in lines]
     for row in rows:
         assert row["hash"] == hash_of(row, row["previous"])
@@ -208,12 +208,12 @@ def whole(lines: Iterable[str]) -> list[int]:
 
 def test_others_can_check_an_export(audited: Cli, tmp_path: Path) -> None:
     target = tmp_path / "audit.jsonl"
-    assert steady(audited("audit", "--export", str(target)).out).startswith("Wrote 8 rows to ")
-    assert whole(target.read_text().splitlines()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert normalize(audited("audit", "--export", str(target)).out).startswith("Wrote 8 rows to ")
+    assert check_hash_chain(target.read_text().splitlines()) == [1, 2, 3, 4, 5, 6, 7, 8]
     some = audited("audit", "k3f9", "--tool", "Bash", "--export", "-")
-    assert whole(some.out.splitlines()) == [2, 4, 5, 6]
+    assert check_hash_chain(some.out.splitlines()) == [2, 4, 5, 6]
     failed = audited("audit", "k3f9", "--errors", "--export", "-")
-    assert whole(failed.out.splitlines()) == [2, 4, 5, 6, 7]
+    assert check_hash_chain(failed.out.splitlines()) == [2, 4, 5, 6, 7]
     assert list(json.loads(some.out.splitlines()[1])) == snapshot(
         [
             "sequence",
@@ -254,8 +254,8 @@ def test_an_export_needs_a_folder(audited: Cli) -> None:
     assert audited("audit", "--export", ".").code == 2
 
 
-def test_nothing_on_record(inside: Cli) -> None:
-    assert inside("audit").out.startswith("Nothing has been done")
-    record(inside)
-    assert inside("audit").out == "No matching tool calls.\n"
-    assert inside("audit", "zzzz").code == 2
+def test_nothing_on_record(in_process: Cli) -> None:
+    assert in_process("audit").out.startswith("Nothing has been done")
+    record(in_process)
+    assert in_process("audit").out == "No matching tool calls.\n"
+    assert in_process("audit", "zzzz").code == 2

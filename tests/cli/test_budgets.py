@@ -15,20 +15,20 @@ from coterie.model import instant
 from coterie.rehearsal.script import ScriptedResponder, parse_script
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
-from tests.cli.command import Cli, Inside, Started
-from tests.cli.crew import Crew, registered
-from tests.conftest import ours
+from tests.cli.command import Cli, ForkedCommand, InProcessCli
+from tests.cli.ticket_project import TicketProject, register_agents
+from tests.conftest import init_project
 
 AGENT = Path(__file__).with_name("priced_agent.py")
 
 
-def furnish(cli: Cli, budget: Mapping[str, Any], **of_members: Mapping[str, Any]) -> None:
+def write_team(cli: Cli, budget: Mapping[str, Any], **of_members: Mapping[str, Any]) -> None:
     """Write a team of two, each of whose turns costs 100 tokens and ten cents."""
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agent = {"command": sys.executable, "baseArgs": [str(AGENT)], "adapter": "acp"}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"priced": agent}}))
-    team = ours(cli.house.project) / "teams" / "pair"
+    team = init_project(cli.user.project) / "teams" / "pair"
     team.mkdir(parents=True)
     members = [
         {
@@ -58,29 +58,29 @@ def titles(cli: Cli) -> list[str]:
     ],
 )
 def test_at_a_limit_the_next_turn_is_not_taken(
-    inside: Inside,
+    in_process: InProcessCli,
     budget: Mapping[str, Any],
     ada: Mapping[str, Any],
     said: str,
     more: str,
     left: str,
 ) -> None:
-    furnish(inside, budget, ada=ada)
-    ran = inside("chat", "--json", "--max-rounds", "2", "hello")
+    write_team(in_process, budget, ada=ada)
+    ran = in_process("chat", "--json", "--max-rounds", "2", "hello")
     assert (ran.code, ran.lines[-1]["reason"]) == (3, "question")
     before = 2 if ada else 1
     assert len(ran.of("message")) == before
-    again = inside("resume", "--json")
+    again = in_process("resume", "--json")
     assert (again.code, again.of("message")) == (3, [])
-    assert titles(inside) == [said], "asked once"
-    waiting = inside("ps", "--json").of("member")
+    assert titles(in_process) == [said], "asked once"
+    waiting = in_process("ps", "--json").of("member")
     ends = [str(one["until"])[10:] for one in waiting if one["parked"]]
     assert ends == (["T00:00:00.000Z"] if "perDay" in {*budget, *ada} else [])
-    assert inside("answer", "q1", more).code == 0
-    assert inside("ps", "--json").of("member") == []
-    done = inside("resume", "--json")
+    assert in_process("answer", "q1", more).code == 0
+    assert in_process("ps", "--json").of("member") == []
+    done = in_process("resume", "--json")
     assert (done.code, len(done.of("message"))) == (0, 4 - before)
-    assert left in inside("cost", "last").out, "what was given counts"
+    assert left in in_process("cost", "last").out, "what was given counts"
 
 
 def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) -> None:
@@ -98,14 +98,14 @@ def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) ->
     assert len(ran.of("error")) == 2, "once each"
 
 
-def started(cli: Cli, *words: str) -> Started:
+def started(cli: Cli, *words: str) -> ForkedCommand:
     return cli.start("do", "--json", "--wait", "60s", *words)
 
 
 def test_two_processes_at_one_limit_wait_for_each_other_and_ask_once(
     bare: Cli, tmp_path: Path
 ) -> None:
-    furnish(bare, {"perDay": {"tokens": 100}})
+    write_team(bare, {"perDay": {"tokens": 100}})
     end = tmp_path / "end"
     with started(bare, f"hold {end}") as first:
         first.until('"state":"working"')
@@ -125,7 +125,7 @@ def test_two_processes_at_one_limit_wait_for_each_other_and_ask_once(
 
 
 def test_what_a_killed_process_had_reserved_is_free(bare: Cli, tmp_path: Path) -> None:
-    furnish(bare, {"perDay": {"tokens": 150}})
+    write_team(bare, {"perDay": {"tokens": 150}})
     with started(bare, f"hold {tmp_path / 'never'}") as first:
         first.until('"state":"working"')
         with started(bare, "second") as second:
@@ -136,7 +136,7 @@ def test_what_a_killed_process_had_reserved_is_free(bare: Cli, tmp_path: Path) -
 
 
 def test_stop_is_the_answer_for_all_who_wait(bare: Cli) -> None:
-    furnish(bare, {"perDay": {"turns": 1}})
+    write_team(bare, {"perDay": {"turns": 1}})
     assert bare("do", "first").code == 0
     with started(bare, "second") as second, started(bare, "third") as third:
         for each in (second, third):
@@ -149,22 +149,24 @@ def test_stop_is_the_answer_for_all_who_wait(bare: Cli) -> None:
     assert titles(bare) == ["1 of 1 turns used today"], "asked anew by a later run"
 
 
-def test_a_day_ends_and_with_it_its_limit(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_ends_and_with_it_its_limit(
+    in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One day's usage, questions and grants do not carry over to the next."""
-    furnish(inside, {"perDay": {"turns": 1}})
-    assert inside("chat", "hello").code == 3
-    assert titles(inside) == ["1 of 1 turns used today"]
+    write_team(in_process, {"perDay": {"turns": 1}})
+    assert in_process("chat", "hello").code == 3
+    assert titles(in_process) == ["1 of 1 turns used today"]
     monkeypatch.setattr(instant, "now", lambda: "2199-01-31T12:00:00.000Z")
-    ran = inside("resume", "--json")
+    ran = in_process("resume", "--json")
     assert (ran.code, len(ran.of("message"))) == (0, 1)
-    assert titles(inside) == []
-    assert inside("do", "again").code == 3
-    assert titles(inside) == ["1 of 1 turns used today"]
+    assert titles(in_process) == []
+    assert in_process("do", "again").code == 3
+    assert titles(in_process) == ["1 of 1 turns used today"]
 
 
 def test_a_ticket_at_its_limit_holds_up_no_other(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish(concurrency=2)
-    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    project = TicketProject(register_agents(bare)).set_up(concurrency=2)
+    path = project.root / ".coterie" / "teams" / "crew" / "team.json"
     team = json.loads(path.read_text())
     path.write_text(json.dumps({**team, "budget": {"perTicket": {"turns": 2}}}))
     with bare.start("run", "--yes", "--json", "--wait", "60s", "Add coupons") as child:
@@ -200,13 +202,13 @@ def model() -> Iterator[str]:
 
 
 def test_what_a_subtask_uses_is_its_tasks_use(bare: Cli, model: str) -> None:
-    cli = Cli(bare.house, {**bare.env, "OPENAI_BASE_URL": f"{model}/v1", "OPENAI_API_KEY": "x"})
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    cli = Cli(bare.user, {**bare.env, "OPENAI_BASE_URL": f"{model}/v1", "OPENAI_API_KEY": "x"})
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     how = {"model": "openai:small", "toolCalls": "text"}
     agent = {"command": "builtin", "adapter": "builtin", "capabilities": how}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"local": agent}}))
-    team = ours(cli.house.project) / "teams" / "pair"
+    team = init_project(cli.user.project) / "teams" / "pair"
     team.mkdir(parents=True)
     members = [
         {"id": name, "agent": "local", "prompt": f"You are {name}."} for name in ("ada", "rex")
@@ -226,7 +228,7 @@ def test_what_a_subtask_uses_is_its_tasks_use(bare: Cli, model: str) -> None:
     assert turns == {task: 2}
 
 
-def _asked(child: Started) -> dict[str, Any]:
+def _asked(child: ForkedCommand) -> dict[str, Any]:
     """The next question that is asked."""
     records = map(json.loads, child.out)
     return next(one for one in records if one["type"] == "interaction" and one["state"] == "open")

@@ -16,26 +16,26 @@ import pytest
 from coterie.rehearsal.script import ScriptedResponder, parse_script
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
-from tests.cli.command import DOMAIN_EVENTS, Inside, Ran
-from tests.conftest import ours
-from tests.contract.builtin.house import Line, call, calls, says
+from tests.cli.command import DOMAIN_EVENTS, CommandResult, InProcessCli
+from tests.conftest import init_project
+from tests.contract.builtin.harness import Line, call, calls, says
 from tests.unit.tools.search.test_search_code import Model, model
 
 __all__ = ["model"]
 
 
 @dataclass
-class Desk:
+class BuiltinProject:
     """A project with one member, whose model and embeddings are servers on this machine."""
 
-    cli: Inside
+    cli: InProcessCli
     server: RehearsalServer
 
     @property
-    def project(self) -> Path:
-        return self.cli.house.project
+    def root(self) -> Path:
+        return self.cli.user.project
 
-    def __call__(self, *words: str) -> Ran:
+    def __call__(self, *words: str) -> CommandResult:
         return self.cli(*words)
 
     def outputs(self) -> list[tuple[str, str, dict[str, Any]]]:
@@ -43,7 +43,7 @@ class Desk:
         rows = self.cli("audit", "--json").of("audit")
         return [(row["name"], row["outcome"], row["output"]) for row in rows]
 
-    def told(self) -> list[str]:
+    def tool_results(self) -> list[str]:
         """The tool results in the last request to the model."""
         asked = self.server.turns[-1].asked
         assert asked is not None
@@ -73,7 +73,7 @@ SCRIPT: list[Line] = [
 
 
 @pytest.fixture
-def desk(inside: Inside, model: Model) -> Iterator[Desk]:
+def project(in_process: InProcessCli, model: Model) -> Iterator[BuiltinProject]:
     member = {
         "id": "ann",
         "agent": "builtin",
@@ -86,7 +86,7 @@ def desk(inside: Inside, model: Model) -> Iterator[Desk]:
             "ANTHROPIC_API_KEY": "key",
         },
     }
-    project = inside.house.project
+    project = in_process.user.project
     (project / "brush.py").write_text("# how paint dries\n")
     (project / "van.py").write_text("# where a parcel goes\n")
     (project / "sum.py").write_text("def countDelivered(): ...\n")
@@ -100,19 +100,19 @@ def desk(inside: Inside, model: Model) -> Iterator[Desk]:
         server = RehearsalServer(ScriptedResponder(parse_script(script, "script"), Simulation()))
         with portal.wrap_async_context_manager(server):
             member["env"] = {**member["env"], "ANTHROPIC_BASE_URL": server.url}
-            folder = ours(project) / "teams" / "desk"
+            folder = init_project(project) / "teams" / "desk"
             folder.mkdir(parents=True)
             (folder / "team.json").write_text(json.dumps({"members": [member]}))
-            yield Desk(inside, server)
+            yield BuiltinProject(in_process, server)
 
 
-def test_every_tool_and_what_it_asks(desk: Desk) -> None:
+def test_every_tool_and_what_it_asks(project: BuiltinProject) -> None:
     """D6c, e to i; F2d, f, g, h: a rule written by the user covers the next call."""
-    first = desk("do", "--json", "look")
+    first = project("do", "--json", "look")
     assert first.code == 3
-    (edit, grep, words, meaning, asks) = desk.outputs()
+    (edit, grep, words, meaning, asks) = project.outputs()
     assert (edit[:2], edit[2]["done"]) == (("editFile", "ok"), "changed")
-    assert (desk.project / "brush.py").read_text() == "# how paint dries slowly\n"
+    assert (project.root / "brush.py").read_text() == "# how paint dries slowly\n"
     assert grep == ("grep", "ok", {"count": 1, "matches": "van.py:1:# where a parcel goes"})
     assert words[2]["results"].startswith("sum.py:"), "by its words, split and stemmed"
     assert meaning[2]["results"].startswith("brush.py:"), "by embeddings: no word of it is there"
@@ -123,36 +123,36 @@ def test_every_tool_and_what_it_asks(desk: Desk) -> None:
         "request_info",
         "Which port?",
     )
-    assert desk("answer", asked["id"], "--say", "80").code == 0
-    asked = desk("resume", "--json").of("interaction")[-1]
-    assert desk.told()[-1] == "answer: 80"
+    assert project("answer", asked["id"], "--say", "80").code == 0
+    asked = project("resume", "--json").of("interaction")[-1]
+    assert project.tool_results()[-1] == "answer: 80"
     assert (asked["kind"], asked["command"]) == ("Confirm", "touch made-1")
-    assert desk("answer", asked["id"], "rule", "--say", "run(touch made-*)").code == 0
-    ran = desk("resume", "--json")
+    assert project("answer", asked["id"], "rule", "--say", "run(touch made-*)").code == 0
+    ran = project("resume", "--json")
     asked = ran.of("interaction")[-1]
     assert (ran.code, asked["command"]) == (3, "touch other"), "made-2 is not asked about"
-    assert {path.name for path in desk.project.glob("made-*")} == {"made-1", "made-2"}
+    assert {path.name for path in project.root.glob("made-*")} == {"made-1", "made-2"}
     assert (asked["member"], asked["said"]) == ("ann", "It needs another.")
-    assert desk("answer", asked["id"], "task").code == 0
-    ran = desk("resume", "--json")
+    assert project("answer", asked["id"], "task").code == 0
+    ran = project("resume", "--json")
     asked = ran.of("interaction")[-1]
     assert (ran.code, asked["command"]) == (3, "touch last"), "other is allowed for this task"
-    assert desk("answer", asked["id"], "deny", "--say", "not that").code == 0
-    assert desk("resume", "--json").lines[-1]["summary"] == "It is done."
-    assert [one[:2] for one in desk.outputs()[5:]] == [
+    assert project("answer", asked["id"], "deny", "--say", "not that").code == 0
+    assert project("resume", "--json").lines[-1]["summary"] == "It is done."
+    assert [one[:2] for one in project.outputs()[5:]] == [
         *[("runCommand", "ok")] * 4,
         ("runCommand", "denied"),
     ]
-    _is_kept_in_three_stores(desk)
-    assert desk("do", "once more").code == 0, (
+    _is_kept_in_three_stores(project)
+    assert project("do", "once more").code == 0, (
         "the rule is the team's, so the next task is not asked"
     )
-    assert (desk.project / "made-3").exists()
+    assert (project.root / "made-3").exists()
 
 
-def _is_kept_in_three_stores(desk: Desk) -> None:
+def _is_kept_in_three_stores(project: BuiltinProject) -> None:
     """D1b, D2h, D2j, D7a: events, tool calls and messages are apart, in the design's spelling."""
-    lines = desk("export", "last", "-")
+    lines = project("export", "last", "-")
     events = lines.of("event")
     assert {one["name"] for one in events} == DOMAIN_EVENTS - {"TaskFailed", "TaskCanceled"}
     assert {one["kind"] for one in lines.of("audit")} == {"ToolCallRequested", "ToolCallCompleted"}
@@ -182,12 +182,12 @@ def _is_kept_in_three_stores(desk: Desk) -> None:
     }
 
 
-def test_until_it_has_failed(desk: Desk) -> None:
+def test_until_it_has_failed(project: BuiltinProject) -> None:
     """D3c."""
-    ran = desk("do", "--json", "fail")
+    ran = project("do", "--json", "fail")
     assert ran.code == 3
     (asked,) = ran.of("interaction")
     assert (asked["kind"], asked["purpose"]) == ("Select", "choose_strategy")
-    assert desk("answer", asked["id"], "skip").code == 0
-    assert desk("resume", "--json").lines[-1]["status"] == "failed"
-    assert [one["name"] for one in desk.events()][-1] == "TaskFailed"
+    assert project("answer", asked["id"], "skip").code == 0
+    assert project("resume", "--json").lines[-1]["status"] == "failed"
+    assert [one["name"] for one in project.events()][-1] == "TaskFailed"

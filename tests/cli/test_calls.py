@@ -18,7 +18,7 @@ RUN = "<tool_use><name>runCommand</name><input><command>touch {}</command></inpu
 
 def replies(cli: Cli, *texts: str) -> str:
     """Write a script of replies and return its path."""
-    path = cli.house.project.parent / "script.json"
+    path = cli.user.project.parent / "script.json"
     rules = [{"replies": [{"text": text} for text in texts], "then": "last"}]
     path.write_text(json.dumps({"rules": rules}))
     return str(path)
@@ -57,9 +57,9 @@ NO_FORMS = (
 
 def test_calls_in_text_and_calls_that_never_ran(cli: Cli) -> None:
     """All in one run, since the built-in agent takes a while to import."""
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"local": LOCAL}}))
-    (cli.house.project / "a.py").write_text("x = 1\n")
+    (cli.user.project / "a.py").write_text("x = 1\n")
     script = replies(cli, *FORMS, *NO_FORMS, RUN.format("x") + RUN.format("y"))
     ran = cli("do", "--json", "--agent", "local", "--script", script, "look")
     assert ran.code == 3  # a command needs approval
@@ -77,7 +77,7 @@ def test_calls_in_text_and_calls_that_never_ran(cli: Cli) -> None:
 
 
 def test_do_hands_out_a_part_of_the_job_where_the_team_has_others(cli: Cli) -> None:
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"local": LOCAL}}))
     path = cli.team("ada")
     members = [
@@ -90,7 +90,7 @@ def test_do_hands_out_a_part_of_the_job_where_the_team_has_others(cli: Cli) -> N
         {"when": {"message": "Twelve"}, "replies": [{"text": "So twelve."}]},
         {"replies": [{"text": hand_out}], "then": "last"},
     ]
-    script = cli.house.project.parent / "script.json"
+    script = cli.user.project.parent / "script.json"
     script.write_text(json.dumps({"rules": rules}))
     asked = cli("do", "--json", "--as", "rex", "--script", str(script), "how many callers?")
     assert asked.code == 3

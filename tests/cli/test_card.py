@@ -31,7 +31,7 @@ DIFF = """\
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def asked(question: Interaction) -> QuestionContext:
+def context_of(question: Interaction) -> QuestionContext:
     return QuestionContext(question, "wren (claude)", "20s", "k3f9")
 
 
@@ -50,7 +50,7 @@ def about(content: str, kind: ContentKind, title: str = "Change shop/cart.py") -
 
 def test_a_command_on_a_live_card() -> None:
     question = wants_to_run("q7", "npm install stripe@17", rule=RULE, note="network")
-    assert card(asked(question), 79, live=LiveCard(19, 2, 3, 2)) == snapshot(
+    assert card(context_of(question), 79, live=LiveCard(19, 2, 3, 2)) == snapshot(
         [
             "─ q7 · wren (claude) · k3f9 · 2 of 3 ──────────────────────────── waiting 20s ─",
             " wants to RUN A COMMAND",
@@ -73,7 +73,7 @@ def test_a_command_on_a_live_card() -> None:
 
 
 def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
-    lines = card(asked(about(DIFF, "Diff")), 60, Paint(wanted=True), LiveCard(30))
+    lines = card(context_of(about(DIFF, "Diff")), 60, Paint(wanted=True), LiveCard(30))
     assert lines[1:14] == snapshot(
         [
             "\x1b[1m wants to CHANGE A FILE  shop/cart.py\x1b[0m",
@@ -91,17 +91,17 @@ def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
             " 1 once",
         ]
     )
-    plain_lines = card(asked(about(DIFF, "Diff")), 60, live=LiveCard(30))
+    plain_lines = card(context_of(about(DIFF, "Diff")), 60, live=LiveCard(30))
     assert [SEQUENCE.sub("", line) for line in lines] == plain_lines
 
 
 def test_a_table_is_a_table_where_it_fits() -> None:
     rows = [{"file": "cart.py", "lines": 12}, {"file": "tax.py", "lines": None, "why": ["a", 1]}]
     question = about(json.dumps(rows), "Table", "Use the ledger")
-    assert card(asked(question), 60)[3:6] == snapshot(
+    assert card(context_of(question), 60)[3:6] == snapshot(
         ["     file     lines  why", "     cart.py  12", '     tax.py          ["a", 1]']
     )
-    assert card(asked(question), 30)[3:10] == snapshot(
+    assert card(context_of(question), 30)[3:10] == snapshot(
         [
             "",
             "     file   cart.py",
@@ -113,12 +113,12 @@ def test_a_table_is_a_table_where_it_fits() -> None:
         ]
     )
     lists = about('[["a", 1], ["bb"]]', "Table", "Use the ledger")
-    assert card(asked(lists), 60)[3:5] == snapshot(["     a   1", "     bb"])
+    assert card(context_of(lists), 60)[3:5] == snapshot(["     a   1", "     bb"])
 
 
 @pytest.mark.parametrize("content", ["not json", "7", '[1,{"a":2}]', "[]", "[{}]", "[[], []]"])
 def test_what_is_no_table_is_shown_as_it_is(content: str) -> None:
-    shown = "".join("".join(card(asked(about(content, "Table")), 60)).split())
+    shown = "".join("".join(card(context_of(about(content, "Table")), 60)).split())
     assert "".join(content.split()) in shown
 
 
@@ -128,7 +128,7 @@ def test_when_a_call_may_have_run_is_shown_in_local_time(monkeypatch: pytest.Mon
     question = wants_to_run("q7", "npm ci")
     assert question.permission is not None
     ran = question.permission.model_copy(update={"may_have_run_at": "2026-01-31T12:00:00.000Z"})
-    lines = card(asked(question.model_copy(update={"about": ran})), 79)
+    lines = card(context_of(question.model_copy(update={"about": ran})), 79)
     monkeypatch.undo()
     time.tzset()
     assert " note  it may already have run at 2026-02-01 02:00:00" in lines
@@ -138,7 +138,7 @@ def test_json_is_indented() -> None:
     question = about('{"path":"a","deep":{"n":[1]}}', "Json", "mcp__files__move")
     wants = ToolPermission(tool="mcp__files__move", cwd="/srv/shop")
     question = question.model_copy(update={"about": wants})
-    assert card(asked(question), 60)[1:12] == snapshot(
+    assert card(context_of(question), 60)[1:12] == snapshot(
         [
             " wants to USE A TOOL  mcp__files__move",
             "",
@@ -157,7 +157,7 @@ def test_json_is_indented() -> None:
 
 def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
     question = about("\n".join(f"+line {n}" for n in range(100)), "Diff")
-    assert card(asked(question), 60, live=LiveCard(14)) == snapshot(
+    assert card(context_of(question), 60, live=LiveCard(14)) == snapshot(
         [
             "─ q7 · wren (claude) · k3f9 · 1 of 1 ───────── waiting 20s ─",
             " wants to CHANGE A FILE  shop/cart.py",
@@ -175,13 +175,13 @@ def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
             "─ No answer is never a yes. ────────────────────────────────",
         ]
     )
-    whole = card(asked(question), 60)
+    whole = card(context_of(question), 60)
     assert "     +line 99" in whole
 
 
 def test_a_small_window_still_shows_the_command() -> None:
     question = wants_to_run("q7", "npm ci", rule=RULE, note="may already have run")
-    assert card(asked(question), 40, live=LiveCard(8)) == snapshot(
+    assert card(context_of(question), 40, live=LiveCard(8)) == snapshot(
         [
             "─ q7 · wren (claude) · … ─ waiting 20s ─",
             " wants to RUN A COMMAND",
@@ -198,26 +198,26 @@ def test_a_small_window_still_shows_the_command() -> None:
 
 def test_a_folded_line_says_so_and_a_long_rule_is_whole() -> None:
     question = wants_to_run("q7", "npm install " + "x" * 60, rule=f"run({'y' * 90})")
-    lines = card(asked(question), 50)
+    lines = card(context_of(question), 50)
     assert lines[3:5] == snapshot(
         ["     npm install", "   ↳  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]
     )
     assert f"run({'y' * 90})" in "".join(line.strip() for line in lines)
-    narrow = card(asked(question), 19, live=LiveCard(40))
+    narrow = card(context_of(question), 19, live=LiveCard(40))
     assert f"run({'y' * 90})" in "".join(line.strip() for line in narrow if cells(line) <= 19)
 
 
 def test_nothing_hides_in_what_is_approved() -> None:
     hidden = "ls\u200b \x1b[8m; rm -rf ~\x1b[0m\u202e \r\nrm x\U000e0041"
     question = wants_to_run("q7", hidden)
-    assert card(asked(question), 70)[3:6] == snapshot(
+    assert card(context_of(question), 70)[3:6] == snapshot(
         [
             "     ls<U+200B> <U+001B>[8m; rm -rf ~<U+001B>[0m<U+202E> <U+000D>",
             "     rm x<U+E0041>",
             "",
         ]
     )
-    assert brief(asked(question), 74)[3:6] == snapshot(
+    assert brief(context_of(question), 74)[3:6] == snapshot(
         [
             "         ls<U+200B> <U+001B>[8m; rm -rf ~<U+001B>[0m<U+202E> <U+000D>",
             "         rm x<U+E0041>",
@@ -228,23 +228,23 @@ def test_nothing_hides_in_what_is_approved() -> None:
 
 @given(st.text(), st.integers(24, 100))
 def test_the_lines_of_a_card_are_the_exact_command(command: str, width: int) -> None:
-    lines = card(asked(wants_to_run("q7", command)), width)
+    lines = card(context_of(wants_to_run("q7", command)), width)
     assert command_on(lines) == command
 
 
 def test_both_ends_of_a_long_command_are_shown() -> None:
     command = "echo begins; " + "true; " * 40_000 + "rm -rf end"
     for lines in (
-        card(asked(wants_to_run("q7", command)), 79, live=LiveCard(20)),
-        brief(asked(wants_to_run("q7", command)), 79),
+        card(context_of(wants_to_run("q7", command)), 79, live=LiveCard(20)),
+        brief(context_of(wants_to_run("q7", command)), 79),
     ):
         shown = "\n".join(lines)
         assert "echo begins" in shown
         assert "rm -rf end" in shown
         assert re.search(r"more lines, 240,023 characters in all: coterie show q7", shown)
-    assert command_on(card(asked(wants_to_run("q7", command)), 79)) == command
+    assert command_on(card(context_of(wants_to_run("q7", command)), 79)) == command
     huge = "echo begins; " + "true; " * 400_000 + "rm -rf end"
-    shown = "\n".join(card(asked(wants_to_run("q7", huge)), 79, live=LiveCard(20)))
+    shown = "\n".join(card(context_of(wants_to_run("q7", huge)), 79, live=LiveCard(20)))
     assert "2,000,023 more characters, 2,400,023 characters in all" in shown
     assert "rm -rf end" in shown
 
@@ -264,15 +264,15 @@ def test_no_text_breaks_the_frame(
     )
     question = about(content, kind, title).model_copy(update={"about": risk})
     for lines in (
-        card(asked(question), width),
-        card(asked(question), width, live=LiveCard(height)),
-        brief(asked(question), width),
+        card(context_of(question), width),
+        card(context_of(question), width, live=LiveCard(height)),
+        brief(context_of(question), width),
     ):
         for line in lines:
             assert "\n" not in line
             assert "\x1b" not in line
             assert cells(line) <= max(width, 60), line
-    shown = card(asked(question), width, live=LiveCard(height))
+    shown = card(context_of(question), width, live=LiveCard(height))
     assert [line[:3] for line in shown if re.match(r" [1-4] ", line)][-4:] == [
         " 1 ", " 2 ", " 3 ", " 4 ",
     ]  # fmt: skip
@@ -345,7 +345,7 @@ def test_details_and_defaults_of_other_questions() -> None:
             )
         }
     )
-    assert brief(asked(question), 60)[-3:] == snapshot(
+    assert brief(context_of(question), 60)[-3:] == snapshot(
         [
             "     1 keep   keep it as it is",
             "     2 stop   (default)",

@@ -10,7 +10,7 @@ import sys
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, steady
+from tests.cli.command import Cli, normalize
 
 FIELDS = {
     "task": {"id", "workflow", "status"},
@@ -46,9 +46,9 @@ FIELDS = {
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def named(text: str) -> str:
+def without_task_id(text: str) -> str:
     """Replace the task's id."""
-    text = re.sub(r"\b[a-z][a-z0-9]{3}(?= is not running)", "k3f9", steady(text))
+    text = re.sub(r"\b[a-z][a-z0-9]{3}(?= is not running)", "k3f9", normalize(text))
     return re.sub(
         r"\b(Done|Waiting|Parked|resume|log|show)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", text
     )
@@ -58,7 +58,7 @@ def test_one_round_in_plain_lines(cli: Cli) -> None:
     cli.team("ada", "rex")
     ran = cli("why is it slow?")
     assert (ran.err, ran.code) == ("", 0)
-    assert named(ran.out) == snapshot("""\
+    assert without_task_id(ran.out) == snapshot("""\
 
  you   why is it slow?
 
@@ -79,11 +79,11 @@ Done  k3f9 · 2 turns · 0.1s
 def test_a_new_project_is_announced_and_nothing_else_is_touched(cli: Cli) -> None:
     ran = cli("chat", "--agents", "ada,rex", "hello")
     assert ran.code == 0
-    assert steady(ran.err) == snapshot(
+    assert normalize(ran.err) == snapshot(
         "Created /project/.coterie (git ignores it; nothing else was touched).\n"
     )
-    assert [path.name for path in cli.house.project.iterdir()] == [".coterie"]
-    assert (cli.house.project / ".coterie" / ".gitignore").read_text() == "*\n"
+    assert [path.name for path in cli.user.project.iterdir()] == [".coterie"]
+    assert (cli.user.project / ".coterie" / ".gitignore").read_text() == "*\n"
 
 
 def test_every_line_of_json_keeps_the_contract(cli: Cli) -> None:
@@ -156,7 +156,7 @@ def test_a_humans_turn_waits_and_its_answer_counts(cli: Cli) -> None:
     cli.team("ada", "you")
     ran = cli("chat", "hello")
     assert ran.code == 3
-    assert named(ran.out) == snapshot("""\
+    assert without_task_id(ran.out) == snapshot("""\
 
  you   hello
 
@@ -172,13 +172,13 @@ Waiting  k3f9 · 1 turn · 0.1s
   why      a question is waiting for your answer
   next     coterie inbox · coterie resume k3f9
 """)
-    assert named(cli("answer", "q1", "--say", "thank you [DONE]").out) == snapshot("""\
+    assert without_task_id(cli("answer", "q1", "--say", "thank you [DONE]").out) == snapshot("""\
 q1 answered: thank you [DONE]
 k3f9 is not running:  coterie resume k3f9
 """)
     again = cli("answer", "q1", "--say", "no")
     assert again.code == 2
-    assert steady(again.err) == snapshot("""\
+    assert normalize(again.err) == snapshot("""\
 ! q1 was already answered "thank you [DONE]" at 12:00 by you. Your answer was not used.
   coterie inbox
 """)
@@ -219,7 +219,7 @@ def test_a_signal_parks_and_a_second_one_breaks_nothing(
     if json:
         assert '"reason":"interrupted"' in out.splitlines()[-1]
     else:
-        assert named(err) == "Parked: coterie resume k3f9\n"
+        assert without_task_id(err) == "Parked: coterie resume k3f9\n"
     assert "No member is running." in cli("ps").out
     assert cli("tasks", "--json").lines[0]["resumable"] is True
 
@@ -230,7 +230,7 @@ def test_a_reader_who_leaves_parks_the_task(cli: Cli) -> None:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
-        assert named(child.stderr.read()) == "Parked: coterie resume k3f9\n"
+        assert without_task_id(child.stderr.read()) == "Parked: coterie resume k3f9\n"
         assert child.wait(30) == 130
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.cli.command import Inside
+from tests.cli.command import InProcessCli
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "multi-role-demo-config.json"
 REGISTRY = "~/.coterie/agents/config.json"
@@ -20,7 +20,7 @@ HELD = "baseArgs holds a role's prompt ({}); it belongs to the member."
 TELLS: dict[str, Any] = {"command": "/bin/sh", "baseArgs": ["-c", 'echo "$HOME|$(pwd -P)"']}
 
 
-def schema(cli: Inside, name: str) -> Draft202012Validator:
+def schema(cli: InProcessCli, name: str) -> Draft202012Validator:
     """The JSON schema that an editor is given."""
     ran = cli("config", "schema", name)
     assert ran.code == 0, ran.err
@@ -59,12 +59,12 @@ def schema(cli: Inside, name: str) -> Draft202012Validator:
     ids=["neither", "both", "no regex", "claude's flag", "codex's setting", "its own flag"],
 )
 def test_a_registry_entry_that_cannot_be(
-    inside: Inside, entry: dict[str, Any], said: str, is_in_schema: bool
+    in_process: InProcessCli, entry: dict[str, Any], said: str, is_in_schema: bool
 ) -> None:
-    path = inside.registry(it={"command": "cat", **entry})
-    inside.members({"id": "ada", "agent": "it"})
+    path = in_process.registry(it={"command": "cat", **entry})
+    in_process.members({"id": "ada", "agent": "it"})
     for words in (("agents", "list"), ("team", "validate"), ("chat", "hello")):
-        ran = inside(*words, "--json")
+        ran = in_process(*words, "--json")
         (error,) = ran.of("error")
         assert (ran.code, error["message"]) == (
             2,
@@ -72,16 +72,16 @@ def test_a_registry_entry_that_cannot_be(
         )
         is_held = said.startswith("baseArgs")
         assert ("coterie agents migrate" in (error["hint"] or "")) == is_held
-    is_refused = not schema(inside, "registry").is_valid(json.loads(path.read_text()))
+    is_refused = not schema(in_process, "registry").is_valid(json.loads(path.read_text()))
     assert is_refused == is_in_schema
 
 
-def test_an_old_registry_is_read_with_a_warning(inside: Inside) -> None:
-    path = inside.registry()
+def test_an_old_registry_is_read_with_a_warning(in_process: InProcessCli) -> None:
+    path = in_process.registry()
     agents = {"it": {"command": "/bin/sh", "args": ["-c", "echo read"]}}
     path.write_text(json.dumps({"schemaVersion": "1.1", "agents": agents}))
-    inside.members({"id": "ada", "agent": "it"})
-    ran = inside("chat", "hello")
+    in_process.members({"id": "ada", "agent": "it"})
+    ran = in_process("chat", "hello")
     assert ran.code == 0
     assert "read\n" in ran.out
     notice = "The registry has the old format 1.1, which is still read.  coterie agents migrate"
@@ -98,24 +98,24 @@ def test_an_old_registry_is_read_with_a_warning(inside: Inside) -> None:
     ],
 )
 def test_a_yes_to_everything_is_for_full_members_alone(
-    inside: Inside, agent: str, member: dict[str, Any], flag: str
+    in_process: InProcessCli, agent: str, member: dict[str, Any], flag: str
 ) -> None:
     bold = {**TELLS, "baseArgs": [*TELLS["baseArgs"], "--full-auto"]}
-    inside.registry(bold=bold, it=TELLS, codex={"command": "/nowhere/codex"})
+    in_process.registry(bold=bold, it=TELLS, codex={"command": "/nowhere/codex"})
     ada = {"id": "ada", "agent": agent, **member}
     for mode in ("read", "ask", "accept-edits"):
-        inside.members({**ada, "permissions": mode})
+        in_process.members({**ada, "permissions": mode})
         for words in (("team", "validate"), ("chat", "hello")):
-            ran = inside(*words)
+            ran = in_process(*words)
             assert (ran.code, flag in ran.err) == (2, True)
             assert 'needs permissions "full"' in ran.err
-    inside.members({**ada, "permissions": "full"})
-    assert inside("team", "validate").code == 0
-    roles = inside.house.project / "roles.json"
+    in_process.members({**ada, "permissions": "full"})
+    assert in_process("team", "validate").code == 0
+    roles = in_process.user.project / "roles.json"
     role = {"role_id": "ada", "type": "manager", "cli_command": ["codex", flag]}
     worker = {"role_id": "wren", "type": "worker", "cli_command": "codex", "capabilities": ["x"]}
     roles.write_text(json.dumps({"roles": [role, worker]}))
-    assert flag in inside("team", "validate", str(roles)).err
+    assert flag in in_process("team", "validate", str(roles)).err
 
 
 # -- members and their folders ------------------------------------------------------------------
@@ -134,15 +134,15 @@ def test_a_yes_to_everything_is_for_full_members_alone(
     ],
 )
 def test_where_a_member_is_and_the_names_of_it(
-    inside: Inside, member: dict[str, Any], home: str, cwd: str
+    in_process: InProcessCli, member: dict[str, Any], home: str, cwd: str
 ) -> None:
-    inside.registry(it=TELLS)
-    (inside.house.project / "sub").mkdir()
-    path = inside.members({"id": "ada", **member})
-    (said,) = inside("chat", "--json", "hello").of("message")
-    place = f"{path.parents[1] / home}|{inside.house.project / cwd}"
+    in_process.registry(it=TELLS)
+    (in_process.user.project / "sub").mkdir()
+    path = in_process.members({"id": "ada", **member})
+    (said,) = in_process("chat", "--json", "hello").of("message")
+    place = f"{path.parents[1] / home}|{in_process.user.project / cwd}"
     assert said["text"] == place
-    assert schema(inside, "team").is_valid(json.loads(path.read_text()))
+    assert schema(in_process, "team").is_valid(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -156,41 +156,41 @@ def test_where_a_member_is_and_the_names_of_it(
     ],
 )
 def test_two_names_of_one_thing_that_differ(
-    inside: Inside, member: dict[str, Any], said: str
+    in_process: InProcessCli, member: dict[str, Any], said: str
 ) -> None:
-    inside.registry(it=TELLS, at=TELLS)
-    inside.members({"id": "ada", **member})
+    in_process.registry(it=TELLS, at=TELLS)
+    in_process.members({"id": "ada", **member})
     for words in (("team", "validate"), ("chat", "hello")):
-        ran = inside(*words)
+        ran = in_process(*words)
         assert (ran.code, f"team.json:1 members[0].{said}, which means the same" in ran.err) == (
             2,
             True,
         )
 
 
-def test_the_team_file_has_a_schema(inside: Inside) -> None:
-    inside.registry(it=TELLS)
+def test_the_team_file_has_a_schema(in_process: InProcessCli) -> None:
+    in_process.registry(it=TELLS)
     for preset in ("pair", "review", "debate", "tickets"):
-        assert inside("team", "new", preset, "--preset", preset, "--agents", "it,it").code == 0
-    teams = schema(inside, "team")
-    for path in (inside.house.project / ".coterie" / "teams").glob("*/team.json"):
+        assert in_process("team", "new", preset, "--preset", preset, "--agents", "it,it").code == 0
+    teams = schema(in_process, "team")
+    for path in (in_process.user.project / ".coterie" / "teams").glob("*/team.json"):
         made = json.loads(path.read_text())
         assert teams.is_valid(made)
         # An editor rejects what the command rejects, at the same place.
         path.write_text(json.dumps({**made, "members": [{**made["members"][0], "order": "1"}]}))
-        assert "members[0].order" in inside("team", "validate", path.parent.name).err
+        assert "members[0].order" in in_process("team", "validate", path.parent.name).err
         (mistake,) = teams.iter_errors(json.loads(path.read_text()))
         assert mistake.json_path == "$.members[0].order"
-    unknown = inside("config", "schema", "temas")
+    unknown = in_process("config", "schema", "temas")
     assert (unknown.code, ", registry, review, " in unknown.err) == (2, True)
 
 
-def test_the_example_is_a_team_that_talks(inside: Inside) -> None:
+def test_the_example_is_a_team_that_talks(in_process: InProcessCli) -> None:
     """Alice, Bob and Carol on one CLI that is not installed here: a stand-in replaces it."""
-    assert schema(inside, "team").is_valid(json.loads(EXAMPLE.read_text()))
-    inside.registry(claude={"command": "/nowhere/claude"})
-    assert inside("team", "validate", str(EXAMPLE)).code == 0
-    ran = inside("rehearse", "-t", str(EXAMPLE), "--json", "Review cart.py")
+    assert schema(in_process, "team").is_valid(json.loads(EXAMPLE.read_text()))
+    in_process.registry(claude={"command": "/nowhere/claude"})
+    assert in_process("team", "validate", str(EXAMPLE)).code == 0
+    ran = in_process("rehearse", "-t", str(EXAMPLE), "--json", "Review cart.py")
     assert ran.code == 3, "then it is your turn"
     said = {one["member"]: one["text"] for one in ran.of("message")}
     roles = {"alice": "security only", "bob": "speed and memory only", "carol": "reads only"}

@@ -10,23 +10,25 @@ import coterie
 from coterie.cli.card import QuestionContext, card
 from coterie.model.interaction import Interaction
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, registered
+from tests.cli.ticket_project import TicketProject, register_agents
 
 
 @pytest.fixture
-def crew(bare: Cli) -> Crew:
-    return Crew(registered(bare)).furnish()
+def project(bare: Cli) -> TicketProject:
+    return TicketProject(register_agents(bare)).set_up()
 
 
-def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(crew: Crew) -> None:
-    asked = crew("run", "--json", "Add coupons only-one")
+def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(
+    project: TicketProject,
+) -> None:
+    asked = project("run", "--json", "Add coupons only-one")
     (plan,) = asked.of("interaction")
     assert (asked.code, plan["kind"], plan["about"]["kind"]) == (3, "Composite", "plan_approval")
     # A comment on the approval does not change the plan; it reaches the members who work on it.
-    assert crew("answer", plan["id"], "approve", "--say", "looked-at, please").code == 0
-    worked = crew("resume", "--json")
+    assert project("answer", plan["id"], "approve", "--say", "looked-at, please").code == 0
+    worked = project("resume", "--json")
     assert any("looks right on a phone" in said["text"] for said in worked.of("message"))
-    paths = (crew.root / ".coterie").rglob("*-review.json")
+    paths = (project.root / ".coterie").rglob("*-review.json")
     reviews = [json.loads(path.read_text()) for path in paths]
     assert [one["payload"]["notes"] for one in reviews if one["source"] == "you"] == [
         "looked-at, please"
@@ -38,9 +40,9 @@ def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(crew: C
         {"ticket": "T1", "state": "done", "who": "wren", "what": "Form", "checks": "none"}
     ]
     assert [one["id"] for one in report["options"]] == ["approve", "change", "stop", "T1"]
-    assert "ticket  state  who   what  checks" in crew("show", report["id"]).out
-    assert crew("answer", report["id"], "T1", "--say", "and a footer").code == 0
-    again = crew("resume", "--json").of("interaction")[-1]
+    assert "ticket  state  who   what  checks" in project("show", report["id"]).out
+    assert project("answer", report["id"], "T1", "--say", "and a footer").code == 0
+    again = project("resume", "--json").of("interaction")[-1]
     assert again["about"]["replaces"] is True
     assert "T1 (Form) is not done. and a footer" in again["about"]["why"]
     assert again["about"]["tickets"] == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Inside, Ran
+from tests.cli.command import CommandResult, InProcessCli
 
 SAYS = r"""
 n=$(ls "$HOME" | grep -c heard)
@@ -18,30 +18,30 @@ printf %s "$1"
 
 
 @pytest.fixture
-def talk(inside: Inside) -> Inside:
+def talk(in_process: InProcessCli) -> InProcessCli:
     """Register an agent that replies with its member's arguments; its exit ends the reply."""
-    inside.registry(says={"command": "/bin/sh", "baseArgs": ["-c", SAYS, "says"]})
-    return inside
+    in_process.registry(says={"command": "/bin/sh", "baseArgs": ["-c", SAYS, "says"]})
+    return in_process
 
 
 def member(who: str, *replies: str, **more: Any) -> dict[str, Any]:
     return {"id": who, "agent": "says", "additionalArgs": replies, **more}
 
 
-def said(ran: Ran) -> list[tuple[str, str]]:
+def replies(ran: CommandResult) -> list[tuple[str, str]]:
     return [(one["member"], one["text"]) for one in ran.of("message")]
 
 
-def sent(cli: Inside, name: str, number: int) -> str:
+def sent(cli: InProcessCli, name: str, number: int) -> str:
     """What a member was sent in one of its turns, counted from 0."""
-    home = cli.house.project / ".coterie" / "teams" / "pair" / name / "home"
+    home = cli.user.project / ".coterie" / "teams" / "pair" / name / "home"
     return (home / f"heard{number}").read_text().removesuffix("\n")
 
 
 # -- what is sent ---------------------------------------------------------------------------------
 
 
-def test_the_last_messages_and_then_the_newest(talk: Inside) -> None:
+def test_the_last_messages_and_then_the_newest(talk: InProcessCli) -> None:
     ada = member("ada", "a1", "a2\nin two lines", "a3", name="lovelace", displayName="Ada")
     talk.members(ada, member("rex", "r1", "r2", "r3"), contextMessageCount=3)
     assert talk("chat", "--max-rounds", "3", "hello").code == 0
@@ -62,7 +62,7 @@ def test_the_last_messages_and_then_the_newest(talk: Inside) -> None:
     ids=["twenty", "characters", "none"],
 )
 def test_how_much_of_it(
-    talk: Inside, bounds: dict[str, int], turns: int, context: list[str]
+    talk: InProcessCli, bounds: dict[str, int], turns: int, context: list[str]
 ) -> None:
     talk.members(member("ada", *map(str, range(1, turns))), **bounds)
     assert talk("chat", "--max-turns", str(turns), "hello").code == 0
@@ -90,7 +90,7 @@ REPLIES: list[tuple[str, str, str, list[str]]] = [
 ]
 
 
-def test_who_speaks_next_and_what_is_read(talk: Inside) -> None:
+def test_who_speaks_next_and_what_is_read(talk: InProcessCli) -> None:
     """Ada gives one reply after the other; the next speaker hands the floor back to her."""
     talk.members(
         member("ada", *(text for text, _, _, _ in REPLIES)),
@@ -99,7 +99,7 @@ def test_who_speaks_next_and_what_is_read(talk: Inside) -> None:
     )
     ran = talk("chat", "--json", "--max-turns", str(2 * len(REPLIES)), "hello")
     assert (ran.code, ran.lines[-1]["status"]) == (0, "completed")
-    spoken = said(ran)
+    spoken = replies(ran)
     assert spoken[::2] == [("ada", read) for _, read, _, _ in REPLIES]
     assert spoken[1::2] == [(following, "back") for _, _, following, _ in REPLIES]
     warned = [name for _, _, _, names in REPLIES for name in names]
@@ -120,7 +120,7 @@ def test_who_speaks_next_and_what_is_read(talk: Inside) -> None:
     ],
 )
 def test_a_person_ends_it_by_a_sign_at_the_end_of_their_words(
-    talk: Inside, words: str, turns: int
+    talk: InProcessCli, words: str, turns: int
 ) -> None:
     talk.members(member("ada", "yes"))
     result = talk("chat", "--json", words).lines[-1]

@@ -38,10 +38,10 @@ def tokens(
 
 
 @pytest.fixture
-def spent(inside: Cli) -> Cli:
+def spent(in_process: Cli) -> Cli:
     """Two tasks on two days; one of rex's turns has no usage, and a failed attempt has a cost."""
     record(
-        inside,
+        in_process,
         *turn(1, "ada", tokens(8_000, 200, 0.03)),
         *turn(2, "rex", None),
         *turn(3, "ada", tokens(500, 20, 0.01), outcome="failed"),
@@ -49,12 +49,12 @@ def spent(inside: Cli) -> Cli:
         goal="Add coupons to checkout",
     )
     record(
-        inside,
+        in_process,
         *turn(1, "rex", tokens(1_200_000, 900, source="codex"), task="m2xy", day="2026-02-01"),
         task="m2xy",
         goal="Mend it",
     )
-    return inside
+    return in_process
 
 
 def test_by_task(spent: Cli) -> None:
@@ -126,15 +126,15 @@ def test_as_objects(spent: Cli) -> None:
     )
 
 
-def test_a_task_with_a_budget(inside: Cli) -> None:
+def test_a_task_with_a_budget(in_process: Cli) -> None:
     mine = TEAM.members[0].model_copy(update={"budget": Budget(turns=5)})
     team = Team(
         name="pair",
         members=(mine, TEAM.members[1]),
         budget=Budget(tokens=500_000, usd=2.5, per_day=Allowance(tokens=2_000_000)),
     )
-    record(inside, *turn(1, "ada", tokens(213_000, 1000, 1.9)), team=team)
-    assert inside("cost", "last").out == snapshot("""\
+    record(in_process, *turn(1, "ada", tokens(213_000, 1000, 1.9)), team=team)
+    assert in_process("cost", "last").out == snapshot("""\
 MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     1      213k   1.0k    1.90  claude
 Task budget
@@ -150,5 +150,5 @@ def test_what_is_no_time(spent: Cli, since: str) -> None:
     assert "write it like 7d, 2h or 2026-01-31" in ran.err
 
 
-def test_nothing_yet(inside: Cli) -> None:
-    assert inside("cost").out.startswith("Nothing has been done")
+def test_nothing_yet(in_process: Cli) -> None:
+    assert in_process("cost").out.startswith("Nothing has been done")

@@ -17,7 +17,7 @@ from coterie.cli.main import Call
 from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
-from tests.cli.command import Cli, Inside
+from tests.cli.command import Cli, InProcessCli
 
 SHIPPED = Path(__file__).parents[2] / "src" / "coterie" / "rehearsal"
 TESTS = ("python3", "-m", "unittest", "-q")
@@ -28,10 +28,10 @@ def bare(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line, with temporary folders where the test cleans up."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    return Cli(bare.house, {"TMPDIR": str(tmp_path / "tmp")})
+    return Cli(bare.user, {"TMPDIR": str(tmp_path / "tmp")})
 
 
-def ran_in(folder: Path, *command: str) -> tuple[int, str]:
+def run_in(folder: Path, *command: str) -> tuple[int, str]:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -52,15 +52,15 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
         "tests green, run by Coterie",
     ]
     assert dict(promises)["sent back by review"] == "T4"
-    assert list(bare.house.project.iterdir()) == []
+    assert list(bare.user.project.iterdir()) == []
     # The demo is kept and belongs to the user: only that, and what its members may do, is recorded.
-    noted = {path.name for path in bare.house.home.rglob("*") if path.suffix != ".lock"}
+    noted = {path.name for path in bare.user.home.rglob("*") if path.suffix != ".lock"}
     assert noted == {".coterie", "projects.json", "trusted.json", "key"}
 
     looked = re.search(r"^ Look +cd (.+)$", ran.out, re.M)
     assert looked is not None
     shop = Path(looked[1])
-    code, said = ran_in(shop, *TESTS)
+    code, said = run_in(shop, *TESTS)
     assert code != 0, "the user's own tree is as it was"
     assert "test_a_coupon_takes_its_part_off" in said
     assert _summary(_report(shop)) == {
@@ -77,11 +77,11 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
         "diff",
         "accept",
     ]
-    shown = {one: Inside(bare.house)(*one.split(), "-C", str(shop)) for one in commands}
+    shown = {one: InProcessCli(bare.user)(*one.split(), "-C", str(shop)) for one in commands}
     assert {one: (done.err, done.code) for one, done in shown.items()} == dict.fromkeys(
         commands, ("", 0)
     )
-    assert ran_in(shop, *TESTS)[0] == 0
+    assert run_in(shop, *TESTS)[0] == 0
 
 
 def _report(shop: Path) -> dict[str, Any]:
@@ -104,17 +104,17 @@ def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
 class Lenient(DemoShop):
     """A manager that approves everything."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        if "Is it done?" in asked.newest:
+    async def answer(self, request: CompletionRequest) -> Answer:
+        if "Is it done?" in request.newest:
             return reply('{"decision": "approved"}')
-        return await super().answer(asked)
+        return await super().answer(request)
 
 
 def test_a_promise_that_is_not_kept_is_a_failure(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_shop, "DemoShop", Lenient)
-    ran = Inside(bare.house)("demo", "--json")
+    ran = InProcessCli(bare.user)("demo", "--json")
     assert (ran.err, ran.code) == ("", 1)
     outcome, result = ran.lines[-2:]
     assert (result["type"], result["status"], result["reason"]) == ("result", "completed", "done")
@@ -162,7 +162,7 @@ def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:
     ran = bare("demo", "--agents", "claud,codex")
     assert ran.code == 2
     assert "There is no agent claud." in ran.err
-    assert list((bare.house.home.parent / "tmp").iterdir()) == []
+    assert list((bare.user.home.parent / "tmp").iterdir()) == []
 
 
 # -- a conversation ----------------------------------------------------------------------------
@@ -175,9 +175,9 @@ def test_a_chat_names_real_lines_and_leaves_nothing(bare: Cli) -> None:
         assert part in ran.out
     assert "Done  " in ran.out
     assert "coterie init" in ran.out
-    assert list(bare.house.project.iterdir()) == []
-    assert list(bare.house.home.iterdir()) == []
-    assert list((bare.house.home.parent / "tmp").iterdir()) == []
+    assert list(bare.user.project.iterdir()) == []
+    assert list(bare.user.home.iterdir()) == []
+    assert list((bare.user.home.parent / "tmp").iterdir()) == []
     source = (SHIPPED / "demo" / "cart.py.txt").read_text().splitlines()
     named = {int(number) for number in re.findall(r"cart\.py:(\d+)", ran.out)}
     found = {source[number - 1].strip() for number in named}

@@ -29,7 +29,7 @@ FILES = {
 @pytest.fixture
 def fleet(tmp_path: Path, database: str) -> Fleet:
     made = Fleet(tmp_path, database, agents={"wren": (sys.executable, "-c", "")})
-    made.found(FILES)
+    made.create(FILES)
     return made
 
 
@@ -104,10 +104,10 @@ def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Flee
         assert "q3" in user("inbox").out
         stopped = sofa("stop", talk)
         assert stopped.code == 0, stopped.err
-        until(lambda: f"{talk}  stopped" in gpu.said)
+        until(lambda: f"{talk}  stopped" in gpu.output)
         query = "SELECT state, taker FROM coterie.offers WHERE task_id = %s"
         until(lambda: rows(sofa, query, talk) == [("held", None)])
-        assert gpu.said.count("runs here") == 1
+        assert gpu.output.count("runs here") == 1
         assert f"coterie resume {talk}" in sofa("tasks").out
         assert user("resume", talk, "--wait", "0s").code == 3
         assert user("cancel", talk, "--yes").code == 0

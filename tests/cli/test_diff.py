@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, Ran, steady
-from tests.conftest import ours
+from tests.cli.command import Cli, CommandResult, normalize
+from tests.conftest import init_project
 
-EDITOR = Path(__file__).with_name("editor.py")
+EDITOR = Path(__file__).with_name("editing_agent.py")
 CART = "one\ntwo\n"
 
 
 @pytest.fixture
 def shop(bare: Cli) -> Cli:
     """A project with one file, and a team whose only member makes the changes it is told to."""
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     editor = {"command": sys.executable, "baseArgs": [str(EDITOR)], "adapter": "acp"}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"editor": editor}}))
-    team = ours(bare.house.project) / "teams" / "shop"
+    team = init_project(bare.user.project) / "teams" / "shop"
     team.mkdir(parents=True)
     (team / "team.json").write_text(json.dumps({"members": [{"id": "ada", "agent": "editor"}]}))
-    (bare.house.project / "cart.py").write_text(CART)
+    (bare.user.project / "cart.py").write_text(CART)
     return bare
 
 
@@ -55,8 +55,8 @@ def result(printed: str) -> dict[str, Any]:
     return last
 
 
-def calm(ran: Ran, task: str) -> str:
-    return steady(ran.out + ran.err).replace(task, "k3f9")
+def normalize_output(ran: CommandResult, task: str) -> str:
+    return normalize(ran.out + ran.err).replace(task, "k3f9")
 
 
 def test_a_patch_that_git_takes(shop: Cli, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ index 0000000..ce01362
     (told,) = shop("diff", "--json").lines
     assert told["patches"] == [
         {
-            "folder": str(shop.house.project),
+            "folder": str(shop.user.project),
             "files": [
                 {"path": "cart.py", "added": 1, "removed": 1},
                 {"path": "new/file", "added": 1, "removed": 0},
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_text(shop: Cli, tmp_path: Path) -> None:
         [sys.executable, "-m", "coterie", "diff"],
         capture_output=True,
         check=True,
-        cwd=shop.house.project,
+        cwd=shop.user.project,
         env={**os.environ, **shop.env},
     ).stdout
     subprocess.run(["git", "apply"], input=patch, cwd=tmp_path, check=True)
@@ -127,15 +127,15 @@ def test_bytes_that_are_no_text(shop: Cli, tmp_path: Path) -> None:
 
 
 def test_revert_and_back(shop: Cli) -> None:
-    project = shop.house.project
+    project = shop.user.project
     task = result(carried_out(shop, r"!write cart.py one\n2", "!write new/file hello"))["task"]
-    assert calm(shop("revert", task, "--dry-run"), task) == snapshot("""\
+    assert normalize_output(shop("revert", task, "--dry-run"), task) == snapshot("""\
 Would revert k3f9
   restored  cart.py
   removed   new/file
 """)
     assert (project / "cart.py").read_text() == "one\n2\n"
-    assert calm(shop("revert", "last"), task) == snapshot("""\
+    assert normalize_output(shop("revert", "last"), task) == snapshot("""\
 Reverted k3f9
   restored  cart.py
   removed   new/file
@@ -145,11 +145,11 @@ Reverted k3f9
     assert not (project / "new").exists()
     again = shop("revert", "last")
     assert (again.code, again.out) == (2, "")
-    assert calm(again, task) == snapshot("""\
+    assert normalize_output(again, task) == snapshot("""\
 ! k3f9 was reverted already.
   coterie revert k3f9 --undo
 """)
-    assert calm(shop("diff"), task) == snapshot(
+    assert normalize_output(shop("diff"), task) == snapshot(
         "k3f9 was reverted at 12:00.   Undo: coterie revert k3f9 --undo\n"
     )
     (told,) = shop("revert", "last", "--undo", "--json").lines
@@ -171,38 +171,40 @@ Reverted k3f9
 
 def test_what_somebody_else_changed_is_named(shop: Cli) -> None:
     task = result(carried_out(shop, "!write cart.py 2", "!write other 2"))["task"]
-    (shop.house.project / "cart.py").write_text("mine\n")
+    (shop.user.project / "cart.py").write_text("mine\n")
     kept = shop("revert", task)
     assert kept.code == 1
-    assert calm(kept, task) == snapshot("""\
+    assert normalize_output(kept, task) == snapshot("""\
 Reverted k3f9
   removed   other
   kept      cart.py: somebody has changed the same lines since
   undo      coterie revert k3f9 --undo
 """)
-    assert (shop.house.project / "cart.py").read_text() == "mine\n"
+    assert (shop.user.project / "cart.py").read_text() == "mine\n"
 
 
 def test_a_task_that_changed_nothing(shop: Cli) -> None:
     done = result(carried_out(shop))
     assert done["changed"] == []
     # A snapshot is taken before a little-known agent begins, but none is kept for its turn.
-    snapshots = shop.house.project / ".coterie" / "snapshots.git"
+    snapshots = shop.user.project / ".coterie" / "snapshots.git"
     assert not (snapshots / "refs" / "tasks").exists()
     done = result(carried_out(shop, "!write cart.py 2", choice="reject"))
     assert done["changed"] == []
     shown = shop("diff")
-    assert (shown.out, calm(shown, done["task"]), shown.code) == snapshot(
+    assert (shown.out, normalize_output(shown, done["task"]), shown.code) == snapshot(
         ("", "k3f9 changed no files.\n", 0)
     )
-    assert calm(shop("revert", "last"), done["task"]) == snapshot("Nothing to revert in k3f9.\n")
+    assert normalize_output(shop("revert", "last"), done["task"]) == snapshot(
+        "Nothing to revert in k3f9.\n"
+    )
 
 
 def test_the_report_says_what_was_changed_and_what_was_run(shop: Cli) -> None:
     printed = carried_out(
         shop, "!write cart.py 2", "!run python3 -c pass", "!run python3 -c missing", json_=False
     )
-    report = steady(printed[printed.index("Done  ") :])
+    report = normalize(printed[printed.index("Done  ") :])
     assert re.sub(r"\b(Done  |diff |revert |log )\w{4}\b", r"\1k3f9", report) == snapshot("""\
 Done  k3f9 · 1 turn · 0.1s
   why      every member has spoken
@@ -228,7 +230,7 @@ def test_a_running_task_is_not_reverted(shop: Cli) -> None:
         child.kill()
     # Nothing says how the turn ended, so it counts until now.
     assert shop("revert", task).code == 0
-    assert (shop.house.project / "cart.py").read_text() == CART
+    assert (shop.user.project / "cart.py").read_text() == CART
 
 
 def test_a_turn_that_was_stopped_ends_there(shop: Cli) -> None:
@@ -238,14 +240,14 @@ def test_a_turn_that_was_stopped_ends_there(shop: Cli) -> None:
         child.until('"status":"completed"')
         task = shop("tasks", "--json").lines[-1]["id"]
         shop("stop", task)
-    (shop.house.project / "mine").write_text("by somebody else\n")
+    (shop.user.project / "mine").write_text("by somebody else\n")
     assert shop("diff", task, "--stat").out.split() == snapshot(
         ["cart.py", "+1", "-2", "1", "file", "+1", "-2"]
     )
 
 
 def test_without_git(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(shop.house.home))
+    monkeypatch.setenv("PATH", str(shop.user.home))
     done = result(printed := carried_out(shop, "!write cart.py 2"))
     assert (done["status"], done["changed"]) == ("completed", [])
     (told,) = [line for line in map(json.loads, printed.splitlines()) if line["type"] == "error"]
@@ -258,7 +260,9 @@ def test_without_git(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     shown = shop("diff")
     assert shown.code == 1
-    assert calm(shown, done["task"]) == snapshot("! It cannot be shown: git is not installed.\n")
+    assert normalize_output(shown, done["task"]) == snapshot(
+        "! It cannot be shown: git is not installed.\n"
+    )
 
 
 def test_on_a_terminal_in_colour(shop: Cli) -> None:
@@ -268,7 +272,7 @@ def test_on_a_terminal_in_colour(shop: Cli) -> None:
         [sys.executable, "-m", "coterie", "diff"],
         stdout=slave,
         check=True,
-        cwd=shop.house.project,
+        cwd=shop.user.project,
         env={**os.environ, **shop.env, "TERM": "xterm-256color"},
     )
     os.close(slave)

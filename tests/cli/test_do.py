@@ -8,18 +8,20 @@ import re
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, steady
+from tests.cli.command import Cli, normalize
 
 
-def named(text: str) -> str:
-    return re.sub(r"\b(Done|Waiting|resume|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", steady(text))
+def without_task_id(text: str) -> str:
+    return re.sub(
+        r"\b(Done|Waiting|resume|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", normalize(text)
+    )
 
 
 def test_the_first_member_does_it(cli: Cli) -> None:
     cli.team("you", "ada", "rex")
     ran = cli("do", "make", "it", "fast")
     assert (ran.err, ran.code) == ("", 0)
-    assert named(ran.out) == snapshot("""\
+    assert without_task_id(ran.out) == snapshot("""\
 
  you   make it fast
 
@@ -128,7 +130,7 @@ def test_what_cannot_be(cli: Cli, words: list[str], told: str) -> None:
     cli.team("ada", "rex", "you")
     ran = cli("do", *words)
     assert (ran.out, ran.code) == ("", 2)
-    assert steady(ran.err) == told
+    assert normalize(ran.err) == told
 
 
 def test_without_a_team_it_says_what_to_type(cli: Cli) -> None:
@@ -146,7 +148,7 @@ def test_without_a_team_it_says_what_to_type(cli: Cli) -> None:
 ! There is no team here yet.
   coterie init, or coterie team new NAME
 """)
-    assert not (cli.house.project / ".coterie").exists()
+    assert not (cli.user.project / ".coterie").exists()
 
 
 def test_a_budget_refuses_the_next_turn_and_asks(cli: Cli) -> None:
@@ -158,7 +160,7 @@ def test_a_budget_refuses_the_next_turn_and_asks(cli: Cli) -> None:
     assert ran.code == 3
     assert "rex heard" not in ran.out
     asked = ran.out[ran.out.index(" ▲ q1") :]
-    assert named(re.sub(r"\w{4} used", "k3f9 used", asked)) == snapshot("""\
+    assert without_task_id(re.sub(r"\w{4} used", "k3f9 used", asked)) == snapshot("""\
  ▲ q1  coterie asks
      k3f9 used 1 of 1 turns
      The next call was not made. How much more, such as +5, or stop?

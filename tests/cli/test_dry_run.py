@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli, Ran
-from tests.cli.crew import Crew, git, registered
+from tests.cli.command import Cli, CommandResult
+from tests.cli.ticket_project import TicketProject, git, register_agents
 
 TELLS = """
 import json, os, sys
@@ -23,11 +23,11 @@ print(json.dumps({"type": "result", "text": "told"}), flush=True)
 
 
 @pytest.fixture
-def teller(bare: Cli) -> Cli:
+def logging_agent(bare: Cli) -> Cli:
     """An agent that logs how it was started; two members that differ in every setting."""
-    program = bare.house.home / "tells.py"
+    program = bare.user.home / "tells.py"
     program.write_text(TELLS)
-    log = bare.house.home / "log.jsonl"
+    log = bare.user.home / "log.jsonl"
     agent: dict[str, Any] = {
         "command": sys.executable,
         "baseArgs": [str(program), str(log)],
@@ -39,11 +39,11 @@ def teller(bare: Cli) -> Cli:
         },
         "env": {"FROM_REGISTRY": "1"},
     }
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"teller": agent}}))
     path = bare.team("ada")
-    (bare.house.project / "sub").mkdir()
+    (bare.user.project / "sub").mkdir()
     ada = {"id": "ada", "agent": "teller", "prompt": "You are Ada.", "model": "small"}
     rex = {
         "id": "rex",
@@ -56,11 +56,11 @@ def teller(bare: Cli) -> Cli:
 
 
 def log_of(cli: Cli) -> list[dict[str, Any]]:
-    path = cli.house.home / "log.jsonl"
+    path = cli.user.home / "log.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def told(ran: Ran) -> dict[str, Any]:
+def dry_run_record(ran: CommandResult) -> dict[str, Any]:
     assert ran.code == 0, ran.err
     (found,) = ran.of("dry_run")
     return found
@@ -70,12 +70,12 @@ def tree(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")}
 
 
-def test_what_is_shown_is_what_is_started(teller: Cli) -> None:
-    before = tree(teller.house.project)
-    shown = told(teller("chat", "--dry-run", "--json", "hello"))
-    assert (tree(teller.house.project), log_of(teller)) == (before, [])
-    assert teller("chat", "hello").code == 0
-    for plan, started in zip(shown["members"], log_of(teller), strict=True):
+def test_what_is_shown_is_what_is_started(logging_agent: Cli) -> None:
+    before = tree(logging_agent.user.project)
+    shown = dry_run_record(logging_agent("chat", "--dry-run", "--json", "hello"))
+    assert (tree(logging_agent.user.project), log_of(logging_agent)) == (before, [])
+    assert logging_agent("chat", "hello").code == 0
+    for plan, started in zip(shown["members"], log_of(logging_agent), strict=True):
         assert plan["words"][1:] == started["words"]
         assert Path(plan["cwd"]).resolve() == Path(started["cwd"])
         # Python itself adds LC_CTYPE if the locale is C.
@@ -95,19 +95,19 @@ def test_what_is_shown_is_what_is_started(teller: Cli) -> None:
     ],
 )
 def test_every_work_verb_has_it(
-    teller: Cli, words: tuple[str, ...], workflow: str, duties: list[str]
+    logging_agent: Cli, words: tuple[str, ...], workflow: str, duties: list[str]
 ) -> None:
     verb, *rest = words
-    before = tree(teller.house.project)
-    shown = told(teller(verb, "--dry-run", "--json", *rest))
+    before = tree(logging_agent.user.project)
+    shown = dry_run_record(logging_agent(verb, "--dry-run", "--json", *rest))
     assert shown["workflow"] == workflow
     assert [one["duty"] for one in shown["members"]] == duties
     assert all(one["words"] and one["variables"] for one in shown["members"])
-    assert (tree(teller.house.project), log_of(teller)) == (before, [])
+    assert (tree(logging_agent.user.project), log_of(logging_agent)) == (before, [])
 
 
-def test_in_words(teller: Cli) -> None:
-    out = teller("chat", "--dry-run", "hello").out
+def test_in_words(logging_agent: Cli) -> None:
+    out = logging_agent("chat", "--dry-run", "hello").out
     assert "--role 'You are Ada.'" in " ".join(out.split())
     assert "OF_REX" in out
     assert "sesame" not in out
@@ -122,62 +122,64 @@ def test_a_team_that_cannot_work_on_tickets_is_refused(bare: Cli) -> None:
 
 def test_known_agents_are_shown_as_their_adapters_call_them(bare: Cli) -> None:
     """None of them is installed: no program is run to find out."""
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     names = ("claude", "codex", "gemini")
     agents = {name: {"command": f"/nowhere/{name}"} for name in names}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     spec = "a=claude:opus,b=codex,c=gemini"
-    claude, codex, gemini = told(bare("chat", "--dry-run", "--json", "--agents", spec, "x"))[
-        "members"
-    ]
+    claude, codex, gemini = dry_run_record(
+        bare("chat", "--dry-run", "--json", "--agents", spec, "x")
+    )["members"]
     assert (claude["words"][0], claude["installed"]) == ("/nowhere/claude", False)
     assert {"--permission-mode=default", "--model=opus", "-p"} <= set(claude["words"])
     assert {"CLAUDE_CONFIG_DIR", "HOME", "TMPDIR"} <= set(claude["variables"])
     assert codex["words"][1] == "app-server"
     assert "CODEX_HOME" in codex["variables"]
     assert gemini["words"][1] == "--acp"
-    assert list(bare.house.project.iterdir()) == []
+    assert list(bare.user.project.iterdir()) == []
 
 
 def test_a_worker_is_shown_in_the_worktree_of_a_ticket(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish()
-    shown = told(crew("run", "--dry-run", "--json", "Add coupons"))
+    project = TicketProject(register_agents(bare)).set_up()
+    shown = dry_run_record(project("run", "--dry-run", "--json", "Add coupons"))
     manager, *workers = shown["members"]
     assert Path(manager["cwd"]).name == "work"
-    assert {one["cwd"] for one in workers} == {str(crew.root / ".coterie/worktrees/<id>/T1")}
-    assert git(crew.root, "branch", "--list").split() == ["*", "main"]
+    assert {one["cwd"] for one in workers} == {str(project.root / ".coterie/worktrees/<id>/T1")}
+    assert git(project.root, "branch", "--list").split() == ["*", "main"]
 
 
-def test_a_task_that_would_go_on(teller: Cli) -> None:
+def test_a_task_that_would_go_on(logging_agent: Cli) -> None:
     """For a task that waits: what `resume` starts, in which thread, and where it is stored."""
-    path = teller.house.project / ".coterie" / "teams" / "pair" / "team.json"
+    path = logging_agent.user.project / ".coterie" / "teams" / "pair" / "team.json"
     team = json.loads(path.read_text())
     path.write_text(json.dumps({**team, "budget": {"turns": 1}}))
-    task = teller("chat", "--json", "hello").lines[-1]["task"]
-    before, log = tree(teller.house.project), log_of(teller)
-    shown = told(teller("resume", "--dry-run", "--json"))
+    task = logging_agent("chat", "--json", "hello").lines[-1]["task"]
+    before, log = tree(logging_agent.user.project), log_of(logging_agent)
+    shown = dry_run_record(logging_agent("resume", "--dry-run", "--json"))
     assert (shown["task"], shown["workflow"], shown["goal"]) == (task, "chat", "hello")
-    words = teller("resume", task, "--dry-run").out
+    words = logging_agent("resume", task, "--dry-run").out
     assert words.startswith(f"Would resume {task}: chat with team pair.")
-    assert (tree(teller.house.project), log_of(teller)) == (before, log), "nothing was started"
-    assert teller("answer", "q1", "+5").code == 0
-    assert teller("resume").code == 0
-    (started,) = log_of(teller)[len(log) :]
+    assert (tree(logging_agent.user.project), log_of(logging_agent)) == (before, log), (
+        "nothing was started"
+    )
+    assert logging_agent("answer", "q1", "+5").code == 0
+    assert logging_agent("resume").code == 0
+    (started,) = log_of(logging_agent)[len(log) :]
     assert shown["members"][1]["words"][1:] == started["words"]
     assert set(shown["members"][1]["variables"]) ^ set(started["variables"]) <= {"LC_CTYPE"}
-    ended = teller("resume", task, "--dry-run")
+    ended = logging_agent("resume", task, "--dry-run")
     assert (ended.code, "has ended" in ended.err) == (2, True)
 
 
 def test_a_member_that_was_kept_is_shown_as_it_was_and_one_that_would_be_asked_about_is_named(
-    teller: Cli,
+    logging_agent: Cli,
 ) -> None:
-    assert teller("do", "it").code == 0
-    path = teller.house.project / ".coterie" / "teams" / "pair" / "team.json"
+    assert logging_agent("do", "it").code == 0
+    path = logging_agent.user.project / ".coterie" / "teams" / "pair" / "team.json"
     path.write_text(path.read_text().replace("You are Ada.", "You are Eve."))
-    asked = teller("do", "--dry-run", "it")
+    asked = logging_agent("do", "--dry-run", "it")
     assert (asked.code, "ada's prompt changed since" in asked.err) == (2, True)
-    assert teller("team", "keep", "ada").code == 0
-    kept = teller("do", "--dry-run", "--json", "it")
+    assert logging_agent("team", "keep", "ada").code == 0
+    kept = logging_agent("do", "--dry-run", "--json", "it")
     assert (kept.code, "You are Ada." in kept.of("dry_run")[0]["members"][0]["words"]) == (0, True)

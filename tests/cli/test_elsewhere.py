@@ -44,7 +44,7 @@ def fleet(folder: Path, url: str, milliseconds: int) -> Fleet:
         member: (*start, str(folder / "proof"), member, str(milliseconds)) for member in MEMBERS
     }
     made = Fleet(folder, url, agents=agents)
-    made.found(FILES)
+    made.create(FILES)
     return made
 
 
@@ -83,7 +83,7 @@ def approved(computer: Computer, task: str) -> dict[str, str]:
     return {name: git(computer.clone, "show", f"{branch}:{name}") for name in names}
 
 
-def noted(folder: Path) -> list[str]:
+def executions(folder: Path) -> list[str]:
     return (folder / "proof" / "executions").read_text().splitlines()
 
 
@@ -113,16 +113,16 @@ def test_a_session_comes_to_the_same_whoever_dies_and_whoever_is_cut_off(
         far = hit.computer("far", line.url)
         with line.running(), far.worker("--seats", "2"):
             task = offered(user)
-            until(lambda: noted_begun(tmp_path / "hit") >= 4)
+            until(lambda: count_begun(tmp_path / "hit") >= 4)
             killed.kill()
-            until(lambda: re.search(r"T\d+\.\d+  runs here", far.said))
+            until(lambda: re.search(r"T\d+\.\d+  runs here", far.output))
         until(lambda: is_over(user, task))
     before = git(user.clone, "status", "--porcelain"), git(user.clone, "log", "--oneline")
     assert before[0] == ""
     accepting = hit.computer("accepting")
     assert accepting("diff", task).code == 0
     assert (report(accepting, task), approved(accepting, task)) == wanted
-    assert not [line for line in noted(tmp_path / "hit") if "overlap" in line]
+    assert not [line for line in executions(tmp_path / "hit") if "overlap" in line]
     accepted = accepting("accept", task)
     assert accepted.code == 0, accepted.err
     assert (accepting.clone / "parts" / "T12.txt").exists()
@@ -131,6 +131,6 @@ def test_a_session_comes_to_the_same_whoever_dies_and_whoever_is_cut_off(
     assert (verified.code, "chain intact" in verified.out) == (0, True)
 
 
-def noted_begun(folder: Path) -> int:
+def count_begun(folder: Path) -> int:
     place = folder / "proof" / "executions"
     return place.read_text().count("begin:") if place.exists() else 0

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, Ran
-from tests.cli.crew import MEMBERS, Crew, registered
-from tests.conftest import ours
+from tests.cli.command import Cli, CommandResult
+from tests.cli.ticket_project import MEMBERS, TicketProject, register_agents
+from tests.conftest import init_project
 
 
 @pytest.fixture
-def crew(bare: Cli) -> Crew:
-    return Crew(registered(bare)).furnish()
+def project(bare: Cli) -> TicketProject:
+    return TicketProject(register_agents(bare)).set_up()
 
 
-def envelopes(crew: Crew) -> list[dict[str, Any]]:
+def envelopes(project: TicketProject) -> list[dict[str, Any]]:
     """Every envelope of the only session, as stored in its file."""
-    (log,) = (crew.root / ".coterie" / "logs").glob("*/events.log")
+    (log,) = (project.root / ".coterie" / "logs").glob("*/events.log")
     return [json.loads(path.read_text()) for path in sorted(log.parent.glob("*.json"))]
 
 
-def team(crew: Crew, **capabilities: str) -> None:
+def team(project: TicketProject, **capabilities: str) -> None:
     """Write the team with these members' capabilities."""
-    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    path = project.root / ".coterie" / "teams" / "crew" / "team.json"
     members = [
         {"id": name, "agent": agent, "capabilities": [capabilities[name]]}
         if name in capabilities
@@ -39,12 +39,14 @@ def team(crew: Crew, **capabilities: str) -> None:
     path.write_text(json.dumps({"members": members}))
 
 
-def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Crew) -> None:
-    assert crew("run", "Add coupons only-one").code == 3
-    assert crew("answer", "q1", "change", "--say", "and a footer").code == 0
-    assert crew("resume", "last").code == 3
-    assert crew("answer", "q2", "approve").code == 0
-    parked = crew("resume", "last", "--json")
+def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(
+    project: TicketProject,
+) -> None:
+    assert project("run", "Add coupons only-one").code == 3
+    assert project("answer", "q1", "change", "--say", "and a footer").code == 0
+    assert project("resume", "last").code == 3
+    assert project("answer", "q2", "approve").code == 0
+    parked = project("resume", "last", "--json")
     assert parked.code == 3
     (asked,) = parked.of("interaction")[-1:]
     assert asked["title"] == "The final report: 2 done; no check was run"
@@ -56,24 +58,24 @@ def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Cr
         "what": "Form",
         "checks": "none",
     }
-    readable = next((crew.root / ".coterie" / "sessions").glob("*/final_report.md"))
+    readable = next((project.root / ".coterie" / "sessions").glob("*/final_report.md"))
     assert "| T1 | done | wren | Form |" in readable.read_text()
     assert [one["id"] for one in asked["options"]] == ["approve", "change", "stop", "T1", "T2"]
-    assert "is waiting, not completed" in crew("accept", "last").err
+    assert "is waiting, not completed" in project("accept", "last").err
     # Not what the user wanted: the manager changes the plan, and the user is asked about it.
-    assert crew("answer", asked["id"], "change", "--say", "drop the form").code == 0
-    again = crew("resume", "last", "--json")
+    assert project("answer", asked["id"], "change", "--say", "drop the form").code == 0
+    again = project("resume", "last", "--json")
     assert again.code == 3
     assert again.of("interaction")[-1]["title"].startswith("Changed plan with ")
-    assert crew("answer", again.of("interaction")[-1]["id"], "approve").code == 0
-    report = crew("resume", "last", "--json").of("interaction")[-1]
+    assert project("answer", again.of("interaction")[-1]["id"], "approve").code == 0
+    report = project("resume", "last", "--json").of("interaction")[-1]
     assert report["title"].startswith("The final report: ")
     # Stopped here, the session asks about the report again; nothing is lost.
-    assert crew("answer", report["id"], "stop").code == 0
-    stopped = crew("resume", "last", "--json").of("interaction")[-1]
-    assert crew("answer", stopped["id"], "approve", "--say", "Thanks").code == 0
-    assert crew("resume", "last").code == 0
-    said = envelopes(crew)
+    assert project("answer", report["id"], "stop").code == 0
+    stopped = project("resume", "last", "--json").of("interaction")[-1]
+    assert project("answer", stopped["id"], "approve", "--say", "Thanks").code == 0
+    assert project("resume", "last").code == 0
+    said = envelopes(project)
     plans = [(one["source"], one["target"]) for one in said if one["payload_type"] == "plan"]
     assert plans == [("mira", "you"), ("mira", "coterie"), ("mira", "coterie")]
     reviews = [
@@ -86,18 +88,18 @@ def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Cr
         ("you", "changes_requested", "drop the form"),
         ("you", "approved", "Thanks"),
     ]
-    assert crew("accept", "last").code == 0
+    assert project("accept", "last").code == 0
 
 
-def test_yes_confirms_and_done_says_that_no_check_was_run(crew: Crew) -> None:
-    ran = crew("run", "--yes", "Add coupons only-one")
+def test_yes_confirms_and_done_says_that_no_check_was_run(project: TicketProject) -> None:
+    ran = project("run", "--yes", "Add coupons only-one")
     assert ran.code == 0
     assert "T1  done: approved and merged; no check was run" in ran.out
     assert " 1 done\n" in ran.out
     assert "CHECKED       nothing: no check was run" in ran.out
-    assert "checked  nothing: no check was run" in crew("show", "last/T1").out
-    assert "summary  1 done; no check was run" in crew("show", "last").out
-    (folder,) = (crew.root / ".coterie" / "sessions").iterdir()
+    assert "checked  nothing: no check was run" in project("show", "last/T1").out
+    assert "summary  1 done; no check was run" in project("show", "last").out
+    (folder,) = (project.root / ".coterie" / "sessions").iterdir()
     report = json.loads((folder / "final_report.json").read_text())
     assert report["summary"] == "1 done; no check was run"
     assert (
@@ -106,9 +108,9 @@ def test_yes_confirms_and_done_says_that_no_check_was_run(crew: Crew) -> None:
     )
 
 
-def test_a_ticket_has_its_whole_history_in_every_envelope(crew: Crew) -> None:
-    assert crew("run", "--yes", "Add coupons only-one sent-back").code == 0
-    tickets = [one["payload"] for one in envelopes(crew) if one["payload_type"] == "ticket"]
+def test_a_ticket_has_its_whole_history_in_every_envelope(project: TicketProject) -> None:
+    assert project("run", "--yes", "Add coupons only-one sent-back").code == 0
+    tickets = [one["payload"] for one in envelopes(project) if one["payload_type"] == "ticket"]
     histories = [[line["event"] for line in one["history"]] for one in tickets]
     whole = histories[-1]
     assert histories == [whole[:count] for count in range(1, len(whole) + 1)]
@@ -120,54 +122,58 @@ def test_a_ticket_has_its_whole_history_in_every_envelope(crew: Crew) -> None:
         "awaiting_review",
         "done",
     ]
-    shown = json.loads(crew("show", "last/T1", "--json").out)
+    shown = json.loads(project("show", "last/T1", "--json").out)
     assert [line["event"] for line in shown["history"]] == whole
 
 
-def test_a_crash_never_gives_a_ticket_to_who_cannot_do_it(crew: Crew) -> None:
-    team(crew, wren="coding", finn="research")
-    ran = crew("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
+def test_a_crash_never_gives_a_ticket_to_who_cannot_do_it(project: TicketProject) -> None:
+    team(project, wren="coding", finn="research")
+    ran = project("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
     assert ran.code == 3
     assert {one["owner"] for one in ran.of("ticket")} == {None, "wren"}
     (asked,) = ran.of("interaction")
     assert asked["title"] == "T1 needs coding, and wren failed at it: Form dies"
     assert [one["id"] for one in asked["options"]] == ["retry", "give-finn", "plan", "stop"]
-    assert crew("answer", asked["id"], "retry").code == 0
-    again = crew("resume", "last", "--json")
+    assert project("answer", asked["id"], "retry").code == 0
+    again = project("resume", "last", "--json")
     assert {one["owner"] for one in again.of("ticket")} == {"wren"}
     (asked,) = again.of("interaction")[-1:]
-    assert crew("answer", asked["id"], "give-finn").code == 0
-    given = crew("resume", "last", "--json")
+    assert project("answer", asked["id"], "give-finn").code == 0
+    given = project("resume", "last", "--json")
     assert ("in_progress", "finn") in {(one["state"], one["owner"]) for one in given.of("ticket")}
 
 
-def test_what_a_worker_wrote_to_stderr_is_kept_and_its_errors_say_where(crew: Crew) -> None:
-    config = crew.root / ".coterie" / "scheduler_config.json"
+def test_what_a_worker_wrote_to_stderr_is_kept_and_its_errors_say_where(
+    project: TicketProject,
+) -> None:
+    config = project.root / ".coterie" / "scheduler_config.json"
     config.write_text('{"retries": 0, "replans": 0}')
-    ran = crew("run", "--yes", "--json", "Add coupons only-one dies")
+    ran = project("run", "--yes", "--json", "Add coupons only-one dies")
     assert ran.code == 3
-    errors = [one["payload"] for one in envelopes(crew) if one["payload_type"] == "error"]
+    errors = [one["payload"] for one in envelopes(project) if one["payload_type"] == "error"]
     folder = ".coterie/teams/crew/wren"
     assert errors[0]["message"].startswith(f"wren ({folder}): the agent exited with code 3")
     assert all(f"wren ({folder})" in one["message"] for one in errors)
     task = ran.lines[-1]["task"]
     (failed,) = (one for one in ran.of("error") if one["code"] == "turn_exit")
-    assert (failed["member"], failed["where"]) == ("wren", str(crew.root / folder))
+    assert (failed["member"], failed["where"]) == ("wren", str(project.root / folder))
     assert failed["hint"] == f"coterie show {task} --stderr wren"
-    shown = crew("show", "last", "--stderr", "wren")
+    shown = project("show", "last", "--stderr", "wren")
     assert (shown.code, "Segmentation fault in libcoupon" in shown.out) == (0, True)
-    (kept,) = crew("show", f"{task}/T1", "--stderr", "--json").of("stderr")
-    place = crew.root / folder / f"{task}.stderr.log"
+    (kept,) = project("show", f"{task}/T1", "--stderr", "--json").of("stderr")
+    place = project.root / folder / f"{task}.stderr.log"
     assert (kept["member"], kept["path"]) == ("wren", str(place))
     assert "Segmentation fault" in place.read_text()
-    assert crew("show", "last", "--stderr", "mira").out == "mira wrote nothing to stderr.\n"
-    nobody = crew("show", "last", "--stderr", "max")
+    assert project("show", "last", "--stderr", "mira").out == "mira wrote nothing to stderr.\n"
+    nobody = project("show", "last", "--stderr", "max")
     assert (nobody.code, 'No member "max"' in nobody.err) == (2, True)
 
 
-def test_a_worker_registers_an_artifact_and_nothing_that_is_not_its_own(crew: Crew) -> None:
-    assert crew("run", "--yes", "Add coupons only-one registers").code == 0
-    said = envelopes(crew)
+def test_a_worker_registers_an_artifact_and_nothing_that_is_not_its_own(
+    project: TicketProject,
+) -> None:
+    assert project("run", "--yes", "Add coupons only-one registers").code == 0
+    said = envelopes(project)
     (ref,) = (one for one in said if one["payload_type"] == "artifact_ref")
     assert ref["source"] == "wren"
     payload = ref["payload"]
@@ -181,34 +187,34 @@ def test_a_worker_registers_an_artifact_and_nothing_that_is_not_its_own(crew: Cr
         "description": "by day",
     }
     (task,) = {one["session_id"] for one in said}
-    folder = crew.root / ".coterie" / "sessions" / task / "artifacts"
+    folder = project.root / ".coterie" / "sessions" / task / "artifacts"
     assert (folder / payload["uri"]).read_text() == "day,sold\n"
     (error,) = (one["payload"] for one in said if one["payload_type"] == "error")
     assert error["code"] == "artifact_wrong"
     assert "wren (.coterie/teams/crew/wren): " in error["message"]
-    assert "artifact sales: text/csv · 9 bytes" in crew("show", "last/T1").out
+    assert "artifact sales: text/csv · 9 bytes" in project("show", "last/T1").out
     report = json.loads((folder.parent / "final_report.json").read_text())
     assert [one["label"] for one in report["artifacts"]] == ["sales"]
 
 
-def test_where_all_can_do_it_another_takes_over(crew: Crew) -> None:
-    team(crew, wren="coding", finn="coding")
-    config = crew.root / ".coterie" / "scheduler_config.json"
+def test_where_all_can_do_it_another_takes_over(project: TicketProject) -> None:
+    team(project, wren="coding", finn="coding")
+    config = project.root / ".coterie" / "scheduler_config.json"
     config.write_text('{"retries": 1, "replans": 0}')
-    ran = crew("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
+    ran = project("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
     owners = [one["owner"] for one in ran.of("ticket") if one["state"] == "in_progress"]
     assert owners == ["wren", "finn"]
 
 
 def test_a_setting_bounds_how_often_a_worker_is_doubled(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish(concurrency=3, instances=1)
-    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    project = TicketProject(register_agents(bare)).set_up(concurrency=3, instances=1)
+    path = project.root / ".coterie" / "teams" / "crew" / "team.json"
     members = [
         {"id": "mira", "agent": "claude"},
         {"id": "wren", "agent": "codex", "supportsMultipleInstances": True},
     ]
     path.write_text(json.dumps({"members": members}))
-    ran = crew("run", "--yes", "--json", "Add coupons")
+    ran = project("run", "--yes", "--json", "Add coupons")
     assert ran.code == 0
     assert {one["owner"] for one in ran.of("ticket") if one["owner"]} == {"wren"}
 
@@ -237,11 +243,11 @@ SEED: dict[str, Any] = {
 
 
 def test_a_role_file_of_the_design_is_read_and_what_cannot_be_held_is_refused(bare: Cli) -> None:
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agents = {name: {"command": name, "capabilities": {}} for name in ("codex", "claude")}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
-    path = ours(bare.house.project) / "roles.json"
+    path = init_project(bare.user.project) / "roles.json"
     path.write_text(json.dumps(SEED, indent=1))
     ran = bare("run", "--dry-run", "Add coupons")
     assert ran.code == 0
@@ -260,13 +266,13 @@ def test_a_role_file_of_the_design_is_read_and_what_cannot_be_held_is_refused(ba
 
 
 def test_a_role_runs_its_own_program_and_a_cli_only_as_the_registry_has_it(bare: Cli) -> None:
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agents = {"tester": {"command": "python3", "baseArgs": ["tester.py"]}}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
-    path = ours(bare.house.project) / "roles.json"
+    path = init_project(bare.user.project) / "roles.json"
 
-    def entered(wren: object) -> Ran:
+    def entered(wren: object) -> CommandResult:
         commands = {"mira": "python3 plan.py", "wren": wren, "finn": ["python3", "tester.py", "-v"]}
         roles = [
             {"role_id": name, "type": "worker" if name != "mira" else "manager", "cli_command": one}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, steady
+from tests.cli.command import Cli, normalize
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_wrong_usage_is_exit_2_and_says_what_to_do(cli: Cli, words: list[str], s
     cli.team("ada", "rex")
     ran = cli(*words)
     assert (ran.out, ran.code) == ("", 2)
-    assert steady(ran.err) == shown
+    assert normalize(ran.err) == shown
 
 
 def test_the_same_as_an_object(cli: Cli) -> None:
@@ -171,13 +171,13 @@ def test_the_same_as_an_object(cli: Cli) -> None:
 
 
 def test_a_home_folder_is_no_project(cli: Cli) -> None:
-    ran = cli("chat", "hello there", cwd=cli.house.home)
+    ran = cli("chat", "hello there", cwd=cli.user.home)
     assert ran.code == 2
     assert ran.shown == snapshot("""\
 ! A project cannot be your home folder.
   cd into a project, or name one: -C DIR
 """)
-    assert cli(cwd=cli.house.home).code == 0
+    assert cli(cwd=cli.user.home).code == 0
 
 
 def test_a_team_file_with_mistakes_names_them_all(cli: Cli) -> None:
@@ -187,7 +187,7 @@ def test_a_team_file_with_mistakes_names_them_all(cli: Cli) -> None:
     )
     ran = cli("chat", "hello")
     assert (ran.out, ran.code) == ("", 2)
-    assert steady(ran.err) == snapshot("""\
+    assert normalize(ran.err) == snapshot("""\
 ! .coterie/teams/pair/team.json:2 members[0].agent is "ad"; known: ada, rex, cy, builtin. Did you mean ada?
   .coterie/teams/pair/team.json:3 members[1].agnt is not a known key. Did you mean agent?
 """)  # noqa: E501
@@ -196,8 +196,8 @@ def test_a_team_file_with_mistakes_names_them_all(cli: Cli) -> None:
 def test_a_look_where_nothing_was_done_writes_nothing(bare: Cli) -> None:
     for verb in ("tasks", "ps", "inbox", "team", "agents", "config", "resume"):
         assert bare(verb).code == 0
-    assert list(bare.house.project.iterdir()) == []
-    assert not bare.house.coterie_home.exists()
+    assert list(bare.user.project.iterdir()) == []
+    assert not bare.user.coterie_home.exists()
     assert bare("tasks").shown == snapshot("""\
 Nothing has been done in /project yet.
 Start:  coterie "what the team should do"
@@ -206,16 +206,16 @@ Start:  coterie "what the team should do"
 
 def test_a_wrong_team_leaves_no_project_behind(cli: Cli) -> None:
     assert cli("chat", "--agents", "nobody", "hello").code == 2
-    assert list(cli.house.project.iterdir()) == []
+    assert list(cli.user.project.iterdir()) == []
 
 
 def test_a_team_from_elsewhere_is_looked_at_first(cli: Cli) -> None:
-    path = cli.house.project / "team.json"
+    path = cli.user.project / "team.json"
     entry = {"id": "ada", "agent": "ada", "additionalArgs": ["--fast"]}
     path.write_text(json.dumps({"members": [entry]}))
     ran = cli("chat", "-t", "./team.json", "hello")
     assert (ran.out, ran.code) == ("", 2)
-    assert steady(ran.err) == snapshot("""\
+    assert normalize(ran.err) == snapshot("""\
 ! team.json asks for powers that you have not reviewed (ada: additionalArgs).
   coterie team trust team.json
 """)
@@ -284,7 +284,7 @@ def test_what_nobody_foresaw_is_our_bug(bare: Cli) -> None:
 
 def test_output_is_ascii_where_nothing_else_can_be_shown(cli: Cli) -> None:
     cli.team("ada", "you")
-    plain = Cli(cli.house, {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
+    plain = Cli(cli.user, {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
     ran = plain("chat", "how do you do — well?")
     assert ran.code == 3
     assert ran.out.isascii()
@@ -295,7 +295,7 @@ def test_an_unwritable_project(cli: Cli) -> None:
     if os.geteuid() == 0:
         folder = Path("/proc/self")  # not even root can write there
     else:
-        folder = cli.house.project
+        folder = cli.user.project
         folder.chmod(0o500)
     ran = cli("-C", str(folder), "chat", "--agents", "ada", "hello")
     assert ran.code in (1, 2)

@@ -8,18 +8,18 @@ from pathlib import Path
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, registered
+from tests.cli.ticket_project import TicketProject, register_agents
 
 
 def test_a_session_with_all_that_belongs_to_it(bare: Cli, tmp_path: Path) -> None:
-    crew = Crew(registered(bare)).furnish()
-    task = str(crew("run", "--yes", "--json", "Add coupons").lines[-1]["task"])
-    kept = crew.root / f".coterie/sessions/{task}/artifacts/T1/report.pdf"
+    project = TicketProject(register_agents(bare)).set_up()
+    task = str(project("run", "--yes", "--json", "Add coupons").lines[-1]["task"])
+    kept = project.root / f".coterie/sessions/{task}/artifacts/T1/report.pdf"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"%PDF")
     (kept.parent / "link").symlink_to("/etc/passwd")
     target = tmp_path / "out"
-    done = crew("export", task, str(target))
+    done = project("export", task, str(target))
     assert (done.code, done.out.startswith("Wrote ")) == (0, True)
     lines = [json.loads(line) for line in (target / "task.jsonl").read_text().splitlines()]
     types = {"task", "message", "ticket", "event", "envelope", "cost", "artifact"}
@@ -40,7 +40,7 @@ def test_a_session_with_all_that_belongs_to_it(bare: Cli, tmp_path: Path) -> Non
         ["artifacts", "artifacts/T1", "artifacts/T1/report.pdf", "changes.patch", "task.jsonl"]
     )
     assert "+++ b/form.py" in (target / "changes.patch").read_text()
-    again = crew("export", task, str(target))
+    again = project("export", task, str(target))
     assert (again.code, "already exists" in again.err) == (2, True)
     assert [path.name for path in tmp_path.glob(".out*")] == []
 
@@ -52,5 +52,5 @@ def test_to_stdout_and_by_default_beside(cli: Cli) -> None:
         ["task", "task", "message", "task", "message", "task", "event", "event", "event", "cost"]
     )
     (told,) = cli("export", task, "--json").of("export")
-    assert told["path"] == str(cli.house.project / f"{task}.export")
+    assert told["path"] == str(cli.user.project / f"{task}.export")
     assert (Path(told["path"]) / "task.jsonl").read_text().splitlines() == printed.out.splitlines()

@@ -106,9 +106,9 @@ def test_help_imports_nothing_heavy(bare: Cli) -> None:
 
 def test_a_shell_is_given_completions(bare: Cli) -> None:
     asked = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie ta", "COMP_CWORD": "1"}
-    assert Cli(bare.house, asked)().out == "plain,tasks\n"
+    assert Cli(bare.user, asked)().out == "plain,tasks\n"
     asked = {**asked, "COMP_WORDS": "coterie cost --by ", "COMP_CWORD": "3"}
     keys = ("task", "ticket", "member", "agent", "day")
-    assert Cli(bare.house, asked)().out == "".join(f"plain,{key}\n" for key in keys)
+    assert Cli(bare.user, asked)().out == "".join(f"plain,{key}\n" for key in keys)
     for shell in ("bash", "zsh", "fish"):
         assert "_COTERIE_COMPLETE" in bare("completion", shell).out

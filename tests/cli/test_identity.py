@@ -9,7 +9,7 @@ from tests.cli.command import Cli
 
 
 def edited(cli: Cli, prompt: str) -> Path:
-    path = cli.house.project / ".coterie" / "teams" / "duo" / "team.json"
+    path = cli.user.project / ".coterie" / "teams" / "duo" / "team.json"
     data = json.loads(path.read_text())
     data["members"][0]["prompt"] = prompt
     path.write_text(json.dumps(data))
@@ -20,7 +20,7 @@ def prompt_of(cli: Cli, task: str) -> str:
     """The prompt that a task's first member was started with, as stored in the database."""
     import sqlite3
 
-    database = cli.house.project / ".coterie" / "coterie.db"
+    database = cli.user.project / ".coterie" / "coterie.db"
     with sqlite3.connect(database) as connection:
         row = connection.execute(
             "SELECT data FROM events WHERE task_id = ? AND type = 'TaskCreated'", (task,)

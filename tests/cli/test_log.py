@@ -23,7 +23,7 @@ def answered(name: str, second: int, choice: str, text: str | None = None) -> Ap
     return AppendEvent(UserInteractionResponded(task_id="k3f9", at=at(second), response=response))
 
 
-def said(seq: int, member: str, text: str, second: int, turn: int = 0) -> AppendMessage:
+def message(seq: int, member: str, text: str, second: int, turn: int = 0) -> AppendMessage:
     return AppendMessage(Message("k3f9", seq, member, text, at(second), turn))
 
 
@@ -32,7 +32,7 @@ COST = json.dumps(
 )
 
 
-def tell(cli: Cli) -> None:
+def record_turns(cli: Cli) -> None:
     """Record a turn with everything in it, after one that failed."""
     record(
         cli,
@@ -53,15 +53,15 @@ def tell(cli: Cli) -> None:
         completed("c4", "Edit", 16, failed=True),
         requested("c5", "WebSearch", 17, query="stripe api"),
         completed("c5", "WebSearch", 18),
-        said(2, "ada", "Done.\nTwo files.", 19, turn=1),
+        message(2, "ada", "Done.\nTwo files.", 19, turn=1),
         CloseTurn("k3f9", "turn/1", 2, at(19), "completed", None, None, COST),
         AppendEvent(TaskCompleted(task_id="k3f9", at=at(20), reason="done", summary="Done.")),
     )
 
 
-def test_one_timeline(inside: Cli) -> None:
-    tell(inside)
-    assert inside("log", "k3f9").out.replace("2026-01-31 ", "") == snapshot("""\
+def test_one_timeline(in_process: Cli) -> None:
+    record_turns(in_process)
+    assert in_process("log", "k3f9").out.replace("2026-01-31 ", "") == snapshot("""\
 k3f9  chat  Add coupons
   ada      claude  .coterie/teams/pair/ada
   rex      codex  .coterie/teams/pair/rex
@@ -85,9 +85,9 @@ k3f9  chat  Add coupons
 """)
 
 
-def test_one_object_a_line(inside: Cli) -> None:
-    tell(inside)
-    lines = inside("log", "k3f9", "--json").lines
+def test_one_object_a_line(in_process: Cli) -> None:
+    record_turns(in_process)
+    lines = in_process("log", "k3f9", "--json").lines
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     assert [(line["type"], line.get("status") or line.get("state")) for line in lines] == snapshot(
         [
@@ -121,14 +121,14 @@ def test_one_object_a_line(inside: Cli) -> None:
     assert denied == ["use pnpm"]
 
 
-def test_calls_without_an_end(inside: Cli) -> None:
+def test_calls_without_an_end(in_process: Cli) -> None:
     record(
-        inside,
+        in_process,
         requested("c1", "Bash", 5, command="make"),
         requested("c2", "Bash", 7, command="npm ci"),
         asks(wants_to_run("q1", "npm ci"), 8),
     )
-    assert inside("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
+    assert in_process("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
         [
             "12:00:05  ada      ? ran make  outcome unknown",
             "12:00:07  ada      ✗ not run: npm ci  (nobody approved it)",
@@ -137,15 +137,15 @@ def test_calls_without_an_end(inside: Cli) -> None:
     )
 
 
-def test_a_clock_that_was_set_back_does_not_turn_the_order(inside: Cli) -> None:
+def test_a_clock_that_was_set_back_does_not_turn_the_order(in_process: Cli) -> None:
     record(
-        inside,
+        in_process,
         requested("c1", "Bash", 50, command="first"),
         completed("c1", "Bash", 7),
         requested("c2", "Bash", 8, command="second"),
         completed("c2", "Bash", 9),
     )
-    ran = [line["input"]["command"] for line in inside("log", "--json").of("tool_call")]
+    ran = [line["input"]["command"] for line in in_process("log", "--json").of("tool_call")]
     assert ran == ["first", "first", "second", "second"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from coterie.model.team import Member, Team
 from coterie.model.workspace import OURS, UNWRITTEN
-from tests.cli.command import Cli, Inside
+from tests.cli.command import Cli, InProcessCli
 from tests.cli.test_ps import TURN, run_by_us
 from tests.cli.test_terminal import Terminal
 
@@ -29,7 +29,7 @@ CLIS = ("claude", "codex", "gemini", "qwen", "opencode")
 @pytest.fixture
 def clis(bare: Cli) -> Cli:
     """Programs named like the real CLIs that print how they were started."""
-    folder = bare.house.home / "bin"
+    folder = bare.user.home / "bin"
     folder.mkdir()
     for name in (*CLIS, "mine", "mute"):
         (folder / name).write_text(PROGRAM)
@@ -41,7 +41,7 @@ def clis(bare: Cli) -> Cli:
     entries["mine"] = {"command": str(folder / "mine")}
     entries["mine"] |= {"baseArgs": ["--ask"], "capabilities": flags}  # pyright: ignore[reportArgumentType]
     entries["mute"] = {"command": str(folder / "mute")}
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
     return bare
@@ -49,7 +49,7 @@ def clis(bare: Cli) -> Cli:
 
 def write_team(cli: Cli, *members: dict[str, Any], **more: Any) -> Path:
     cli("team", "new", "crew", "--agents", "a=claude")
-    path = cli.house.project / ".coterie" / "teams" / "crew" / "team.json"
+    path = cli.user.project / ".coterie" / "teams" / "crew" / "team.json"
     path.write_text(json.dumps({**more, "members": members}))
     return path
 
@@ -65,7 +65,7 @@ FILES = {"claude": "CLAUDE.md", "codex": "AGENTS.md", "gemini": "GEMINI.md", "qw
 
 def test_new_teams_and_members_have_instruction_files(clis: Cli) -> None:
     clis("team", "new", "crew", "--agents", "claude,codex,gemini,qwen")
-    team = clis.house.project / ".coterie" / "teams" / "crew"
+    team = clis.user.project / ".coterie" / "teams" / "crew"
     for agent, name in FILES.items():
         assert "../team_instruction.md" in (team / agent / name).read_text()
     assert (team / "team_instruction.md").read_text() == f"{UNWRITTEN}\n"
@@ -118,7 +118,7 @@ MEMORY = {
 
 @pytest.mark.parametrize("agent", OPENED)
 def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str) -> None:
-    elsewhere = clis.house.project / "elsewhere"
+    elsewhere = clis.user.project / "elsewhere"
     elsewhere.mkdir()
     ada = {"id": "ada", "agent": agent, "prompt": ROLE, "workDir": str(elsewhere)}
     ada |= {} if agent == "mute" else {"model": "best"}  # it accepts no model
@@ -129,7 +129,7 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
     assert set(OPENED[agent]) <= set(argv), argv
     assert "--more" in argv
     assert not {"-p", "acp", "--acp", "exec", "app-server"} & set(argv), "a person speaks to it"
-    home = clis.house.project / ".coterie" / "teams" / "crew" / "ada" / "home"
+    home = clis.user.project / ".coterie" / "teams" / "crew" / "ada" / "home"
     assert (started["cwd"], started["env"]["HOME"]) == (str(elsewhere), str(home))
     assert started["env"]["MINE"] == "1"
     if agent in MEMORY:
@@ -140,11 +140,11 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
 
 def test_who_has_been_welcomed_by_claude_is_not_by_every_member(clis: Cli) -> None:
     write_team(clis, {"id": "ada", "agent": "claude"})
-    state = clis.house.project / ".coterie/teams/crew/ada/home/.claude/.claude.json"
+    state = clis.user.project / ".coterie/teams/crew/ada/home/.claude/.claude.json"
     clis("team", "open", "ada")
     assert not state.exists(), "the user has not been either"
     users = {"hasCompletedOnboarding": True, "theme": "light", "oauthAccount": {"x": 1}}
-    (clis.house.home / ".claude.json").write_text(json.dumps(users))
+    (clis.user.home / ".claude.json").write_text(json.dumps(users))
     state.write_text('{"machineID": "m"}')
     clis("team", "open", "ada")
     kept = {"machineID": "m", "hasCompletedOnboarding": True, "theme": "light"}
@@ -200,19 +200,19 @@ def test_each_answer_about_a_folder_that_was_changed(clis: Cli) -> None:
 
 
 @pytest.fixture
-def moved(clis: Cli, inside: Inside) -> tuple[Inside, Path]:
+def with_memory(clis: Cli, in_process: InProcessCli) -> tuple[InProcessCli, Path]:
     """A member that remembers something, and the file of its team."""
-    path = write_team(inside, ADA)
-    inside("team", "update", "ada")
+    path = write_team(in_process, ADA)
+    in_process("team", "update", "ada")
     (path.parent / "ada" / "home" / "memory").write_text("of old")
-    return inside, path
+    return in_process, path
 
 
 @pytest.mark.parametrize("place", ["empty", "one/two/three", "full", "../../elsewhere"])
 def test_what_a_member_remembers_moves_wherever_its_folder_goes(
-    moved: tuple[Inside, Path], place: str
+    with_memory: tuple[InProcessCli, Path], place: str
 ) -> None:
-    cli, path = moved
+    cli, path = with_memory
     (path.parent / "empty").mkdir()
     (path.parent / "full").mkdir()
     (path.parent / "full" / "notes.txt").write_text("the user's own")
@@ -220,15 +220,15 @@ def test_what_a_member_remembers_moves_wherever_its_folder_goes(
     for folder in (path.parent / place, path.parent / "ada"):  # there, and back again
         assert cli("team", "update", "ada").code == 0
         assert (folder / "home" / "memory").read_text() == "of old"
-        assert (folder / "work").resolve() == cli.house.project, "its link is moved, too"
+        assert (folder / "work").resolve() == cli.user.project, "its link is moved, too"
         path.write_text(json.dumps({"members": [ADA]}))
     assert (path.parent / "full" / "notes.txt").exists(), "of a folder that they named"
 
 
 def test_a_move_that_was_cut_short_is_finished_by_the_same_answer(
-    moved: tuple[Inside, Path],
+    with_memory: tuple[InProcessCli, Path],
 ) -> None:
-    cli, path = moved
+    cli, path = with_memory
     old, new = path.parent / "ada", path.parent / "new"
     edited(path, workingDir="new")
     new.mkdir()
@@ -239,8 +239,10 @@ def test_a_move_that_was_cut_short_is_finished_by_the_same_answer(
     assert sorted(one.name for one in old.iterdir()) == ["identity.json"]
 
 
-def test_a_folder_that_somebody_works_from_is_not_moved(moved: tuple[Inside, Path]) -> None:
-    cli, path = moved
+def test_a_folder_that_somebody_works_from_is_not_moved(
+    with_memory: tuple[InProcessCli, Path],
+) -> None:
+    cli, path = with_memory
     edited(path, workingDir="new")
     ada = Member(id="ada", name="ada", display_name="Ada", agent="mine")
     with run_by_us(cli, [TURN], Team(name="crew", members=(ada,))):
@@ -290,17 +292,17 @@ def test_a_person_is_asked_with_all_three_answers(
 def test_a_no_to_the_folders_instructions_is_remembered(
     clis: Cli, terminal: Callable[..., Terminal]
 ) -> None:
-    (clis.house.project / "CLAUDE.md").write_text("Use tabs.\n")
+    (clis.user.project / "CLAUDE.md").write_text("Use tabs.\n")
     write_team(clis, ADA)
     clis("team", "update", "ada")
     told = clis("team", "open", "ada").err
-    assert f"To allow them: coterie team trust {clis.house.project}" in told
+    assert f"To allow them: coterie team trust {clis.user.project}" in told
     window = terminal("team", "open", "ada")
     window.until("Pass them to the models")
     window.type("n\r")
     window.until("OPENED")
     assert "brings CLAUDE.md" not in clis("team", "open", "ada").err, "they said no"
-    root = str(clis.house.project)
+    root = str(clis.user.project)
     assert clis("team", "trust", root, "--json").of("trust")[0]["trusted"] is True
     assert clis("team", "trust", root, "--no", "--json").of("trust")[0]["trusted"] is False
     assert clis("team", "trust", "team.json", "--no").code == 2
@@ -343,10 +345,10 @@ def test_what_a_members_env_may_not_say_is_refused_by_name(clis: Cli) -> None:
 
 
 def test_a_login_is_renewed_once_however_many_start_at_the_same_time(clis: Cli) -> None:
-    program = clis.house.home / "bin" / "gemini"
+    program = clis.user.home / "bin" / "gemini"
     agent = Path(__file__).with_name("signing_agent.py")
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {agent} "$@"\n')
-    login = clis.house.home / ".gemini" / "oauth_creds.json"
+    login = clis.user.home / ".gemini" / "oauth_creds.json"
     login.parent.mkdir()
     login.write_text(json.dumps({"refresh_token": "one", "expiry_date": 1_000}))
     commands = [clis.start("do", "--agent", f"gemini:{name}", "hello") for name in ("a", "b")]

@@ -25,18 +25,18 @@ from coterie.model import instant
 from coterie.model.record import Record
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
-from tests.cli.command import Inside
-from tests.cli.in_process import Playing, in_turn, installed
-from tests.conftest import ours
+from tests.cli.command import InProcessCli
+from tests.cli.in_process_agent import CurrentScript, in_turn, install_adapter
+from tests.conftest import init_project
 
 KEY = "sk-ant-api03-" + "x" * 40
 
 
 @dataclass
-class Told:
+class NotifiedProject:
     """A project with one member and a human, and a command that stores its notifications."""
 
-    cli: Inside
+    cli: InProcessCli
     patch: pytest.MonkeyPatch
 
     def __call__(self, *words: str) -> Any:
@@ -44,7 +44,7 @@ class Told:
 
     @property
     def file(self) -> Path:
-        return self.cli.house.home / "told.jsonl"
+        return self.cli.user.home / "told.jsonl"
 
     @property
     def all(self) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ class Told:
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         return [json.loads(line) for line in lines]
 
-    def by(self, setting: str) -> Told:
+    def notify_by(self, setting: str) -> NotifiedProject:
         """Set `notify` to this."""
         assert self.cli("config", "set", "notify", setting, "--user").code == 0
         return self
@@ -62,24 +62,24 @@ KEEPS = "sh -c 'cat >> ~/told.jsonl'"
 
 
 @pytest.fixture
-def told(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Told:
-    installed(inside.house, monkeypatch)
-    folder = ours(inside.house.project) / "teams" / "pair"
+def notified(in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch) -> NotifiedProject:
+    install_adapter(in_process.user, monkeypatch)
+    folder = init_project(in_process.user.project) / "teams" / "pair"
     folder.mkdir(parents=True)
     members = [{"id": "ada", "agent": "claude"}, {"id": "you"}]
     (folder / "team.json").write_text(json.dumps({"members": members}))
-    monkeypatch.setattr(Playing, "say", staticmethod(lambda *_: f"Which way, {KEY}?"))
-    return Told(inside, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", staticmethod(lambda *_: f"Which way, {KEY}?"))
+    return NotifiedProject(in_process, monkeypatch)
 
 
-def test_a_question_and_the_end_are_told_once(told: Told) -> None:
-    told.by(KEEPS)
-    asked = told("chat", "--json", f"Mend it with {KEY}\nand more")
+def test_a_question_and_the_end_are_told_once(notified: NotifiedProject) -> None:
+    notified.notify_by(KEEPS)
+    asked = notified("chat", "--json", f"Mend it with {KEY}\nand more")
     assert asked.code == 3
-    assert told("resume", "last").code == 3, "asked already"
-    work = told("do", "--as", "ada", f"Mend it with {KEY}", "--json")
+    assert notified("resume", "last").code == 3, "asked already"
+    work = notified("do", "--as", "ada", f"Mend it with {KEY}", "--json")
     assert work.code == 0
-    shown, project = json.dumps(told.all), str(told.cli.house.project)
+    shown, project = json.dumps(notified.all), str(notified.cli.user.project)
     shown = shown.replace(project, "/project")
     for ran in (asked, work):
         shown = shown.replace(ran.lines[-1]["task"], "k3f9")
@@ -123,10 +123,10 @@ def test_a_question_and_the_end_are_told_once(told: Told) -> None:
             },
         ]
     )
-    schema = told("config", "schema", "notification", "--json").lines[0]["schema"]
-    for one in told.all:
+    schema = notified("config", "schema", "notification", "--json").lines[0]["schema"]
+    for one in notified.all:
         jsonschema.validate(one, schema)
-    check = told("doctor", "--json").of("check")[-1]
+    check = notified("doctor", "--json").of("check")[-1]
     assert (check["name"], check["ok"], check["detail"]) == snapshot(
         ("notify", True, "sh is notified when a question waits or a task ends")
     )
@@ -173,9 +173,9 @@ def web() -> Iterator[Web]:
         beside.join()
 
 
-def test_an_address_is_posted_to(told: Told, web: Web) -> None:
-    told.by(web.address)
-    assert told("chat", "Mend it").code == 3
+def test_an_address_is_posted_to(notified: NotifiedProject, web: Web) -> None:
+    notified.notify_by(web.address)
+    assert notified("chat", "Mend it").code == 3
     ((path, headers, body),) = web.requests
     assert (path, headers["Content-Type"]) == ("/hook/secret-path", "application/json")
     assert (body["id"], body["kind"], body["title"]) == ("q1", "question", "Mend it")
@@ -183,10 +183,10 @@ def test_an_address_is_posted_to(told: Told, web: Web) -> None:
 
 @pytest.mark.parametrize("status", [302, 500])
 def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
-    told: Told, web: Web, status: int
+    notified: NotifiedProject, web: Web, status: int
 ) -> None:
     web.status = status
-    ran = told.by(web.address)("chat", "--json", "Mend it")
+    ran = notified.notify_by(web.address)("chat", "--json", "Mend it")
     (error,) = ran.of("error")
     assert (ran.code, error["code"]) == (3, "not_notified")
     assert (
@@ -194,7 +194,7 @@ def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
         in error["message"]
     )
     assert [path for path, _, _ in web.requests] == ["/hook/secret-path"]
-    check = told("doctor", "--json").of("check")[-1]
+    check = notified("doctor", "--json").of("check")[-1]
     assert (check["name"], check["ok"]) == ("notify", False)
     assert f"the server answered {status}" in check["detail"]
     assert "secret-path" not in ran.out + ran.err + json.dumps(check)
@@ -212,47 +212,49 @@ def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
         ("http://127.0.0.1:1/x", "http://127.0.0.1:1 could not be notified of q1: "),
     ],
 )
-def test_what_cannot_be_told_changes_nothing_else(told: Told, setting: str, problem: str) -> None:
+def test_what_cannot_be_told_changes_nothing_else(
+    notified: NotifiedProject, setting: str, problem: str
+) -> None:
     if "sleep" in setting:
-        told.patch.setattr(notify, "LIMIT", 0.2)
-    ran = told.by(setting)("chat", "--json", "Mend it")
+        notified.patch.setattr(notify, "LIMIT", 0.2)
+    ran = notified.notify_by(setting)("chat", "--json", "Mend it")
     (error,) = ran.of("error")
     assert (ran.code, ran.lines[-1]["status"]) == (3, "waiting")
     assert problem in error["message"]
     assert KEY not in ran.out
-    assert told("resume", "last", "--json").of("error") == [], "it is not tried again"
-    assert not told("doctor", "--json").of("check")[-1]["ok"]
+    assert notified("resume", "last", "--json").of("error") == [], "it is not tried again"
+    assert not notified("doctor", "--json").of("check")[-1]["ok"]
 
 
 @pytest.mark.parametrize("key", ["notify", "notifyAfter"])
-def test_a_project_has_no_say(told: Told, key: str) -> None:
-    ran = told("config", "set", key, "1m")
+def test_a_project_has_no_say(notified: NotifiedProject, key: str) -> None:
+    ran = notified("config", "set", key, "1m")
     assert (ran.code, ran.err) == (
         2,
         f"! {key} is a user setting; a project cannot set it.\n"
         f"  coterie config set {key} 1m --user\n",
     )
-    path = told.cli.house.project / ".coterie" / "settings.json"
+    path = notified.cli.user.project / ".coterie" / "settings.json"
     path.write_text(json.dumps({"quietAfter": "1m", key: "1m"}, indent=1))
     said = f"settings.json:3 {key} is a user setting; a project cannot set it"
     for words, code in ((["chat", "hello"], 2), (["config", "list"], 2), (["doctor", "--json"], 0)):
-        ran = told(*words)
+        ran = notified(*words)
         assert (ran.code, said in ran.out + ran.err) == (code, True)
-    assert told.all == []
+    assert notified.all == []
 
 
 @pytest.mark.parametrize(
     "value",
     ["", "  ", "sh -c 'open", "ftp://example.com/x", "https://", "http://a b/", "http://x:99999/"],
 )
-def test_what_is_neither_a_command_nor_an_address(told: Told, value: str) -> None:
-    ran = told("config", "set", "notify", value, "--user")
+def test_what_is_neither_a_command_nor_an_address(notified: NotifiedProject, value: str) -> None:
+    ran = notified("config", "set", "notify", value, "--user")
     assert (ran.code, "notify" in ran.err) == (2, True)
-    assert told("config", "get", "notify").out == "-\n"
+    assert notified("config", "get", "notify").out == "-\n"
 
 
 @dataclass
-class Desk:
+class IdleTerminal:
     """A terminal at which somebody last typed `idle` seconds ago."""
 
     idle: float | None
@@ -271,59 +273,63 @@ async def _work(root: Path) -> str:
         return await project.start("pair", "Mend it", workflow="solo")
 
 
-async def _run(root: Path, desk: Desk, task: str | None = None, wait: float = 0) -> str:
+async def _run(root: Path, terminal: IdleTerminal, task: str | None = None, wait: float = 0) -> str:
     async with coterie.open_project(root) as project:
         if task is None:
             task = await project.start("pair", "Mend it")
-        await App.run(project, task, desk, patience=wait)
+        await App.run(project, task, terminal, patience=wait)
         return task
 
 
-def test_who_sits_where_it_is_shown_is_not_told(told: Told) -> None:
+def test_who_sits_where_it_is_shown_is_not_told(notified: NotifiedProject) -> None:
     """Somebody who typed a moment ago is not notified; once idle, in a later run, they are."""
-    root = told.by(KEEPS).cli.house.project
-    told("config", "set", "notifyAfter", "1h", "--user")
-    task = anyio.run(_run, root, Desk(3.0))
-    assert told.all == []
-    anyio.run(_run, root, Desk(3600.0), task)
-    assert [one["id"] for one in told.all] == ["q1"]
-    told.patch.setattr(Playing, "say", in_turn("Mended."))
-    anyio.run(_run, root, Desk(3.0), anyio.run(_work, root))
-    assert [one["id"] for one in told.all] == ["q1"], "they saw it end"
+    root = notified.notify_by(KEEPS).cli.user.project
+    notified("config", "set", "notifyAfter", "1h", "--user")
+    task = anyio.run(_run, root, IdleTerminal(3.0))
+    assert notified.all == []
+    anyio.run(_run, root, IdleTerminal(3600.0), task)
+    assert [one["id"] for one in notified.all] == ["q1"]
+    notified.patch.setattr(CurrentScript, "say", in_turn("Mended."))
+    anyio.run(_run, root, IdleTerminal(3.0), anyio.run(_work, root))
+    assert [one["id"] for one in notified.all] == ["q1"], "they saw it end"
 
 
-def test_what_a_person_did_themselves_is_not_told(told: Told) -> None:
+def test_what_a_person_did_themselves_is_not_told(notified: NotifiedProject) -> None:
     """Their message that ends a conversation, and a task that they cancel while another, unattended
     process works on it."""
-    root = told.by(KEEPS).cli.house.project
-    assert told("chat", "Mend it").code == 3
-    assert told("answer", "q1", "--say", "/end").code == 0
-    assert told("resume", "last").code == 0
+    root = notified.notify_by(KEEPS).cli.user.project
+    assert notified("chat", "Mend it").code == 3
+    assert notified("answer", "q1", "--say", "/end").code == 0
+    assert notified("resume", "last").code == 0
 
     async def cancel_it() -> None:
         async with coterie.open_project(root) as project, anyio.create_task_group() as group:
             task = await _work(root)
-            group.start_soon(_run, root, Desk(None), task)
+            group.start_soon(_run, root, IdleTerminal(None), task)
             await begun.wait()
             await project.cancel(task)
 
     begun = anyio.Event()
     says_nothing = staticmethod(lambda *_: anyio.from_thread.run_sync(begun.set))
-    told.patch.setattr(Playing, "say", says_nothing)
+    notified.patch.setattr(CurrentScript, "say", says_nothing)
     anyio.run(cancel_it)
-    assert [one["status"] for one in told("tasks", "--json").lines] == ["completed", "canceled"]
-    assert [one["id"] for one in told.all] == ["q1"]
+    assert [one["status"] for one in notified("tasks", "--json").lines] == ["completed", "canceled"]
+    assert [one["id"] for one in notified.all] == ["q1"]
 
 
-def test_that_a_rate_limit_parked_a_task_is_told_once(told: Told) -> None:
+def test_that_a_rate_limit_parked_a_task_is_told_once(notified: NotifiedProject) -> None:
     until = instant.after(3600)
     limited = coterie.TurnFailed("rate_limit", "429", until=until)
-    told.by(KEEPS).patch.setattr(Playing, "say", in_turn(limited, limited, "Done."))
-    ran = told("do", "--as", "ada", "Mend it", "--wait", "0s", "--json")
-    task, project = ran.lines[-1]["task"], str(told.cli.house.project)
+    notified.notify_by(KEEPS).patch.setattr(
+        CurrentScript, "say", in_turn(limited, limited, "Done.")
+    )
+    ran = notified("do", "--as", "ada", "Mend it", "--wait", "0s", "--json")
+    task, project = ran.lines[-1]["task"], str(notified.cli.user.project)
     assert (ran.code, ran.lines[-1]["reason"]) == (3, "rate_limit")
-    assert told("resume", task, "--wait", "0s").code == 3, "tried too early, it meets the same one"
-    (one,) = told.all
+    assert notified("resume", task, "--wait", "0s").code == 3, (
+        "tried too early, it meets the same one"
+    )
+    (one,) = notified.all
     shown = json.loads(json.dumps(one).replace(project, "/project").replace(task, "k3f9"))
     end = f"{until[:10]} {until[11:16]} UTC"
     assert {**shown, "at": ""} == {
@@ -339,31 +345,33 @@ def test_that_a_rate_limit_parked_a_task_is_told_once(told: Told) -> None:
         "command": "coterie resume -C /project k3f9 --at-reset",
         "limit": {"member": "ada", "until": until},
     }
-    jsonschema.validate(one, told("config", "schema", "notification", "--json").lines[0]["schema"])
-    assert told("resume", task).code == 0
-    assert [one["id"].partition("@")[0] for one in told.all] == [task, task], "and its end"
+    jsonschema.validate(
+        one, notified("config", "schema", "notification", "--json").lines[0]["schema"]
+    )
+    assert notified("resume", task).code == 0
+    assert [one["id"].partition("@")[0] for one in notified.all] == [task, task], "and its end"
 
 
-def test_it_is_told_when_nobody_has_typed_for_a_while(told: Told) -> None:
-    root = told.by(KEEPS).cli.house.project
-    told("config", "set", "notifyAfter", "20ms", "--user")
+def test_it_is_told_when_nobody_has_typed_for_a_while(notified: NotifiedProject) -> None:
+    root = notified.notify_by(KEEPS).cli.user.project
+    notified("config", "set", "notifyAfter", "20ms", "--user")
 
     async def wait_for_it() -> None:
         with anyio.move_on_after(30) as waited:
             async with anyio.create_task_group() as group:
-                group.start_soon(_run, root, desk, None, 600)
-                while not told.all:
+                group.start_soon(_run, root, terminal, None, 600)
+                while not notified.all:
                     await anyio.sleep(0.01)
-                    desk.idle = (desk.idle or 0) + 0.01
+                    terminal.idle = (terminal.idle or 0) + 0.01
                 group.cancel_scope.cancel()
         assert not waited.cancelled_caught
 
-    desk = Desk(0.0)
+    terminal = IdleTerminal(0.0)
     anyio.run(wait_for_it)
-    assert [one["id"] for one in told.all] == ["q1"]
+    assert [one["id"] for one in notified.all] == ["q1"]
 
 
-async def _lives(
+async def _run_process(
     project: Path, task: str, death: CrashPoint | None = None
 ) -> tuple[str, int, bool]:
     """Run the task in one process; return it, the number of store calls and whether it survived."""
@@ -378,15 +386,15 @@ async def _lives(
     return task, storage.calls, not storage.dead
 
 
-def test_whenever_it_dies_it_is_told_at_most_once(told: Told) -> None:
+def test_whenever_it_dies_it_is_told_at_most_once(notified: NotifiedProject) -> None:
     """Crash at the last uses of the store, before and after they take effect: only the notification
     being sent may be lost."""
-    project = told.by(KEEPS).cli.house.project
-    _, uses, _ = anyio.run(_lives, project, "")
+    project = notified.notify_by(KEEPS).cli.user.project
+    _, uses, _ = anyio.run(_run_process, project, "")
     for before_the_end in range(5):
-        told.file.unlink(missing_ok=True)
+        notified.file.unlink(missing_ok=True)
         death = CrashPoint(uses - before_the_end, before_the_end % 2 == 0, True)
-        task, _, lived = anyio.run(_lives, project, "", death)
+        task, _, lived = anyio.run(_run_process, project, "", death)
         if not lived:
-            anyio.run(_lives, project, task)
-        assert [one["id"] for one in told.all] in ([], [task])
+            anyio.run(_run_process, project, task)
+        assert [one["id"] for one in notified.all] in ([], [task])

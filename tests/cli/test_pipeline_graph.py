@@ -6,12 +6,12 @@ import json
 
 from inline_snapshot import snapshot
 
-from tests.cli.command import Inside
-from tests.conftest import House, ours
+from tests.cli.command import InProcessCli
+from tests.conftest import IsolatedUser, init_project
 
 
-def test_the_shipped_graph_is_drawn_without_a_task(inside: Inside) -> None:
-    assert inside("graph", "--pipeline").out == snapshot("""\
+def test_the_shipped_graph_is_drawn_without_a_task(in_process: InProcessCli) -> None:
+    assert in_process("graph", "--pipeline").out == snapshot("""\
 standard: Plan, review, code, review, test, accept.
 
  ┌─→ planning      workshop
@@ -30,7 +30,7 @@ standard: Plan, review, code, review, test, accept.
        │
      done
 """)
-    assert inside("graph", "--pipeline=small", "--format", "mermaid").out == snapshot("""\
+    assert in_process("graph", "--pipeline=small", "--format", "mermaid").out == snapshot("""\
 flowchart TD
   n0["codegen"]
   n1["code_review<br/>gate: review"]
@@ -44,10 +44,12 @@ flowchart TD
   n2 -.->|"3 times"| n0
   n3 --> n4
 """)
-    assert inside("graph", "--pipeline", "--format", "svg").out.startswith("<svg ")
+    assert in_process("graph", "--pipeline", "--format", "svg").out.startswith("<svg ")
 
 
-def test_the_projects_own_graph_takes_its_place(inside: Inside, house: House) -> None:
+def test_the_projects_own_graph_takes_its_place(
+    in_process: InProcessCli, user: IsolatedUser
+) -> None:
     own = {
         "name": "mine",
         "start": "codegen",
@@ -58,8 +60,8 @@ def test_the_projects_own_graph_takes_its_place(inside: Inside, house: House) ->
             "done": {},
         },
     }
-    (ours(house.project) / "pipeline.json").write_text(json.dumps(own))
-    assert inside("graph", "--pipeline").out == snapshot("""\
+    (init_project(user.project) / "pipeline.json").write_text(json.dumps(own))
+    assert in_process("graph", "--pipeline").out == snapshot("""\
 mine: 4 phases
 
        codegen   codegen
@@ -70,15 +72,17 @@ mine: 4 phases
  └─┴─→ mend      codegen
                  then test_run
 """)
-    [shown] = inside("graph", "--pipeline", "--json").of("graph")
+    [shown] = in_process("graph", "--pipeline", "--json").of("graph")
     assert shown["edges"][2] == {"source": "test_run", "target": "mend", "rounds": 3}
-    assert inside("graph", "--pipeline=standard").out.startswith("standard:")
+    assert in_process("graph", "--pipeline=standard").out.startswith("standard:")
 
 
-def test_a_broken_graph_is_an_error_with_every_mistake(inside: Inside, house: House) -> None:
-    path = house.project / "broken.json"
+def test_a_broken_graph_is_an_error_with_every_mistake(
+    in_process: InProcessCli, user: IsolatedUser
+) -> None:
+    path = user.project / "broken.json"
     path.write_text('{"name": "x", "start": "a", "phases": {"a": {"gate": "plan"}}}')
-    ran = inside("graph", "--pipeline", "broken.json")
+    ran = in_process("graph", "--pipeline", "broken.json")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == snapshot("""\
 ! broken.json:1 phases has no "done", the final phase of every graph.

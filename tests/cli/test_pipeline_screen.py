@@ -21,7 +21,7 @@ from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch
 from coterie.model.record import InteractionRecord, PhaseRecord
 from coterie.model.team import Member, Team
-from tests.cli.test_screen import Listening, Scene, Sized
+from tests.cli.test_screen import DisplayedScreen, RecordingApp, SizedOutput
 
 TEAM = Team(
     name="pair",
@@ -39,7 +39,7 @@ STATE = (
 
 
 @dataclass
-class Build(Listening):
+class Build(RecordingApp):
     """A stand-in for an App with one build."""
 
     @property
@@ -64,11 +64,11 @@ def question(*choices: str) -> InteractionRecord:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
-    output = Sized(100, 30)
+async def displayed_screen() -> AsyncIterator[DisplayedScreen]:
+    output = SizedOutput(100, 30)
     with create_pipe_input() as keys:
         screen = PipelineScreen(Call(), TEAM, None, None, (keys, output))
-        made = Scene(screen, keys, Build(), output)
+        made = DisplayedScreen(screen, keys, Build(), output)
         async with screen.shown(lambda: made.stopped.append("stop")):
             screen.attach(cast("App", made.app), "k3f9")
             yield made
@@ -86,15 +86,15 @@ async def scene() -> AsyncIterator[Scene]:
     ],
 )
 async def test_a_command_answers_what_is_asked(typed: str, answer: tuple[str, str]) -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question("next", "codegen", "test", "accept", "revert", "stop"))
         await it.press(f"{typed}\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", *answer)]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", *answer)]
 
 
 async def test_a_command_that_is_not_offered_says_what_is() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("/plan\r")
         await it.until(lambda: "not now: it is working" in it.output.written)
         it.screen.saw(question("next", "codegen", "stop"))
@@ -103,14 +103,14 @@ async def test_a_command_that_is_not_offered_says_what_is() -> None:
         await it.until(
             lambda: "not available now; choose one of: /next /codegen" in it.output.written
         )
-        assert it.app.told == []
+        assert it.app.calls == []
         await it.press("mind the cents\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "mind the cents")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "mind the cents")]
 
 
 async def test_status_graph_and_help_are_looks() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(PhaseRecord("k3f9", "code_review", "code_review", "completed", gate="review"))
         await it.press("/status\r")
         await it.until(lambda: "gates    review passed" in it.output.written)
@@ -118,4 +118,4 @@ async def test_status_graph_and_help_are_looks() -> None:
         await it.until(lambda: "code_review ●" in it.output.written)
         await it.press("/help\r")
         await it.until(lambda: "/planreview" in it.output.written)
-        assert it.app.told == []
+        assert it.app.calls == []

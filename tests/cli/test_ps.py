@@ -28,7 +28,7 @@ from coterie.model.task import TaskCreated, TaskStarted, UserInteractionRequeste
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.stores.sqlite import SqliteStorage
-from tests.cli.command import Cli, Inside, Started, steady
+from tests.cli.command import Cli, ForkedCommand, InProcessCli, normalize
 from tests.cli.recorded import at, wants_to_run
 
 TASK = "k3f9"
@@ -136,7 +136,7 @@ CASES = {
 @contextmanager
 def run_by_us(cli: Cli, writes: Sequence[Write], team: Team = TEAM) -> Iterator[None]:
     """A task run by a live process, which is this one."""
-    project = Project(cli.house.project)
+    project = Project(cli.user.project)
     make_project(project)
     owner = Owner(project.folder / "owners", "here")
 
@@ -165,13 +165,13 @@ def run_by_us(cli: Cli, writes: Sequence[Write], team: Team = TEAM) -> Iterator[
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_member_does_is_data_and_words(inside: Inside, case: Case) -> None:
-    with run_by_us(inside, case.writes):
-        (ada,) = inside("ps", "--json").of("member")
+def test_what_a_member_does_is_data_and_words(in_process: InProcessCli, case: Case) -> None:
+    with run_by_us(in_process, case.writes):
+        (ada,) = in_process("ps", "--json").of("member")
         assert {key: ada[key] for key in case.facts} == case.facts
         assert (ada["member"], ada["agent"], ada["pid"]) == ("ada", "builtin", None)
-        assert case.words in inside("ps").out
-    assert inside("ps", "--json").of("member") == [], "whose owner is dead, does nothing"
+        assert case.words in in_process("ps").out
+    assert in_process("ps", "--json").of("member") == [], "whose owner is dead, does nothing"
 
 
 @pytest.mark.parametrize(
@@ -179,17 +179,17 @@ def test_what_a_member_does_is_data_and_words(inside: Inside, case: Case) -> Non
     [("limit", "parked, waiting for a rate limit"), ("budget", "parked, waiting for a budget")],
 )
 def test_a_parked_task_that_waits_for_a_limit_is_shown_with_its_end(
-    inside: Inside, waits_for: str, said: str
+    in_process: InProcessCli, waits_for: str, said: str
 ) -> None:
     until = "2099-01-31T14:05:00.000Z"
-    with run_by_us(inside, [TURN, state("waiting", 3, waits_for, until)]):
-        (ada,) = inside("ps", "--json").of("member")
+    with run_by_us(in_process, [TURN, state("waiting", 3, waits_for, until)]):
+        (ada,) = in_process("ps", "--json").of("member")
         assert (ada["parked"], ada["until"]) == (False, until)
-    (ada,) = inside("ps", "--json").of("member")
+    (ada,) = in_process("ps", "--json").of("member")
     assert (ada["task"], ada["parked"], ada["until"], ada["pid"]) == (TASK, True, until, None)
-    assert f"{said} until 2099-01-31 14:05" in inside("ps").out
-    assert inside("cancel", TASK, "--yes").code == 0
-    assert inside("ps", "--json").of("member") == []
+    assert f"{said} until 2099-01-31 14:05" in in_process("ps").out
+    assert in_process("cancel", TASK, "--yes").code == 0
+    assert in_process("ps", "--json").of("member") == []
 
 
 # -- stopping one member, or everything ----------------------------------------------------------
@@ -201,7 +201,7 @@ def states(cli: Cli, **where: object) -> dict[str, dict[str, object]]:
 
 
 @contextmanager
-def at_work(cli: Cli, *words: str) -> Iterator[tuple[Started, str]]:
+def at_work(cli: Cli, *words: str) -> Iterator[tuple[ForkedCommand, str]]:
     """A chat whose second member never ends its turn, and its task's id."""
     with cli.start("chat", "--json", *words, "rex-hangs") as child:
         child.until('"member":"rex","state":"working"')
@@ -214,10 +214,10 @@ def at_work(cli: Cli, *words: str) -> Iterator[tuple[Started, str]]:
 def test_one_member_is_stopped_and_the_task_asks_what_now(cli: Cli) -> None:
     cli.team("ada", "rex")
     with at_work(cli, "--wait", "1m") as (child, task):
-        elsewhere = cli.house.home / "elsewhere"
+        elsewhere = cli.user.home / "elsewhere"
         elsewhere.mkdir()
         rex = states(cli, cwd=elsewhere)["rex"]
-        assert (rex["state"], rex["project"]) == ("working", str(cli.house.project))
+        assert (rex["state"], rex["project"]) == ("working", str(cli.user.project))
         wrong = cli("stop", task, "nobody")
         assert (wrong.code, "Here: ada, rex." in wrong.err) == (2, True)
         stopped = cli("stop", task, "rex", "--json")
@@ -251,7 +251,7 @@ def test_a_stop_outlives_a_kill_and_is_done_once(cli: Cli) -> None:
 
 def leave_request(cli: Cli, task: str, member: str) -> None:
     async def leave() -> None:
-        storage = await SqliteStorage.open(Project(cli.house.project).database)
+        storage = await SqliteStorage.open(Project(cli.user.project).database)
         await storage.inbox.request(task, "stop_member", "you", member)
         await storage.close()
 
@@ -261,11 +261,11 @@ def leave_request(cli: Cli, task: str, member: str) -> None:
 def test_everything_is_stopped_from_anywhere(cli: Cli) -> None:
     assert cli("stop", "--all").out == "Nothing is running.\n"
     cli.team("ada", "rex")
-    elsewhere = cli.house.home / "elsewhere"
+    elsewhere = cli.user.home / "elsewhere"
     elsewhere.mkdir()
     with at_work(cli) as (child, task):
         done = cli("stop", "--all", cwd=elsewhere)
-        assert steady(done.out).replace(task, TASK) == (
+        assert normalize(done.out).replace(task, TASK) == (
             f"Parked: coterie -C /project resume {TASK}\n"
         )
         assert child.wait(30) == 130

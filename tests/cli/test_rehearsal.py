@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli, Inside
-from tests.cli.crew import git
-from tests.conftest import ours
+from tests.cli.command import Cli, InProcessCli
+from tests.cli.ticket_project import git
+from tests.conftest import init_project
 
 SPY = """\
 import json, os, pathlib, sys
@@ -32,7 +32,7 @@ def repository(bare: Cli) -> Cli:
 
 def in_git(cli: Cli) -> None:
     """Make the project a repository with one file."""
-    root = cli.house.project
+    root = cli.user.project
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "cart.py")
@@ -41,17 +41,17 @@ def in_git(cli: Cli) -> None:
 
 def team(cli: Cli, *members: dict[str, Any], name: str = "crew", **more: Any) -> None:
     """Write a team file, as a person would."""
-    folder = ours(cli.house.project) / "teams" / name
+    folder = init_project(cli.user.project) / "teams" / name
     folder.mkdir(parents=True)
     (folder / "team.json").write_text(json.dumps({"members": members, **more}))
 
 
 def real_agent(cli: Cli, **more: Any) -> Path:
     """Register a generic agent that must never run; return the file that it would create."""
-    mark = cli.house.home / "it-ran"
-    program = cli.house.home / "real.py"
+    mark = cli.user.home / "it-ran"
+    program = cli.user.home / "real.py"
     program.write_text(SPY.format(mark=str(mark)))
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True, exist_ok=True)
     entry = {
         "command": sys.executable,
@@ -106,7 +106,7 @@ def test_a_goal_is_rehearsed_to_a_commit_on_the_branch(
     assert set(tickets.values()) == {"done"}
     assert 2 <= len(tickets) <= 4
     task = ran.lines[-1]["task"]
-    root = repository.house.project
+    root = repository.user.project
     begun = git(root, "rev-parse", "HEAD")
     assert repository("accept", task).code == 0
     assert git(root, "rev-parse", "HEAD") != begun
@@ -121,17 +121,17 @@ def test_a_goal_is_rehearsed_to_a_commit_on_the_branch(
     [("run", ["Plan with 3 tickets", "a rebate in cart.py"]), ("build", ["cart.py` (modify)"])],
 )
 def test_an_unclear_goal_is_asked_about_once_and_the_answer_taken_in(
-    inside: Inside, verb: str, shown: list[str]
+    in_process: InProcessCli, verb: str, shown: list[str]
 ) -> None:
-    in_git(inside)
-    team(inside, *REVIEWED)
-    assert inside(verb, "--rehearse", "Coupons").code == 3
-    (asked,) = inside("inbox", "--json").lines
+    in_git(in_process)
+    team(in_process, *REVIEWED)
+    assert in_process(verb, "--rehearse", "Coupons").code == 3
+    (asked,) = in_process("inbox", "--json").lines
     question = "What should be different once “Coupons” is done, and in which files?"
     assert (asked["title"], asked["kind"]) == (question, "Input")
-    assert inside("answer", asked["id"], "--say", "a rebate in cart.py; docs").code == 0
-    assert inside("resume", "last").code == 3
-    (asked,) = inside("inbox", "--json").lines
+    assert in_process("answer", asked["id"], "--say", "a rebate in cart.py; docs").code == 0
+    assert in_process("resume", "last").code == 3
+    (asked,) = in_process("inbox", "--json").lines
     assert [one for one in shown if one not in asked["title"] + asked["content"]] == []
     assert question not in asked["content"]
 
@@ -173,7 +173,7 @@ def test_nor_is_any_other_of_which_little_is_known(cli: Cli, entry: dict[str, An
     assert ran.code == 0, ran.err
     assert "stand-in for a model in this rehearsal" in ran.out
     assert not mark.exists()
-    assert not (cli.house.project / "hello.md").exists()
+    assert not (cli.user.project / "hello.md").exists()
 
 
 def test_a_rehearsal_uses_no_budget_and_costs_nothing(cli: Cli) -> None:
@@ -207,30 +207,30 @@ PLAY: list[dict[str, Any]] = [
 
 
 def scripted(cli: Cli, rules: list[dict[str, Any]]) -> str:
-    play = cli.house.home / "play.json"
+    play = cli.user.home / "play.json"
     play.write_text(json.dumps({"rules": rules}))
     return str(play)
 
 
-def said(cli: Cli, task: str) -> list[str]:
+def replies_of(cli: Cli, task: str) -> list[str]:
     lines = cli("log", task, "--json").lines
     return [line["text"] for line in lines if line["type"] == "message" and line["member"] == "ada"]
 
 
 def test_a_script_goes_on_where_it_was(cli: Cli) -> None:
     team(cli, {"id": "ada", "agent": "ada"}, {"id": "you", "type": "human"})
-    (cli.house.project / "slow").write_text("a file")
+    (cli.user.project / "slow").write_text("a file")
     task = cli.task("--script", scripted(cli, PLAY), "hello")
     for number in range(1, 4):
         assert cli("answer", f"q{number}", "--say", "go on").code == 0
         assert cli("resume", task).code == 3
-    assert said(cli, task) == ["one", "only once", "two", "three"]
+    assert replies_of(cli, task) == ["one", "only once", "two", "three"]
 
 
 def test_a_reply_that_reached_nobody_is_given_again(cli: Cli) -> None:
     play = scripted(cli, PLAY[1:])
     team(cli, {"id": "ada", "agent": "ada"})
-    slow = cli.house.project / "slow"
+    slow = cli.user.project / "slow"
     os.mkfifo(slow)
     running = cli.start("chat", "--script", play, "--max-turns", "3", "hello")
     while True:  # until the reply with the tool call was sent, and its tool waits
@@ -246,4 +246,4 @@ def test_a_reply_that_reached_nobody_is_given_again(cli: Cli) -> None:
     slow.write_text("a file")
     task = cli("tasks", "--json").of("task")[-1]["id"]
     assert cli("resume", task).code == 0
-    assert said(cli, task) == ["one", "two", "three"]
+    assert replies_of(cli, task) == ["one", "two", "three"]

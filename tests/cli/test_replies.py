@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Inside, Ran
+from tests.cli.command import CommandResult, InProcessCli
 from tests.unit.process.children import AGENT
 
 EVENT: dict[str, Any] = {"completionDetection": "jsonl", "completionTypes": ["result"]}
@@ -27,7 +27,7 @@ def shell(told: dict[str, Any], script: str) -> dict[str, Any]:
     return {"command": "/bin/sh", "baseArgs": ["-c", script], "capabilities": told}
 
 
-def said(ran: Ran) -> dict[str, list[str]]:
+def replies(ran: CommandResult) -> dict[str, list[str]]:
     """All messages of each member."""
     found: dict[str, list[str]] = {}
     for message in ran.of("message"):
@@ -88,12 +88,12 @@ def detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("detector")
-def test_two_rounds_of_every_kind(inside: Inside) -> None:
-    inside.registry(**AGENTS)
-    inside.members(*({"id": name, "agent": name, "prompt": ROLE} for name in AGENTS))
-    ran = inside("chat", "--json", "--max-rounds", "2", "hello")
+def test_two_rounds_of_every_kind(in_process: InProcessCli) -> None:
+    in_process.registry(**AGENTS)
+    in_process.members(*({"id": name, "agent": name, "prompt": ROLE} for name in AGENTS))
+    ran = in_process("chat", "--json", "--max-rounds", "2", "hello")
     assert ran.code == 0, ran.err
-    heard = said(ran)
+    heard = replies(ran)
     assert {name: heard[name] for name in SAID} == SAID
     (silent, _) = [one for one in ran.of("message") if one["member"] == "mute"]
     assert silent["duration_ms"] >= SILENCE["idleTimeoutMs"]
@@ -116,22 +116,24 @@ def test_two_rounds_of_every_kind(inside: Inside) -> None:
     ],
 )
 def test_a_detector_that_is_broken_fails_its_members_turn(
-    inside: Inside, name: str, said: str
+    in_process: InProcessCli, name: str, said: str
 ) -> None:
     told = {"completionDetection": "custom", "detector": name}
-    inside.registry(it=agent(told, "--plain", "turn"))
-    ran = inside("chat", "--json", "--agents", "ada=it", "hello")
+    in_process.registry(it=agent(told, "--plain", "turn"))
+    ran = in_process("chat", "--json", "--agents", "ada=it", "hello")
     (error,) = ran.of("error")
     assert (ran.code, said in error["message"]) == (3, True), error
 
 
 @pytest.mark.parametrize("told", [EVENT, STAYS], ids=["each turn", "stays"])
-def test_a_program_is_started_when_its_turn_comes(inside: Inside, told: dict[str, Any]) -> None:
+def test_a_program_is_started_when_its_turn_comes(
+    in_process: InProcessCli, told: dict[str, Any]
+) -> None:
     begins = """touch "$HOME/started"; read prompt; echo '{"type": "result", "text": "yes"}'"""
-    inside.registry(it=shell(told, begins))
-    inside.members({"id": "ada", "agent": "it"}, {"id": "rex", "agent": "it"})
-    assert said(inside("chat", "--json", "--max-turns", "1", "hello")) == {"ada": ["yes"]}
-    team = inside.house.project / ".coterie" / "teams" / "pair"
+    in_process.registry(it=shell(told, begins))
+    in_process.members({"id": "ada", "agent": "it"}, {"id": "rex", "agent": "it"})
+    assert replies(in_process("chat", "--json", "--max-turns", "1", "hello")) == {"ada": ["yes"]}
+    team = in_process.user.project / ".coterie" / "teams" / "pair"
     assert [path.parts[-3] for path in team.glob("*/home/started")] == ["ada"]
 
 
@@ -153,25 +155,25 @@ PATTERN = {"completionDetection": "custom", "completionPattern": "^never$"}
     ids=["of the agent", "of the member", "before the agent's", "silence", "pattern"],
 )
 def test_a_turn_without_an_end_fails_at_its_limit(
-    inside: Inside, entry: dict[str, Any], member: dict[str, Any]
+    in_process: InProcessCli, entry: dict[str, Any], member: dict[str, Any]
 ) -> None:
-    inside.registry(it=entry)
-    inside.members({"id": "ada", "agent": "it", **member})
-    ran = inside("chat", "--json", "hello")
-    assert (ran.code, said(ran)) == (3, {})
+    in_process.registry(it=entry)
+    in_process.members({"id": "ada", "agent": "it", **member})
+    ran = in_process("chat", "--json", "hello")
+    assert (ran.code, replies(ran)) == (3, {})
     assert {one["code"] for one in ran.of("error")} == {"turn_timeout"}
     assert "no reply within 0.2 s" in ran.of("error")[0]["message"]
     assert ran.of("interaction")[0]["about"]["failure"] == "timeout"
 
 
-def test_a_member_may_set_how_long_a_silence_ends_its_reply(inside: Inside) -> None:
-    inside.registry(it=agent({**SILENCE, "idleTimeoutMs": 60_000}, "--plain", "hang"))
-    inside.members({"id": "ada", "agent": "it", "idleTimeoutMs": 200})
-    assert said(inside("chat", "--json", "hello")) == {"ada": [""]}
+def test_a_member_may_set_how_long_a_silence_ends_its_reply(in_process: InProcessCli) -> None:
+    in_process.registry(it=agent({**SILENCE, "idleTimeoutMs": 60_000}, "--plain", "hang"))
+    in_process.members({"id": "ada", "agent": "it", "idleTimeoutMs": 200})
+    assert replies(in_process("chat", "--json", "hello")) == {"ada": [""]}
 
 
-def test_the_limits_that_hold_where_nobody_set_any(inside: Inside) -> None:
-    inside.registry(
+def test_the_limits_that_hold_where_nobody_set_any(in_process: InProcessCli) -> None:
+    in_process.registry(
         silent={"command": "cat", "capabilities": {"completionDetection": "idleTimeout"}},
         plain={"command": "cat"},
         event={"command": "cat", "capabilities": EVENT},
@@ -180,7 +182,7 @@ def test_the_limits_that_hold_where_nobody_set_any(inside: Inside) -> None:
         codex={"command": "/nowhere/codex"},
     )
     agents = "silent,plain,event,pattern,set,codex"
-    (told,) = inside("chat", "--dry-run", "--json", "--agents", agents, "hello").of("dry_run")
+    (told,) = in_process("chat", "--dry-run", "--json", "--agents", agents, "hello").of("dry_run")
     limits = {one["member"]: (one["timeout_ms"], one["silence_ms"]) for one in told["members"]}
     half_an_hour = (30 * 60_000, None)
     assert limits == {
@@ -191,5 +193,5 @@ def test_the_limits_that_hold_where_nobody_set_any(inside: Inside) -> None:
         "set": (4_000, 300),
         "codex": half_an_hour,
     }
-    shown = inside("chat", "--dry-run", "--agents", agents, "hello").out
+    shown = in_process("chat", "--dry-run", "--agents", agents, "hello").out
     assert "fail after 30s; a reply ends with 2 s of silence" in shown

@@ -12,19 +12,19 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, git, registered
+from tests.cli.ticket_project import TicketProject, git, register_agents
 
 
 @pytest.fixture
-def crew(bare: Cli) -> Crew:
-    return Crew(registered(bare)).furnish()
+def project(bare: Cli) -> TicketProject:
+    return TicketProject(register_agents(bare)).set_up()
 
 
 def test_a_goal_becomes_merged_work(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish(checks=["test -s cart.py"])
-    ran = crew("run", "--yes", "Add coupons sent-back looked-at")
+    project = TicketProject(register_agents(bare)).set_up(checks=["test -s cart.py"])
+    ran = project("run", "--yes", "Add coupons sent-back looked-at")
     assert ran.code == 0
-    assert crew.calm(ran) == snapshot("""\
+    assert project.normalized(ran) == snapshot("""\
 12:00:00  you: Add coupons sent-back looked-at
 12:00:00  plan with 3 tickets
 12:00:00  T1  Coupon model
@@ -60,13 +60,13 @@ def test_a_goal_becomes_merged_work(bare: Cli) -> None:
 
  Next   coterie diff k3f9 · coterie accept k3f9 · coterie revert k3f9
 """)
-    assert git(crew.root, "status", "--porcelain") == ""
+    assert git(project.root, "status", "--porcelain") == ""
 
 
-def test_the_plan_waits_for_a_yes(crew: Crew) -> None:
-    ran = crew("run", "Add coupons")
+def test_the_plan_waits_for_a_yes(project: TicketProject) -> None:
+    ran = project("run", "Add coupons")
     assert ran.code == 3
-    assert crew.calm(ran) == snapshot("""\
+    assert project.normalized(ran) == snapshot("""\
 12:00:00  you: Add coupons
 12:00:00  mira asks: Plan with 3 tickets · q1
  ▲ q1  mira (claude) asks
@@ -87,24 +87,24 @@ Waiting  k3f9 · 2 turns · 0.1s
   why      a question is waiting for your answer
   next     coterie inbox · coterie resume k3f9
 """)
-    assert crew("answer", "q1", "approve").code == 0
-    again = crew("resume", "last")
+    assert project("answer", "q1", "approve").code == 0
+    again = project("resume", "last")
     assert again.code == 3
-    assert crew.calm(again).splitlines()[:3] == snapshot(
+    assert project.normalized(again).splitlines()[:3] == snapshot(
         [
             "12:00:00  plan approved by you, 3 tickets",
             "12:00:00  T1  Coupon model",
             "12:00:00  T2  Price rules",
         ]
     )
-    assert crew("answer", "q2", "approve").code == 0
-    last = crew("resume", "last")
+    assert project("answer", "q2", "approve").code == 0
+    last = project("resume", "last")
     assert last.code == 0
-    assert "YOU DECIDED   plan 12:00 · report 12:00" in crew.calm(last)
+    assert "YOU DECIDED   plan 12:00 · report 12:00" in project.normalized(last)
 
 
-def test_as_objects(crew: Crew) -> None:
-    ran = crew("run", "--json", "--yes", "-t", "crew", "Add coupons with-check")
+def test_as_objects(project: TicketProject) -> None:
+    ran = project("run", "--json", "--yes", "-t", "crew", "Add coupons with-check")
     assert ran.code == 3
     task = ran.lines[0]["id"]
     told = [(one["id"], one["state"], one["owner"], one["message"]) for one in ran.of("ticket")]
@@ -130,10 +130,10 @@ def test_as_objects(crew: Crew) -> None:
     assert {one["task"] for one in ran.of("ticket")} == {task}
     (asked,) = ran.of("interaction")
     assert (asked["member"], asked["command"]) == ("mira", "mkdir -p built")
-    assert crew("answer", asked["id"], "once").code == 0
-    last = crew("resume", task, "--json").lines[-1]
+    assert project("answer", asked["id"], "once").code == 0
+    last = project("resume", task, "--json").lines[-1]
     passed = "all checks passed; Coterie ran mkdir -p built: exit 0\n"
-    assert passed in crew("log", f"{task}/T3").out
+    assert passed in project("log", f"{task}/T3").out
     assert {
         key: last[key] for key in ("type", "status", "reason", "summary", "checks")
     } == snapshot(
@@ -149,10 +149,10 @@ def test_as_objects(crew: Crew) -> None:
 
 
 def test_a_dry_run_starts_and_writes_nothing(bare: Cli) -> None:
-    registered(bare)
+    register_agents(bare)
     ran = bare("run", "--dry-run", "--agents", "mira=claude,wren=codex", "Add coupons")
     assert ran.code == 0
-    python = json.loads((bare.house.coterie_home / "agents" / "config.json").read_text())
+    python = json.loads((bare.user.coterie_home / "agents" / "config.json").read_text())
     command = python["agents"]["codex"]["command"]
     shown = ran.shown.replace(command, "python").replace(str(Path(__file__).parent), "tests")
     # The variables depend on the machine; tests/cli/test_dry_run.py covers them.
@@ -186,11 +186,11 @@ Would run tickets with team adhoc. Nothing was started or written.
              confirmed by you. Your own branch and files are touched only by:
              coterie accept
 """)
-    assert list(bare.house.project.iterdir()) == []
+    assert list(bare.user.project.iterdir()) == []
 
 
-def test_a_dry_run_as_an_object(crew: Crew) -> None:
-    (told,) = crew("run", "--dry-run", "--yes", "--json", "Add coupons").lines
+def test_a_dry_run_as_an_object(project: TicketProject) -> None:
+    (told,) = project("run", "--dry-run", "--yes", "--json", "Add coupons").lines
     names = ("type", "workflow", "goal", "team", "branches", "approves_plan", "rehearsal")
     assert {name: told[name] for name in names} == snapshot(
         {
@@ -209,15 +209,15 @@ def test_a_dry_run_as_an_object(crew: Crew) -> None:
     assert told["scheduler"]["concurrency"] == 1
 
 
-def test_a_dry_run_shows_the_plan_of_a_script(crew: Crew) -> None:
+def test_a_dry_run_shows_the_plan_of_a_script(project: TicketProject) -> None:
     plan: dict[str, list[dict[str, Any]]] = {
         "tasks": [{"task_id": "model", "description": "The model"}]
     }
     plan["tasks"].append({"task_id": "form", "description": "The form", "dependencies": ["model"]})
     reply = {"text": f"Here it is.\n```json\n{json.dumps(plan)}\n```"}
-    script = crew.root / "script.json"
+    script = project.root / "script.json"
     script.write_text(json.dumps({"rules": [{"replies": [reply]}]}))
-    ran = crew("run", "--dry-run", "--script", str(script), "Add coupons")
+    ran = project("run", "--dry-run", "--script", str(script), "Add coupons")
     shown = ran.shown
     assert shown[shown.index("  plan ") :] == snapshot("""\
   plan       2 tickets, in the script
@@ -227,13 +227,13 @@ def test_a_dry_run_shows_the_plan_of_a_script(crew: Crew) -> None:
 """)
 
 
-def test_roles_of_the_project_count(crew: Crew) -> None:
+def test_roles_of_the_project_count(project: TicketProject) -> None:
     roles = [
         {"role_id": "boss", "type": "manager", "cli_command": "claude"},
         {"role_id": "hand", "type": "worker", "cli_command": "codex"},
     ]
-    (crew.root / ".coterie" / "roles.json").write_text(json.dumps({"roles": roles}))
-    (told,) = crew("run", "--dry-run", "--json", "Add coupons").lines
+    (project.root / ".coterie" / "roles.json").write_text(json.dumps({"roles": roles}))
+    (told,) = project("run", "--dry-run", "--json", "Add coupons").lines
     assert [(one["member"], one["duty"]) for one in told["members"]] == snapshot(
         [("boss", "manager"), ("hand", "worker")]
     )
@@ -251,36 +251,36 @@ def test_the_team_says_how(cli: Cli, workflow: str) -> None:
     assert speakers == (["ada", "rex"] if workflow == "chat" else ["ada"])
 
 
-def test_what_cannot_be_run(crew: Crew) -> None:
-    assert crew("run", "-t", "crew", "--agents", "claude", "x").shown == snapshot("""\
+def test_what_cannot_be_run(project: TicketProject) -> None:
+    assert project("run", "-t", "crew", "--agents", "claude", "x").shown == snapshot("""\
 ! --team and --agents cannot be combined.
   Give one of them.
 """)
-    assert crew("run").shown == snapshot("""\
+    assert project("run").shown == snapshot("""\
 ! No message given.
   coterie run "what should be achieved"
 """)
-    alone = crew("run", "--agents", "claude", "Add coupons")
+    alone = project("run", "--agents", "claude", "Add coupons")
     assert alone.code == 2
     assert alone.shown == snapshot("""\
 ! Team adhoc has too few AI members (1): tickets need a manager and at least one worker.
   coterie team add NAME --agent claude
 """)
-    assert crew("tasks", "--json").out == ""
+    assert project("tasks", "--json").out == ""
 
 
-def test_an_interrupt_parks_and_resume_goes_on(crew: Crew) -> None:
-    with crew.cli.start("run", "--yes", "Add coupons hangs") as child:
+def test_an_interrupt_parks_and_resume_goes_on(project: TicketProject) -> None:
+    with project.cli.start("run", "--yes", "Add coupons hangs") as child:
         child.until("T3  wren starts")
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == 130
         assert "Parked: coterie resume" in child.err.read()
-    parked = crew("tickets")
+    parked = project("tickets")
     assert "2 of 3 done · 1 working" in parked.out
 
 
 def test_a_preset_is_a_team_for_it(bare: Cli) -> None:
-    registered(bare)
+    register_agents(bare)
     bare("team", "new", "crew", "--preset", "tickets", "--agents", "claude,codex")
     (told,) = bare("run", "--dry-run", "--json", "Add coupons").lines
     shown = [(one["member"], one["duty"], one["agent"]) for one in told["members"]]

@@ -67,20 +67,20 @@ def risky(name: str = "q1", command: str = "npm install a", rule: str = RULE) ->
 
 
 @dataclass
-class Listening:
+class RecordingApp:
     """A stand-in for an App that records its calls."""
 
-    told: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    calls: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     became: str = "queued"
 
     async def say(self, task_id: str, text: str, author: str | None = None) -> str:
-        self.told.append(("say", task_id, text))
+        self.calls.append(("say", task_id, text))
         return self.became
 
     async def answer(
         self, interaction_id: str, *, choice: str | None, text: str | None, author: str
     ) -> Answered:
-        self.told.append(("answer", interaction_id, choice or "", text or ""))
+        self.calls.append(("answer", interaction_id, choice or "", text or ""))
         rule = text if choice == "rule" else None
         return Answered(interaction_id, "k3f9", choice or "", False, "pair", "ada", rule)
 
@@ -92,10 +92,10 @@ class Listening:
         return [Entry("", TaskRecord(task_id, "chat", "running")), Entry("", said), Entry("", ran)]
 
     async def interrupt(self, task_id: str) -> None:
-        self.told.append(("interrupt", task_id))
+        self.calls.append(("interrupt", task_id))
 
 
-class Sized(DummyOutput):
+class SizedOutput(DummyOutput):
     """An output of a given size that records what is written."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
@@ -110,13 +110,13 @@ class Sized(DummyOutput):
 
 
 @dataclass
-class Scene:
+class DisplayedScreen:
     """A screen on display, with its keys, App and output."""
 
     screen: Screen
     keys: PipeInput
-    app: Listening
-    output: Sized
+    app: RecordingApp
+    output: SizedOutput
     stopped: list[str] = field(default_factory=list[str])
 
     async def press(self, keys: str) -> None:
@@ -131,18 +131,20 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(columns: int = 80, rows: int = 24, *, task: str = "k3f9") -> AsyncIterator[Scene]:
-    output = Sized(columns, rows)
+async def displayed_screen(
+    columns: int = 80, rows: int = 24, *, task: str = "k3f9"
+) -> AsyncIterator[DisplayedScreen]:
+    output = SizedOutput(columns, rows)
     with create_pipe_input() as keys:
         screen = Screen(Call(), TEAM, 20, None, (keys, output))
-        made = Scene(screen, keys, Listening(), output)
+        made = DisplayedScreen(screen, keys, RecordingApp(), output)
         async with screen.shown(lambda: made.stopped.append("stop")):
             if task:
                 screen.attach(cast("App", made.app), task)
             yield made
 
 
-async def opened(it: Scene) -> None:
+async def opened(it: DisplayedScreen) -> None:
     await it.press("\t")
     await it.until(lambda: it.screen.prompt() == " q1> ")
 
@@ -151,72 +153,72 @@ async def opened(it: Scene) -> None:
 
 
 async def test_what_is_typed_is_said() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("be quick\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "be quick")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "be quick")]
         await it.until(lambda: "read after this turn" in it.output.written)
 
 
 async def test_whoever_presses_a_key_is_there() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         before = time.monotonic()
         await it.press("be quick\r")
-        await it.until(lambda: it.app.told)
+        await it.until(lambda: it.app.calls)
         idle = it.screen.idle_seconds()
         assert idle is not None
         assert idle < time.monotonic() - before
 
 
 async def test_typing_never_answers_a_question_that_was_not_opened() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question())
         await it.press("1\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "1")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "1")]
 
 
 async def test_tab_opens_a_digit_and_enter_answers_and_enter_alone_does_nothing() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question())
         await it.press("\t")
         await it.until(lambda: it.screen.prompt() == " q1> ")
         await it.press("\r\r2\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "reject", "")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", "reject", "")]
 
 
 async def test_a_no_may_go_with_words() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(risky())
         await opened(it)
         await it.press("2 use pnpm\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "reject", "use pnpm")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", "reject", "use pnpm")]
 
 
 async def test_a_sentence_on_an_open_card_is_no_answer() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(risky())
         await opened(it)
         await it.press("once more, please\r")
         await it.until(lambda: "stays open" in it.output.written)
-        assert (it.app.told, it.screen.prompt()) == ([], " q1> ")
+        assert (it.app.calls, it.screen.prompt()) == ([], " q1> ")
 
 
 async def test_e_edits_the_rule_before_it_is_saved() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(risky())
         await opened(it)
         await it.press("e")
         await it.press("\x7f\x7f\x7fjest)\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "rule", "run(npm installjest)")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", "rule", "run(npm installjest)")]
         await it.until(lambda: "saved for ada: run(npm installjest)" in it.output.written)
 
 
 async def test_one_answer_for_all_that_are_alike() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         for name, command in (("q1", "npm install a"), ("q2", "npm install b"), ("q3", "make")):
             rule = "" if command == "make" else RULE
             it.screen.saw(risky(name, command, rule))
@@ -227,12 +229,12 @@ async def test_one_answer_for_all_that_are_alike() -> None:
         await it.press("*")
         await it.until(lambda: it.screen.prompt() == " q1> ")
         await it.press("*1\r")
-        await it.until(lambda: len(it.app.told) == 2)
-        assert it.app.told == [("answer", "q1", "approve", ""), ("answer", "q2", "approve", "")]
+        await it.until(lambda: len(it.app.calls) == 2)
+        assert it.app.calls == [("answer", "q1", "approve", ""), ("answer", "q2", "approve", "")]
 
 
 async def test_tab_goes_from_question_to_question() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(risky("q1"))
         it.screen.saw(risky("q2", "make"))
         await opened(it)
@@ -245,7 +247,7 @@ async def test_tab_goes_from_question_to_question() -> None:
 
 
 async def test_d_prints_all_of_it_and_s_the_turn() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         diff = "\n".join(f"+line {n} \x1b[2J" for n in range(40))
         asked = risky().interaction
         shown = asked.display.model_copy(update={"content": diff, "content_kind": "Diff"})
@@ -257,30 +259,30 @@ async def test_d_prints_all_of_it_and_s_the_turn() -> None:
         await it.press("s")
         await it.until(lambda: "✓ ran pytest -q" in it.output.written)
         assert '"I install it."' in it.output.written
-        assert it.app.told == []
+        assert it.app.calls == []
 
 
 async def test_letters_are_text_where_text_is_wanted() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question(kind="Input"))
         await opened(it)
         await it.press("sled\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "", "sled")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", "", "sled")]
 
 
 async def test_l_puts_the_card_away() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question())
         await it.press("\t")
         await it.until(lambda: it.screen.prompt() == " q1> ")
         await it.press("l")
         await it.until(lambda: it.screen.prompt() == " > ")
-        assert it.app.told == []
+        assert it.app.calls == []
 
 
 async def test_a_question_answered_elsewhere_closes_its_card_and_its_answer_is_no_message() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         asked = question()
         it.screen.saw(asked)
         await it.press("\t")
@@ -290,64 +292,64 @@ async def test_a_question_answered_elsewhere_closes_its_card_and_its_answer_is_n
         await it.press("2\r")
         await it.until(lambda: "q1 is no longer open" in it.output.written)
         await it.until(lambda: it.screen._prompt.buffer.text == "2")
-        assert it.app.told == []
+        assert it.app.calls == []
         await it.press("0 lines\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "20 lines")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "20 lines")]
 
 
 async def test_text_answers_a_question_that_wants_text() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question(kind="Input"))
         await it.press("\t")
         await it.until(lambda: it.screen.prompt() == " q1> ")
         await it.press("look again\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "", "look again")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q1", "", "look again")]
 
 
 async def test_escape_interrupts_only_where_somebody_works() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("\x1b")
         await it.press("a\r")
-        await it.until(lambda: it.app.told)
+        await it.until(lambda: it.app.calls)
         it.screen.saw(MemberRecord("k3f9", "ada", "working"))
         await it.press("\x1b")
-        await it.until(lambda: len(it.app.told) == 2)
-        assert it.app.told[1] == ("interrupt", "k3f9")
+        await it.until(lambda: len(it.app.calls) == 2)
+        assert it.app.calls[1] == ("interrupt", "k3f9")
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04", "/stop\r"])
 async def test_ctrl_c_and_its_like_stop(key: str) -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press(key)
         await it.until(lambda: it.stopped)
 
 
 async def test_end_is_said_to_the_task() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("/end\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "/end")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "/end")]
 
 
 async def test_tab_completes_names_and_commands() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("ask @r\t now\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "ask @rex now")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "ask @rex now")]
         await it.press("/he\t\r")
         await it.until(lambda: "interrupts the current turn" in it.output.written)
 
 
 async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("/hel\r")
         await it.until(lambda: "No command /hel" in it.output.written)
         await it.until(lambda: it.screen._prompt.buffer.text == "/hel")
         await it.press("p\r")
         await it.until(lambda: "interrupts the current turn" in it.output.written)
-        assert it.app.told == []
+        assert it.app.calls == []
 
 
 @pytest.mark.parametrize(
@@ -365,34 +367,34 @@ async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
     ],
 )
 async def test_a_line_that_only_begins_with_a_slash_is_said(line: str) -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press(f"{line}\r")
-        await it.until(lambda: it.app.told)
-        assert (it.app.told, it.stopped) == ([("say", "k3f9", line.strip())], [])
+        await it.until(lambda: it.app.calls)
+        assert (it.app.calls, it.stopped) == ([("say", "k3f9", line.strip())], [])
 
 
 async def test_a_space_before_it_says_even_the_end() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press(" /end\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", " /end")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", " /end")]
 
 
 async def test_the_first_line_is_the_goal() -> None:
-    async with scene(task="") as it:
+    async with displayed_screen(task="") as it:
         await it.press("fix it\r")
         assert await it.screen.first_word() == "fix it"
 
 
 async def test_leaving_before_anything_was_said() -> None:
-    async with scene(task="") as it:
+    async with displayed_screen(task="") as it:
         await it.press("/end\r")
         assert await it.screen.first_word() is None
         assert it.stopped == []
 
 
 async def test_what_happens_is_printed_above() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(
             MessageRecord("k3f9", 1, "ada", "One query per item.", "rex", duration_ms=41000)
         )
@@ -493,7 +495,7 @@ def test_the_hint_names_the_keys_that_do_something() -> None:
 
 
 async def test_the_card() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question())
         await it.press("\t")
         await it.until(lambda: it.screen.prompt() == " q1> ")

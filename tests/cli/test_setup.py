@@ -10,36 +10,36 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, steady
+from tests.cli.command import Cli, normalize
 
 
 @pytest.fixture
 def claude(bare: Cli) -> Cli:
     """A machine with one installed agent, which Coterie knows by name."""
-    folder = bare.house.home / "bin"
+    folder = bare.user.home / "bin"
     folder.mkdir()
     program = folder / "claude"
     program.write_text("#!/bin/sh\necho '2.1.325 (Claude Code)'\n")
     program.chmod(0o755)
-    return Cli(bare.house, {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"})
+    return Cli(bare.user, {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"})
 
 
 @pytest.fixture
 def empty(bare: Cli) -> Cli:
     """A machine without any agent."""
-    return Cli(bare.house, {"PATH": "/usr/bin:/bin"})
+    return Cli(bare.user, {"PATH": "/usr/bin:/bin"})
 
 
 def test_init_finds_writes_and_says_so(claude: Cli) -> None:
     ran = claude("init")
     assert (ran.err, ran.code) == ("", 0)
-    assert steady(ran.out) == snapshot("""\
+    assert normalize(ran.out) == snapshot("""\
 Found claude. Wrote .coterie/ (git ignores it; nothing else touched).
   pair     ada (claude) writes, rex (claude) reviews, you decide   [default]
 Edit:  .coterie/teams/pair/team.json
 Try:   coterie "why is test_total slow? fix it"
 """)
-    assert json.loads((claude.house.project / ".coterie/teams/pair/team.json").read_text()) == (
+    assert json.loads((claude.user.project / ".coterie/teams/pair/team.json").read_text()) == (
         snapshot(
             {
                 "members": [
@@ -58,8 +58,8 @@ Try:   coterie "why is test_total slow? fix it"
             }
         )
     )
-    assert [path.name for path in claude.house.project.iterdir()] == [".coterie"]
-    assert steady(claude("team").out) == snapshot(
+    assert [path.name for path in claude.user.project.iterdir()] == [".coterie"]
+    assert normalize(claude("team").out) == snapshot(
         "  pair     ada (claude), rex (claude · read)   [default]\n"
     )
     again = claude("init")
@@ -72,13 +72,13 @@ def test_init_without_an_agent_says_how_to_get_one(empty: Cli) -> None:
     assert ran.code == 1
     assert "npm i -g @anthropic-ai/claude-code" in ran.out
     assert set(ran.out.splitlines()) >= set(empty("doctor").out.splitlines()[:6]), "the same words"
-    assert list(empty.house.project.iterdir()) == []
+    assert list(empty.user.project.iterdir()) == []
 
 
 def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
     ran = claude("doctor")
     assert (ran.err, ran.code) == ("", 0)
-    rows = steady(ran.out).splitlines()
+    rows = normalize(ran.out).splitlines()
     assert [*rows[:3], rows[5]] == snapshot(
         [
             "  claude    2.1.325  ready          signed in",
@@ -97,8 +97,8 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
         "sandbox": True,
         "git": True,
     }
-    assert list(claude.house.project.iterdir()) == []
-    assert not claude.house.coterie_home.exists()
+    assert list(claude.user.project.iterdir()) == []
+    assert not claude.user.coterie_home.exists()
 
 
 def test_doctor_where_nothing_is_ready(empty: Cli) -> None:
@@ -109,8 +109,8 @@ def test_doctor_where_nothing_is_ready(empty: Cli) -> None:
 
 def test_doctor_names_a_damaged_database_and_a_bad_registry(cli: Cli) -> None:
     cli.team("ada")
-    (cli.house.project / ".coterie" / "coterie.db").write_bytes(b"no database" * 1000)
-    (cli.house.coterie_home / "agents" / "config.json").write_text("{")
+    (cli.user.project / ".coterie" / "coterie.db").write_bytes(b"no database" * 1000)
+    (cli.user.coterie_home / "agents" / "config.json").write_text("{")
     checks = {line["name"]: line for line in cli("doctor", "--json").of("check")}
     assert (checks["database"]["ok"], checks["registry"]["ok"]) == (False, False)
 
@@ -125,12 +125,12 @@ def test_agents_scan_add_and_list(claude: Cli) -> None:
     again = claude("agents", "add", "mine", *words)
     assert again.code == 2
     assert claude("agents", "add", "mine", "--replace", *words).code == 0
-    rows = steady(claude("agents").out).splitlines()
+    rows = normalize(claude("agents").out).splitlines()
     assert rows[-1] == "Running now: coterie ps"
 
 
 def test_agents_migrate_shows_what_it_dropped(bare: Cli) -> None:
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     args = ["-p", "--append-system-prompt", "You are Ann."]
     old = {"schemaVersion": "1.1", "agents": {"claude": {"command": "claude", "args": args}}}
@@ -146,7 +146,7 @@ def test_agents_migrate_shows_what_it_dropped(bare: Cli) -> None:
 def test_team_new_add_show_and_validate(cli: Cli) -> None:
     made = cli("team", "new", "review", "--preset", "review")
     assert made.code == 0
-    assert steady(made.out) == snapshot("""\
+    assert normalize(made.out) == snapshot("""\
 review   .coterie/teams/review/team.json
   sec   ada · read  security
   perf  rex · read  speed
@@ -154,9 +154,9 @@ review   .coterie/teams/review/team.json
   you   human
 Edit:  .coterie/teams/review/team.json
 """)
-    folder = cli.house.project / ".coterie" / "teams" / "review"
+    folder = cli.user.project / ".coterie" / "teams" / "review"
     assert (folder / "sec" / "home").stat().st_mode & 0o777 == 0o700
-    assert (folder / "sec" / "work").resolve() == cli.house.project.resolve()
+    assert (folder / "sec" / "work").resolve() == cli.user.project.resolve()
     added = cli("team", "add", "sec2", "--like", "sec", "--agent", "cy")
     assert added.code == 0
     assert (folder / "sec2" / "home").is_dir()
@@ -189,8 +189,8 @@ def test_config_sets_for_the_project_and_for_the_user(cli: Cli) -> None:
 
 def test_a_project_by_its_folder(cli: Cli) -> None:
     cli.team("ada")
-    inside = cli.house.project / "deep" / "down"
+    inside = cli.user.project / "deep" / "down"
     inside.mkdir(parents=True)
     assert cli("team", cwd=inside).out == cli("team").out
-    assert cli("-C", str(cli.house.project), "team", cwd=Path("/")).code == 0
-    assert cli("team", "-C", str(cli.house.project), cwd=Path("/")).code == 0
+    assert cli("-C", str(cli.user.project), "team", cwd=Path("/")).code == 0
+    assert cli("team", "-C", str(cli.user.project), cwd=Path("/")).code == 0

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, registered
+from tests.cli.ticket_project import TicketProject, register_agents
 
 DOCS = Path(__file__).parents[2] / "docs" / "tickets.md"
 
 
 @pytest.fixture
-def crew(bare: Cli) -> Crew:
-    return Crew(registered(bare)).furnish(sign=True)
+def project(bare: Cli) -> TicketProject:
+    return TicketProject(register_agents(bare)).set_up(sign=True)
 
 
-def files(crew: Crew) -> list[Path]:
-    (log,) = (crew.root / ".coterie" / "logs").glob("*/events.log")
+def files(project: TicketProject) -> list[Path]:
+    (log,) = (project.root / ".coterie" / "logs").glob("*/events.log")
     return sorted(log.parent.glob("*.json"))
 
 
@@ -35,8 +35,8 @@ def edited(path: Path, old: str, new: str) -> str:
     return text
 
 
-def forged(crew: Crew, sequence: int, old: str, new: str) -> None:
-    database = sqlite3.connect(crew.root / ".coterie" / "coterie.db")
+def forged(project: TicketProject, sequence: int, old: str, new: str) -> None:
+    database = sqlite3.connect(project.root / ".coterie" / "coterie.db")
     with database:
         given = (old, new, sequence)
         database.execute(
@@ -45,19 +45,19 @@ def forged(crew: Crew, sequence: int, old: str, new: str) -> None:
     database.close()
 
 
-def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> None:
-    assert crew("run", "--yes", "Add coupons only-one").code == 0
-    task = crew("tasks", "--json").of("task")[-1]["id"]
-    told = files(crew)
-    whole = crew("audit", "--verify", "--json")
+def test_a_signed_session_is_checked_file_by_file_and_put_right(project: TicketProject) -> None:
+    assert project("run", "--yes", "Add coupons only-one").code == 0
+    task = project("tasks", "--json").of("task")[-1]["id"]
+    told = files(project)
+    whole = project("audit", "--verify", "--json")
     (found,) = whole.lines
     assert (whole.code, found["envelopes"], found["signed"]) == (0, len(told), len(told))
-    assert "all signatures valid" in crew("audit", "last", "--verify").out
+    assert "all signatures valid" in project("audit", "last", "--verify").out
 
     # Anybody with the key can verify a single file, with the program from the docs.
     program = re.search(r"file=check_envelope.py\n(.*?)^```", DOCS.read_text(), re.M | re.S)
     assert program is not None
-    key = crew.root / ".coterie" / "sessions" / task / "key"
+    key = project.root / ".coterie" / "sessions" / task / "key"
 
     def alone(path: Path) -> int:
         words = [sys.executable, "-I", "-S", "-c", program[1], str(key), str(path)]
@@ -68,18 +68,18 @@ def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> N
     plan = next(path for path in told if "-plan" in path.name)
     before = edited(plan, "Form", "Backdoor")
     assert alone(plan) == 1
-    shown = crew("show", "last")
+    shown = project("show", "last")
     assert f"! logs/{task}/{plan.name} was changed after Coterie wrote it" in shown.out
     assert plan.read_text() == before
     assert "Backdoor" in plan.with_name(f"{plan.name}.changed").read_text()
-    again = crew("audit", "--verify")
+    again = project("audit", "--verify")
     assert (again.code, f"{plan.name} was restored earlier" in again.err) == (0, True)
 
     edited(told[0], "Coupons.", "Cupcakes.")
     told[1].unlink()
     made = told[0].with_name("000900-review.json")
     made.write_text("{}")
-    verified = crew("audit", task, "--verify", "--json")
+    verified = project("audit", task, "--verify", "--json")
     assert (verified.code, [p.partition(";")[0] for p in verified.lines[0]["problems"]]) == (
         1,
         [
@@ -91,45 +91,45 @@ def test_a_signed_session_is_checked_file_by_file_and_put_right(crew: Crew) -> N
     assert (alone(told[0]), alone(told[1]), made.exists()) == (0, 0, False)
 
     # The database was changed: the file is not overwritten, since it is the trustworthy copy.
-    forged(crew, 1, "Coupons.", "Cupcakes.")
+    forged(project, 1, "Coupons.", "Cupcakes.")
     said = told[0].read_text()
-    wrong = crew("audit", "--verify")
+    wrong = project("audit", "--verify")
     assert wrong.code == 1
     assert "its signature is wrong in the database; the signature in the file is valid" in wrong.err
-    faults = crew("show", "last", "--json").of("envelope_fault")
+    faults = project("show", "last", "--json").of("envelope_fault")
     assert ("forged", told[0].name) in {(one["kind"], one["file"]) for one in faults}
     assert told[0].read_text() == said
     key.unlink()
-    assert "key is missing" in crew("show", "last").out
+    assert "key is missing" in project("show", "last").out
 
 
-def test_a_session_that_goes_on_says_what_was_changed(crew: Crew) -> None:
-    assert crew("run", "Add coupons only-one").code == 3
-    (first,) = files(crew)
+def test_a_session_that_goes_on_says_what_was_changed(project: TicketProject) -> None:
+    assert project("run", "Add coupons only-one").code == 3
+    (first,) = files(project)
     before = edited(first, "Coupons.", "Cupcakes.")
-    assert crew("answer", "q1", "approve").code == 0
-    resumed = crew("resume", "last", "--json")
+    assert project("answer", "q1", "approve").code == 0
+    resumed = project("resume", "last", "--json")
     (told,) = resumed.of("error")
     assert (told["code"], resumed.code) == ("envelope_changed", 3)
     assert told["message"].endswith(
         f"it was restored from the database; the faulty file is now {first.name}.changed."
     )
     assert first.read_text() == before
-    forged(crew, 1, "Coupons.", "Cupcakes.")
-    refused = crew("resume", "last")
+    forged(project, 1, "Coupons.", "Cupcakes.")
+    refused = project("resume", "last")
     assert refused.code == 1
     assert "envelope 000001" in refused.err
     assert first.read_text() == before
 
 
 def test_a_session_that_is_not_signed_is_compared_with_the_database(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish()
-    assert crew("run", "Add coupons only-one").code == 3
-    assert "1, every file unchanged; not signed" in crew("audit", "--verify").out
-    (first,) = files(crew)
+    project = TicketProject(register_agents(bare)).set_up()
+    assert project("run", "Add coupons only-one").code == 3
+    assert "1, every file unchanged; not signed" in project("audit", "--verify").out
+    (first,) = files(project)
     # Reformatted, it still says the same, which is not a change.
     first.write_text(json.dumps(json.loads(first.read_text())))
-    assert crew("audit", "--verify").code == 0
+    assert project("audit", "--verify").code == 0
     before = edited(first, "Coupons.", "Cupcakes.")
-    assert crew("audit", "--verify").code == 1
+    assert project("audit", "--verify").code == 1
     assert json.loads(first.read_text()) == json.loads(before)

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Cli, Inside, Ran
+from tests.cli.command import Cli, CommandResult, InProcessCli
 
 
 @pytest.fixture
-def here(cli: Cli, inside: Inside) -> Inside:
+def local(cli: Cli, in_process: InProcessCli) -> InProcessCli:
     """The same in this process, for tests that are not about the process."""
-    return inside
+    return in_process
 
 
 def database(cli: Cli) -> Path:
-    return cli.house.project / ".coterie" / "coterie.db"
+    return cli.user.project / ".coterie" / "coterie.db"
 
 
-def refused(ran: Ran, *words: str) -> None:
+def refused(ran: CommandResult, *words: str) -> None:
     assert ran.code in (1, 2), ran
     assert "Traceback" not in ran.err
     for word in words:
@@ -42,37 +42,37 @@ def opens_again(cli: Cli) -> None:
     assert cli("chat", "hello again").code == 0
 
 
-def test_a_damaged_registry_is_named_with_its_place(here: Inside) -> None:
-    registry = here.house.coterie_home / "agents" / "config.json"
+def test_a_damaged_registry_is_named_with_its_place(local: InProcessCli) -> None:
+    registry = local.user.coterie_home / "agents" / "config.json"
     registry.write_text('{"schemaVersion": "1.2",\n "agents": {"x": {"comand": "x"}}}')
-    refused(here("chat", "--agents", "x", "hello there"), "config.json:2", "comand", "command")
+    refused(local("chat", "--agents", "x", "hello there"), "config.json:2", "comand", "command")
     registry.write_text('{"schemaVersion": "1.2",\n "agents": ')
-    refused(here("chat", "--agents", "x", "hello there"), "config.json:2")
+    refused(local("chat", "--agents", "x", "hello there"), "config.json:2")
 
 
-def test_a_time_in_a_file_has_a_zone(here: Inside) -> None:
-    registry = here.house.coterie_home / "agents" / "config.json"
+def test_a_time_in_a_file_has_a_zone(local: InProcessCli) -> None:
+    registry = local.user.coterie_home / "agents" / "config.json"
     entry = '{"schemaVersion": "1.2",\n "agents": {"x": {"command": "cat", "installedAt": "%s"}}}'
     registry.write_text(entry % "2026-01-31T14:00:00")
-    refused(here("agents", "list"), "config.json:2", "installedAt", "has no offset from UTC")
+    refused(local("agents", "list"), "config.json:2", "installedAt", "has no offset from UTC")
     registry.write_text(entry % "2026-01-31T14:00:00+02:00")
-    shown = here("agents", "list", "--json").of("agent")[0]
+    shown = local("agents", "list", "--json").of("agent")[0]
     assert shown["installedAt"] == "2026-01-31T12:00:00.000Z"
 
 
-def test_two_members_with_one_id(here: Inside) -> None:
-    path = here.team("ada", "rex")
+def test_two_members_with_one_id(local: InProcessCli) -> None:
+    path = local.team("ada", "rex")
     path.write_text('{"members": [\n {"id": "ada", "agent": "ada"},\n {"id": "ada"}]}')
-    ran = here("chat", "hello there")
+    ran = local("chat", "hello there")
     refused(ran, "team.json:3", "ada")
     assert ran.code == 2
-    assert not database(here).exists()
+    assert not database(local).exists()
 
 
-def test_a_program_that_is_not_there(here: Inside) -> None:
-    here("agents", "add", "ghost", "--ends-with", "result", "--", "/nowhere/ghost")
-    here.team("ada")
-    ran = here("chat", "--json", "--agents", "g=ghost", "hello there")
+def test_a_program_that_is_not_there(local: InProcessCli) -> None:
+    local("agents", "add", "ghost", "--ends-with", "result", "--", "/nowhere/ghost")
+    local.team("ada")
+    ran = local("chat", "--json", "--agents", "g=ghost", "hello there")
     assert ran.code == 3
     [error] = ran.of("error")
     assert "/nowhere/ghost" in error["message"]
@@ -82,9 +82,9 @@ def test_a_program_that_is_not_there(here: Inside) -> None:
     assert [option["id"] for option in question["options"]] == ["retry", "skip", "stop"]
 
 
-def test_a_database_that_another_process_holds(cli: Cli, here: Inside) -> None:
+def test_a_database_that_another_process_holds(cli: Cli, local: InProcessCli) -> None:
     cli.team("ada")
-    here.task("hello there")
+    local.task("hello there")
     holder = sqlite3.connect(database(cli), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
@@ -92,56 +92,56 @@ def test_a_database_that_another_process_holds(cli: Cli, here: Inside) -> None:
     finally:
         holder.execute("ROLLBACK")
         holder.close()
-    opens_again(here)
+    opens_again(local)
 
 
-def test_a_database_with_a_page_overwritten(here: Inside) -> None:
-    here.team("ada")
+def test_a_database_with_a_page_overwritten(local: InProcessCli) -> None:
+    local.team("ada")
     for _ in range(3):
-        here.task("hello there")
-    whole = database(here).read_bytes()
+        local.task("hello there")
+    whole = database(local).read_bytes()
     middle = len(whole) // 2 // 4096 * 4096
-    database(here).write_bytes(whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :])
-    refused(here("chat", "hello there"), "coterie.db")
-    refused(here("tasks"), "coterie.db")
-    database(here).write_bytes(whole)
-    opens_again(here)
+    database(local).write_bytes(whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :])
+    refused(local("chat", "hello there"), "coterie.db")
+    refused(local("tasks"), "coterie.db")
+    database(local).write_bytes(whole)
+    opens_again(local)
 
 
-def test_an_emptied_database_is_no_fresh_start(here: Inside) -> None:
-    here.team("ada")
-    here.task("hello there")
-    whole = database(here).read_bytes()
-    database(here).write_bytes(b"")
-    refused(here("chat", "hello there"), "coterie.db")
-    assert database(here).read_bytes() == b""
-    database(here).write_bytes(whole)
-    opens_again(here)
+def test_an_emptied_database_is_no_fresh_start(local: InProcessCli) -> None:
+    local.team("ada")
+    local.task("hello there")
+    whole = database(local).read_bytes()
+    database(local).write_bytes(b"")
+    refused(local("chat", "hello there"), "coterie.db")
+    assert database(local).read_bytes() == b""
+    database(local).write_bytes(whole)
+    opens_again(local)
 
 
 @pytest.mark.parametrize(("row", "tasks"), [("", 1), ("WHEN NEW.seq = 2", 2)])
 def test_what_belongs_together_is_kept_together_or_not_at_all(
-    here: Inside, row: str, tasks: int
+    local: InProcessCli, row: str, tasks: int
 ) -> None:
     """A task is stored with its first message, and the end of a turn with its reply."""
-    here.team("ada", "rex")
-    here.task("hello there")
-    connection = sqlite3.connect(database(here), isolation_level=None)
+    local.team("ada", "rex")
+    local.task("hello there")
+    connection = sqlite3.connect(database(local), isolation_level=None)
     fails = f"BEFORE INSERT ON messages {row} BEGIN SELECT RAISE(ABORT, 'no'); END"
     connection.execute(f"CREATE TRIGGER fails {fails}")
-    assert here("chat", "hello again").code == 1
-    left = here("tasks", "--json").of("task")
+    assert local("chat", "hello again").code == 1
+    left = local("tasks", "--json").of("task")
     assert [one["status"] for one in left] == ["completed", "running"][:tasks]
     connection.execute("DROP TRIGGER fails")
     connection.close()
     for one in left[1:]:  # without its reply stored, the turn has not ended
-        assert here("resume", one["id"]).code == 0
-        said = here("log", one["id"], "--json").of("message")
+        assert local("resume", one["id"]).code == 0
+        said = local("log", one["id"], "--json").of("message")
         assert [line["member"] for line in said] == ["you", "ada", "rex"]
-    opens_again(here)
+    opens_again(local)
 
 
-def limited(cli: Cli, size: int, *arguments: str) -> Ran:
+def limited(cli: Cli, size: int, *arguments: str) -> CommandResult:
     """Run a command that can write no file beyond a size: to that command, the disk is full."""
 
     def limit() -> None:
@@ -152,37 +152,37 @@ def limited(cli: Cli, size: int, *arguments: str) -> Ran:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        cwd=cli.house.project,
+        cwd=cli.user.project,
         env={**os.environ, **cli.env},
         timeout=60,
         check=False,
         preexec_fn=limit,
     )
-    return Ran(done.stdout, done.stderr, done.returncode)
+    return CommandResult(done.stdout, done.stderr, done.returncode)
 
 
 LINES = 500
 """How many lines an agent says in a turn, so that a few turns fill the disk."""
 
 
-def test_a_disk_that_fills_up_while_we_write(here: Inside) -> None:
+def test_a_disk_that_fills_up_while_we_write(local: InProcessCli) -> None:
     says = json.dumps({"type": "result", "text": "steady\n" * LINES})
     run = ("sh", "-c", f"cat > /dev/null; printf '%s\\n' {shlex.quote(says)}")
-    here("agents", "add", "steady", "--ends-with", "result", "--", *run)
-    here.team("ada")
-    here.task("hello there")
-    size = database(here).stat().st_size
+    local("agents", "add", "steady", "--ends-with", "result", "--", *run)
+    local.team("ada")
+    local.task("hello there")
+    size = database(local).stat().st_size
     words = ("chat", "--agents", "a=steady,b=steady", "--max-turns", "30", "hello there")
     went_on: list[str] = []
     for more in (0, 20_000, 40_000):
-        ran = limited(here, size // 2 + more, *words)
+        ran = limited(local, size // 2 + more, *words)
         refused(ran, "coterie.db")
         assert ran.code == 1
-        opens_again(here)
+        opens_again(local)
         # What was said before the disk was full is stored, and the task can be resumed.
-        tasks = here("tasks", "--json").of("task")
+        tasks = local("tasks", "--json").of("task")
         for one in [task for task in tasks if task["status"] == "running"]:
-            assert here("resume", one["id"]).code == 0
+            assert local("resume", one["id"]).code == 0
             went_on.append(one["id"])
     assert went_on
 
@@ -224,11 +224,11 @@ def test_a_read_only_mount(cli: Cli, tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_json_errors_are_objects(here: Inside) -> None:
-    here.team("ada")
-    here.task("hello there")
-    database(here).write_bytes(b"not a database at all, " * 400)
-    ran = here("tasks", "--json")
+def test_json_errors_are_objects(local: InProcessCli) -> None:
+    local.team("ada")
+    local.task("hello there")
+    database(local).write_bytes(b"not a database at all, " * 400)
+    ran = local("tasks", "--json")
     [error] = ran.of("error")
     assert error["code"] == "storage_damaged"
     assert json.dumps(error)

@@ -13,7 +13,7 @@ from coterie.model.journal import AppendAudit, AppendEvent, CloseTurn, Fence, Op
 from coterie.model.task import TaskCompleted, TaskCreated
 from coterie.model.tool_call import AuditEntry
 from coterie.stores.sqlite import SqliteStorage
-from tests.cli.command import Cli, Inside
+from tests.cli.command import Cli, InProcessCli
 from tests.cli.recorded import TEAM, at, record
 
 MANY = 45
@@ -21,7 +21,7 @@ MANY = 45
 
 async def _fill(cli: Cli, children: Sequence[str]) -> None:
     """Record many tasks with one turn and one call each; the last has child tasks."""
-    project = Project(cli.house.project)
+    project = Project(cli.user.project)
     make_project(project)
     storage = await SqliteStorage.open(project.database)
     names = [f"t{number:03}" for number in range(MANY)]
@@ -52,14 +52,14 @@ async def _fill(cli: Cli, children: Sequence[str]) -> None:
 
 
 @pytest.fixture
-def full(inside: Inside) -> Inside:
-    anyio.run(_fill, inside, [])
-    return inside
+def full(in_process: InProcessCli) -> InProcessCli:
+    anyio.run(_fill, in_process, [])
+    return in_process
 
 
 @pytest.mark.parametrize("verb", ["tasks", "cost", "audit"])
 def test_a_long_list_shows_the_newest_twenty_and_says_how_to_see_the_rest(
-    full: Inside, verb: str
+    full: InProcessCli, verb: str
 ) -> None:
     def rows(*more: str) -> int:
         lines = full(verb, *more).out.splitlines()
@@ -78,18 +78,18 @@ def test_a_long_list_shows_the_newest_twenty_and_says_how_to_see_the_rest(
     assert len(full(verb, "--json", "--limit", "2").of(kind)) == 2
 
 
-def test_the_sum_is_of_all(full: Inside) -> None:
+def test_the_sum_is_of_all(full: InProcessCli) -> None:
     line = next(one for one in full("cost").out.splitlines() if one.startswith("all"))
     assert line.split()[1] == str(MANY)
 
 
-def test_the_last_task_is_the_last_that_you_started(inside: Inside) -> None:
+def test_the_last_task_is_the_last_that_you_started(in_process: InProcessCli) -> None:
     """Not a child task that a member or a ticket started after it."""
-    anyio.run(_fill, inside, ["t044.1", "t044.2"])
-    assert inside("show", "last").out.split()[0] == "t044"
+    anyio.run(_fill, in_process, ["t044.1", "t044.2"])
+    assert in_process("show", "last").out.split()[0] == "t044"
 
 
-def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: Inside) -> None:
+def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: InProcessCli) -> None:
     ran = full("resume")
     assert (ran.code, ran.err.count("goal of")) == (2, 20)
     assert "older ones: coterie tasks --all" in ran.err
@@ -99,7 +99,7 @@ def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: Inside
 
 
 def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {
         "codex": ["exec", "--json", "--sandbox", "read-only", "--search"],
@@ -113,7 +113,7 @@ def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
     agents["mine"]["capabilities"] = {"completionDetection": "idleTimeout"}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     bare.team("codex")
-    path = bare.house.project / ".coterie/teams/pair/team.json"
+    path = bare.user.project / ".coterie/teams/pair/team.json"
     member = {"id": "ada", "agent": "codex", "additionalArgs": ["--json", "--search"]}
     path.write_text(json.dumps({"members": [member]}))
     told = {
@@ -141,10 +141,10 @@ def test_adding_an_agent_tells_which_words_will_not_be_used(bare: Cli) -> None:
 # -- why a chat ended --------------------------------------------------------------------------
 
 
-def test_a_talk_that_was_handed_on_and_on_says_so(inside: Inside) -> None:
+def test_a_talk_that_was_handed_on_and_on_says_so(in_process: InProcessCli) -> None:
     """That it ends this way is tested in tests/flow/test_chat.py."""
-    record(inside, AppendEvent(TaskCompleted(task_id="k3f9", at=at(9), reason="runaway")))
-    shown = inside("show", "k3f9").out
+    record(in_process, AppendEvent(TaskCompleted(task_id="k3f9", at=at(9), reason="runaway")))
+    shown = in_process("show", "k3f9").out
     assert "20 turns without a message from you: the members kept handing over" in shown
 
 
@@ -161,7 +161,7 @@ def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> N
 
 def test_the_same_state_has_the_same_word_everywhere_and_init_picks_who_is_ready(bare: Cli) -> None:
     """Claude reports no login, Codex reports one, and Gemini has no login file."""
-    folder = bare.house.home / "bin"
+    folder = bare.user.home / "bin"
     folder.mkdir()
     for name, signed in (("claude", 1), ("codex", 0), ("gemini", 0)):
         program = folder / name
@@ -169,7 +169,7 @@ def test_the_same_state_has_the_same_word_everywhere_and_init_picks_who_is_ready
             f"#!/bin/sh\ncase $1 in --version) echo 1.0.0;; *) exit {signed};; esac\n"
         )
         program.chmod(0o755)
-    cli = Cli(bare.house, {"PATH": f"{folder}:/usr/bin:/bin"})
+    cli = Cli(bare.user, {"PATH": f"{folder}:/usr/bin:/bin"})
     ran = cli("init")
     assert "ada (codex) writes, rex (codex) reviews" in ran.out
     assert "Not ready: claude, not signed in -> " in ran.out
@@ -183,11 +183,11 @@ def test_the_same_state_has_the_same_word_everywhere_and_init_picks_who_is_ready
 
 
 def test_where_nobody_is_signed_in_a_team_can_still_be_rehearsed(bare: Cli) -> None:
-    folder = bare.house.home / "bin"
+    folder = bare.user.home / "bin"
     folder.mkdir()
     (folder / "gemini").write_text("#!/bin/sh\necho 1.0.0\n")
     (folder / "gemini").chmod(0o755)
-    ran = Cli(bare.house, {"PATH": f"{folder}:/usr/bin:/bin"})("init")
+    ran = Cli(bare.user, {"PATH": f"{folder}:/usr/bin:/bin"})("init")
     assert (ran.code, "ada (gemini) writes" in ran.out) == (0, True)
     assert "Not ready: gemini, not signed in -> " in ran.out
 

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, steady
-from tests.cli.glass import Glass
-from tests.conftest import ours
+from tests.cli.command import Cli, normalize
+from tests.cli.terminal_emulator import TerminalEmulator
+from tests.conftest import init_project
 
 # While the screen is drawn, it is the terminal that turns a Ctrl-C into a signal, which requires it
 # to be the program's controlling terminal.
@@ -71,14 +71,14 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.resize(columns)
         self.before = termios.tcgetattr(self.slave)
-        self.glass = Glass()
+        self.emulator = TerminalEmulator()
         self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self.child = subprocess.Popen(
             [sys.executable, "-c", ON_TERMINAL, sys.executable, *shell, "-m", "coterie", *words],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
-            cwd=cli.house.project,
+            cwd=cli.user.project,
             env={**os.environ, "TERM": term, "NO_COLOR": "1", "PYTHONUTF8": "1"},
             start_new_session=True,
         )
@@ -94,9 +94,9 @@ class Terminal:
     def until(self, text: str, patience: float = 30) -> None:
         """Read until the text is visible."""
         end = time.monotonic() + patience
-        while text not in self.glass.shown:
+        while text not in self.emulator.shown:
             ready = self._ready(patience=max(end - time.monotonic(), 0))
-            assert ready, f"{text!r} never came; there was\n{self.glass.shown}"
+            assert ready, f"{text!r} never came; there was\n{self.emulator.shown}"
             self._read()
 
     def ended(self) -> int:
@@ -104,7 +104,7 @@ class Terminal:
         gone = os.pidfd_open(self.child.pid)
         with os.fdopen(gone):
             while gone not in (ready := self._ready(gone, patience=30)):
-                assert ready, f"it never ended; there was\n{self.glass.shown}"
+                assert ready, f"it never ended; there was\n{self.emulator.shown}"
                 self._read()
         while self._ready():
             self._read()
@@ -115,7 +115,7 @@ class Terminal:
         return select.select([self.master, *others], [], [], patience)[0]
 
     def _read(self) -> None:
-        self.glass.write(self.decode(os.read(self.master, 65536)))
+        self.emulator.write(self.decode(os.read(self.master, 65536)))
 
     def close(self) -> None:
         """Kill the program and close the terminal."""
@@ -142,9 +142,9 @@ def open_terminal(cli: Cli) -> Iterator[Any]:
 def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
     """A user who is typing is not notified of what they see."""
     cli.team("ada", "rex")
-    told = cli.house.home / "told"
+    told = cli.user.home / "told"
     settings = {"notify": f"sh -c 'cat >> {told}'"}
-    (cli.house.coterie_home / "settings.json").write_text(json.dumps(settings))
+    (cli.user.coterie_home / "settings.json").write_text(json.dumps(settings))
     terminal = open_terminal("chat")
     terminal.until("What should they do?")
     terminal.type("fix it\r")
@@ -158,8 +158,8 @@ def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
     terminal.until("you ended it")
     assert terminal.ended() == 0
     assert not told.exists()
-    shown = re.sub(r"(?<=Done  )\w+|(?<=log )\w+", "k3f9", terminal.glass.shown)
-    assert steady(shown) == snapshot("""\
+    shown = re.sub(r"(?<=Done  )\w+|(?<=log )\w+", "k3f9", terminal.emulator.shown)
+    assert normalize(shown) == snapshot("""\
  pair: ada, rex.   What should they do?
 
  you   fix it
@@ -199,7 +199,7 @@ def test_what_was_typed_is_offered_again_in_the_next_run_without_secrets(
     first.until("speak next")
     first.type("/end\r")
     assert first.ended() == 0
-    assert key not in (ours(cli.house.project) / "history").read_text()
+    assert key not in (init_project(cli.user.project) / "history").read_text()
     second = open_terminal("chat")
     second.until("What should they do?")
     second.type("\x1b[A\x1b[A")
@@ -261,7 +261,7 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     terminal.until("read after this turn")
     terminal.type("\t")
     terminal.until("No answer is never a yes.")
-    shown = terminal.glass.shown
+    shown = terminal.emulator.shown
     for part in (
         "wants to RUN A COMMAND",
         "     touch client.txt",
@@ -276,7 +276,7 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     terminal.type("1\r")
     terminal.until("Done  ")
     assert terminal.ended() == 0
-    assert sorted(path.name for path in cli.house.project.iterdir()) == [".coterie", "coupon.py"]
+    assert sorted(path.name for path in cli.user.project.iterdir()) == [".coterie", "coupon.py"]
     outcomes = [(one["name"], one["outcome"]) for one in cli("audit", "--json").of("audit")]
     assert outcomes == [("runCommand", "denied"), ("editFile", "ok")]
     log = cli("log").out
@@ -369,7 +369,7 @@ def test_a_dumb_terminal_gets_plain_lines(cli: Cli, open_terminal: Any) -> None:
 
 
 def test_a_team_from_elsewhere_is_asked_about(cli: Cli, open_terminal: Any) -> None:
-    path = cli.house.project / "team.json"
+    path = cli.user.project / "team.json"
     path.write_text('{"members": [{"id": "ada", "agent": "ada", "permissions": "full"}]}')
     terminal = open_terminal("chat", "-t", "./team.json", "hello")
     terminal.until("Use it as it is now? [y/N]")
@@ -394,17 +394,17 @@ def test_cancel_asks(cli: Cli, open_terminal: Any) -> None:
 
 
 def test_a_folder_that_came_along_is_asked_about(cli: Cli, open_terminal: Any) -> None:
-    planted = cli.house.project / ".coterie" / "teams" / "pair"
+    planted = cli.user.project / ".coterie" / "teams" / "pair"
     planted.mkdir(parents=True)
     (planted / "team.json").write_text('{"members": [{"id": "ada", "agent": "ada"}]}')
     for answer, code in (("l", 2), ("t", 0), ("", 0)):
         terminal = open_terminal("team", "list")
         if answer:
             terminal.until("leave it, do nothing")
-            assert "teams/pair/team.json" in terminal.glass.shown
+            assert "teams/pair/team.json" in terminal.emulator.shown
             terminal.type(f"{answer}\r")
         assert terminal.ended() == code
-        assert ("is now yours" in terminal.glass.shown) == (answer == "t")
+        assert ("is now yours" in terminal.emulator.shown) == (answer == "t")
 
 
 def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:
@@ -416,7 +416,7 @@ def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:
     terminal.type("try something else\r")
     terminal.until("ada heard 'try something else'")
     assert terminal.ended() == 0
-    assert "Done  " in terminal.glass.shown
+    assert "Done  " in terminal.emulator.shown
 
 
 def test_a_job_that_was_broken_off_and_ended_is_not_done(cli: Cli, open_terminal: Any) -> None:
@@ -426,7 +426,7 @@ def test_a_job_that_was_broken_off_and_ended_is_not_done(cli: Cli, open_terminal
     terminal.until("your turn")
     terminal.type("/end\r")
     assert terminal.ended() == 1
-    assert "you ended it" in terminal.glass.shown
+    assert "you ended it" in terminal.emulator.shown
     assert cli("tasks", "--json").of("task")[0]["status"] == "failed"
 
 
@@ -442,7 +442,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(cli: Cli, open_terminal: 
     terminal.until("speak next")
     terminal.type("/end\r")
     assert terminal.ended() == 0
-    assert "^Z" not in terminal.glass.shown
+    assert "^Z" not in terminal.emulator.shown
 
 
 def test_attach_is_the_screen_of_a_task_that_runs_elsewhere(cli: Cli, open_terminal: Any) -> None:
@@ -461,7 +461,7 @@ def test_attach_is_the_screen_of_a_task_that_runs_elsewhere(cli: Cli, open_termi
         again.type("\x1b")
         again.until("rex heard")
         assert again.ended() == 0
-        assert "Done" in again.glass.shown
+        assert "Done" in again.emulator.shown
         assert started.wait(20) == 0
     assert cli("attach").err.startswith("! ")
 

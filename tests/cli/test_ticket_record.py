@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 
 import coterie
 from coterie.config.schemas import FOLDER as SCHEMAS
-from tests.cli.in_process import Session, in_turn
-from tests.flow.ticket_stage import block, but, obedient, part, plan, ticket_in
+from tests.cli.in_process_agent import Session, in_turn
+from tests.flow.ticket_harness import block, obedient, part, plan, replying, ticket_in
 
 
 def looks(member: coterie.Member, text: str) -> object:
@@ -30,9 +30,10 @@ def looks(member: coterie.Member, text: str) -> object:
 
 def test_the_calls_of_a_ticket_are_its_own(session: Session) -> None:
     """D5a, D5d, D5e, F11b: `audit k3f9/T1` lists its calls, the session's audit all of them."""
-    session.furnish()
+    session.set_up()
     assert (
-        session.run(but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=looks)).code == 0
+        session.run(replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=looks)).code
+        == 0
     )
     task = session.task
     calls = {
@@ -85,7 +86,7 @@ def in_git(session: Session) -> dict[str, bytes]:
 
 def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> None:
     """E2, E3, E5a, E7b, E10a: with a question first, a risky ticket, and a review that says no."""
-    session.furnish(checks=["true"])
+    session.set_up(checks=["true"])
     seen: list[int] = []
 
     def works(member: coterie.Member, text: str) -> object:
@@ -96,7 +97,7 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
         return obedient(member, text)
 
     unclear = {"status": "open", "questions": ["Which currency?"], "intent_summary": "coupons"}
-    say = but(
+    say = replying(
         Is_anything_unclear=in_turn(unclear, {"status": "clear", "intent_summary": "in euro"}),
         Split_the_goal=plan(part("a", risks=["money"])),
         is_risky={"summary": "carefully"},
@@ -170,7 +171,7 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
 
 def test_a_mistake_in_the_limits_is_told_before_anything_is_made(session: Session) -> None:
     """E11e."""
-    session.furnish(retries=-1)
+    session.set_up(retries=-1)
     ran = session("run", "Add coupons")
     assert (ran.code, "retries is -1; expected at least 0" in ran.err) == (2, True)
     assert session("tasks", "--json").out == ""

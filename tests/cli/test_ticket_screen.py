@@ -26,8 +26,8 @@ from coterie.model.record import Entry, InteractionRecord, MessageRecord, Ticket
 from coterie.model.team import Budget, Member, Team
 from coterie.model.ticket import Moment, Ticket, TicketView
 from coterie.model.update import Usage
-from tests.cli.command import steady
-from tests.cli.test_screen import Listening, Scene, Sized
+from tests.cli.command import normalize
+from tests.cli.test_screen import DisplayedScreen, RecordingApp, SizedOutput
 
 AT = "2026-01-01T12:00:00Z"
 AGENTS = {"mira": "claude", "wren": "claude", "finn": "codex"}
@@ -66,7 +66,7 @@ def question(name: str = "q7", member: str = "wren") -> InteractionRecord:
 
 
 @dataclass
-class Session(Listening):
+class Session(RecordingApp):
     """A stand-in for an App with three tickets."""
 
     views: list[TicketView] = field(default_factory=lambda: list(VIEWS))
@@ -94,28 +94,28 @@ class Session(Listening):
 
 
 @asynccontextmanager
-async def scene(columns: int = 80, rows: int = 24) -> AsyncIterator[Scene]:
-    output = Sized(columns, rows)
+async def displayed_screen(columns: int = 80, rows: int = 24) -> AsyncIterator[DisplayedScreen]:
+    output = SizedOutput(columns, rows)
     with create_pipe_input() as keys:
         screen = TicketScreen(Call(), TEAM, None, None, (keys, output))
-        made = Scene(screen, keys, Session(), output)
+        made = DisplayedScreen(screen, keys, Session(), output)
         async with screen.shown(lambda: made.stopped.append("stop")):
             screen.attach(cast("App", made.app), "k3f9")
             await made.until(lambda: screen.table(79, 15)[2:])
             yield made
 
 
-def calm(lines: list[str]) -> list[str]:
+def without_durations(lines: list[str]) -> list[str]:
     return [re.sub(r"\d+m\d\ds|(?<= )\ds", "0m20s", line) for line in lines]
 
 
 async def test_the_lines_say_how_it_stands() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         screen = cast("TicketScreen", it.screen)
         screen.caught_up(214_000, ())
         screen.saw(question())
         shown = [*screen.table(79, 15), screen.status(79), screen.hint(79)]
-        assert calm(shown) == snapshot(
+        assert without_durations(shown) == snapshot(
             [
                 " k3f9  Add coupons to checkout              0m20s · 214k of 500k tokens · $1.90",
                 " ██████░░░░░░░░░░░░░░  1 of 3 done · 1 working · 1 blocked",
@@ -131,29 +131,29 @@ async def test_the_lines_say_how_it_stands() -> None:
 
 
 async def test_what_is_typed_goes_to_the_manager() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("drop the test\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("say", "k3f9", "drop the test")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "drop the test")]
         await it.until(lambda: "the manager reads it next" in it.output.written)
 
 
 async def test_tab_opens_the_question_which_names_its_ticket() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         it.screen.saw(question())
         await it.press("\t")
         await it.until(lambda: it.screen.prompt() == " q7> ")
         assert "q7 · wren (claude) · k3f9/T2 · 1 of 1" in it.screen.card(80, 20)[0]
         await it.press("1\r")
-        await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q7", "approve", "")]
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("answer", "q7", "approve", "")]
 
 
 async def test_a_slash_shows_one_ticket() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         await it.press("/t2\r")
         await it.until(lambda: "instructed" in it.output.written)
-        written = steady(it.output.written.replace("\r\n", "\n"))
+        written = normalize(it.output.written.replace("\r\n", "\n"))
         assert written[written.index("k3f9/T2") :] == snapshot("""\
 k3f9/T2  Form   in_progress   wren claude
    after    T1
@@ -168,7 +168,7 @@ k3f9/T2  Form   in_progress   wren claude
 
 
 async def test_a_record_changes_the_table_and_the_events() -> None:
-    async with scene() as it:
+    async with displayed_screen() as it:
         screen = cast("TicketScreen", it.screen)
         done = TicketRecord("k3f9", "T2", "awaiting_review", "wren", "Form", "wren reported")
         cast("Session", it.app).views[1] = TicketView(

@@ -12,16 +12,16 @@ import pytest
 
 import coterie
 from tests.cli.command import DOMAIN_EVENTS
-from tests.cli.crew import git
-from tests.cli.in_process import Session, in_turn
-from tests.flow.ticket_stage import Say, but, folder_of, obedient, part, plan, ticket_in
+from tests.cli.in_process_agent import Session, in_turn
+from tests.cli.ticket_project import git
+from tests.flow.ticket_harness import Say, folder_of, obedient, part, plan, replying, ticket_in
 
 ONE = plan(part("a"))
 
 
 def does(work: Callable[[coterie.Member, str], object]) -> Say:
     """Plan a single ticket, and do this as its work."""
-    return but(Split_the_goal=ONE, Do_the_work_now=work)
+    return replying(Split_the_goal=ONE, Do_the_work_now=work)
 
 
 FAILS = coterie.TurnFailed("exit", "it broke", exit_code=3)
@@ -32,12 +32,12 @@ FAILS = coterie.TurnFailed("exit", "it broke", exit_code=3)
 
 def test_a_plan_is_refused_for_a_cycle_and_says_who_works(session: Session) -> None:
     """E1c, E4j, E9a: finn is named, although wren comes first and could do it too."""
-    session.furnish()
+    session.set_up()
     cycle = plan(part("a", "c"), part("b", "a"), part("c", "b"))
     good = plan(
         part("a", assigned_to={"role_id": "finn"}), part("b", assigned_to={"role_id": "finn"})
     )
-    ran = session.run(but(Split_the_goal=in_turn(cycle, good)))
+    ran = session.run(replying(Split_the_goal=in_turn(cycle, good)))
     assert (ran.code, session.errors) == (0, ["validation_failed"])
     refused = session.envelopes("error")[0]["payload"]["message"]
     assert "a -> c -> b -> a is a cycle: none of them could ever begin" in refused
@@ -47,13 +47,13 @@ def test_a_plan_is_refused_for_a_cycle_and_says_who_works(session: Session) -> N
 
 def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> None:
     """E4g, E9c: a superseded ticket keeps its state and names its successor; dependents follow."""
-    session.furnish()
+    session.set_up()
 
     def works(member: coterie.Member, text: str) -> object:
         return FAILS if ticket_in(text) == "T1" else obedient(member, text)
 
     two = plan(part("a"), part("b", "a"))
-    say = but(Split_the_goal=two, Do_the_work_now=works, The_plan_has_to_change=two)
+    say = replying(Split_the_goal=two, Do_the_work_now=works, The_plan_has_to_change=two)
     ran = session.run(say)
     assert (ran.code, ran.lines[-1]["summary"].partition(";")[0]) == (
         0,
@@ -70,8 +70,10 @@ def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> 
 
 
 def test_a_ticket_that_is_dropped_takes_what_waits_for_it_along(session: Session) -> None:
-    session.furnish(retries=0, replans=0)
-    ran = session.run(but(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=FAILS))
+    session.set_up(retries=0, replans=0)
+    ran = session.run(
+        replying(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=FAILS)
+    )
     assert ran.code == 3
     assert session.answer("drop") == "T1 failed: Make a"
     assert session.run(obedient, "resume", "last").code == 0
@@ -85,7 +87,7 @@ def test_a_ticket_that_is_dropped_takes_what_waits_for_it_along(session: Session
 
 def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
     """E9d and F9b: a turn's work is committed whatever it reports, even if it fails."""
-    session.furnish(retries=5)
+    session.set_up(retries=5)
     commits: list[int] = []
     reports = in_turn(
         {"status": "blocked"},
@@ -100,7 +102,7 @@ def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
         (folder_of(member) / f"{len(commits)}.txt").write_text("so far\n")
         return reports(member, text)
 
-    say = but(Split_the_goal=ONE, Do_the_work_now=works, cannot_continue={"summary": "Go on."})
+    say = replying(Split_the_goal=ONE, Do_the_work_now=works, cannot_continue={"summary": "Go on."})
     assert session.run(say).code == 0
     assert "issues must not be empty" in session.envelopes("error")[0]["payload"]["message"]
     blocked = [one["payload"]["issues"] for one in session.envelopes("report")[:1]]
@@ -111,13 +113,13 @@ def test_a_blocked_report_must_say_what_is_needed(session: Session) -> None:
 
 def test_a_limit_of_time_gives_the_ticket_to_another(session: Session) -> None:
     """E9e, E11d, F4g: the file's limit applies, whatever the adapter says; no report, no pass."""
-    session.furnish(time_limits={"work": 0.02})
+    session.set_up(time_limits={"work": 0.02})
 
     def works(member: coterie.Member, text: str) -> object:
         return None if member.id == "wren" else obedient(member, text)
 
     first = plan(part("a", assigned_to={"role_id": "wren"}))
-    ran = session.run(but(Split_the_goal=first, Do_the_work_now=works))
+    ran = session.run(replying(Split_the_goal=first, Do_the_work_now=works))
     assert (ran.code, session.errors) == (0, ["timeout"])
     assert session.moves("T1")[1:4] == ["in_progress", "blocked", "in_progress"]
     owners = [one["owner"] for one in ran.of("ticket") if one["state"] == "in_progress"]
@@ -126,8 +128,8 @@ def test_a_limit_of_time_gives_the_ticket_to_another(session: Session) -> None:
 
 def test_a_manager_and_a_check_have_limits_of_their_own(session: Session) -> None:
     """E11d."""
-    session.furnish(time_limits={"manager": 0.007, "check": 0.005}, checks=["sleep 60"])
-    assert session.run(but(Split_the_goal=lambda member, text: None)).code == 3
+    session.set_up(time_limits={"manager": 0.007, "check": 0.005}, checks=["sleep 60"])
+    assert session.run(replying(Split_the_goal=lambda member, text: None)).code == 3
     assert session.answer("retry") == "mira (manager) gave no usable answer"
     assert session.run(does(obedient), "resume", "last").code == 3
     assert session.answer("override") == "T1 was approved, but sleep 60: did not finish"
@@ -136,7 +138,7 @@ def test_a_manager_and_a_check_have_limits_of_their_own(session: Session) -> Non
 
 def test_a_stalled_dependency_is_announced_and_a_late_report_counts(session: Session) -> None:
     """E9f, F4f."""
-    session.furnish(alerts={"stalled": 0.0005})
+    session.set_up(alerts={"stalled": 0.0005})
     log = session.root / ".coterie" / "logs"
     noticed = threading.Event()
 
@@ -146,7 +148,9 @@ def test_a_stalled_dependency_is_announced_and_a_late_report_counts(session: Ses
             noticed.set() if any("[T2][stalled]" in one for one in told) else None
         return obedient(member, text)
 
-    ran = session.run(but(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=works))
+    ran = session.run(
+        replying(Split_the_goal=plan(part("a"), part("b", "a")), Do_the_work_now=works)
+    )
     assert ran.code == 0
     told = ran.of("error")[0]  # a limit this short may expire again in review
     assert (told["code"], told["hint"]) == ("stalled", f"coterie show {session.task}")
@@ -165,7 +169,7 @@ def test_a_stalled_dependency_is_announced_and_a_late_report_counts(session: Ses
 @pytest.mark.parametrize("choice", ["back", "override"])
 def test_done_is_what_the_checks_say(session: Session, choice: str) -> None:
     """F8d: worker and manager say it is done, the check does not; only the user can override it."""
-    session.furnish(checks=["test -f tested"])
+    session.set_up(checks=["test -f tested"])
 
     def works(member: coterie.Member, text: str) -> object:
         if "It was sent back" in text:
@@ -209,7 +213,7 @@ WRONG: dict[str, dict[str, object]] = {
 
 def test_an_artifact_is_checked_against_its_file(session: Session) -> None:
     """E8b, E8c: by path and by URI; every mismatch is an error that names the file."""
-    session.furnish()
+    session.set_up()
     negative = {"label": "x", "uri": "sales.csv", "size_bytes": -1}
     tried: list[str] = []
 
@@ -281,12 +285,12 @@ def test_work_that_overlaps_is_done_in_turn(
     session: Session, in_git: bool, outputs: tuple[list[str], list[str]], together: bool
 ) -> None:
     """F9d, F9e."""
-    session.furnish(in_git=in_git, concurrency=2)
+    session.set_up(in_git=in_git, concurrency=2)
     seen: list[set[str]] = []
     parts = plan(
         *(part(name, expected_outputs=one) for name, one in zip("ab", outputs, strict=True))
     )
     works = at_work(seen, 20.0 if together else 0.2)
-    assert session.run(but(Split_the_goal=parts, Do_the_work_now=works)).code == 0
+    assert session.run(replying(Split_the_goal=parts, Do_the_work_now=works)).code == 0
     assert ({"T1", "T2"} in seen) == together
     assert [one["status"] for one in session.tickets.values()] == ["done", "done"]

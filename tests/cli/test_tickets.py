@@ -9,19 +9,19 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, calm, registered
 from tests.cli.test_terminal import Terminal
+from tests.cli.ticket_project import TicketProject, normalize_session, register_agents
 
 
 @pytest.fixture
-def crew(bare: Cli) -> Crew:
-    return Crew(registered(bare)).furnish(retries=0, replans=0)
+def project(bare: Cli) -> TicketProject:
+    return TicketProject(register_agents(bare)).set_up(retries=0, replans=0)
 
 
-def test_a_session_is_looked_at(crew: Crew) -> None:
-    assert crew("tickets").out.startswith("Nothing has been done")
-    assert crew("run", "--yes", "Add coupons with-check sent-back").code == 3
-    assert crew.calm(crew("tickets")) == snapshot("""\
+def test_a_session_is_looked_at(project: TicketProject) -> None:
+    assert project("tickets").out.startswith("Nothing has been done")
+    assert project("run", "--yes", "Add coupons with-check sent-back").code == 3
+    assert project.normalized(project("tickets")) == snapshot("""\
  █████████████░░░░░░░  2 of 3 done · 1 in review
 
  ID  TICKET              STATE                 OWNER        CHECKS  TIME  TOKENS
@@ -29,7 +29,7 @@ def test_a_session_is_looked_at(crew: Crew) -> None:
  T2  Price rules         done                  finn gemini  -       0.1s       -
  T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
 """)
-    shown = crew.calm(crew("show", "last"))
+    shown = project.normalized(project("show", "last"))
     assert shown[: shown.index("\n ▲ q1")] == snapshot("""\
 k3f9  tickets  waiting for q1  12 turns
   goal     Add coupons with-check sent-back
@@ -51,7 +51,7 @@ k3f9  tickets  waiting for q1  12 turns
  T2  Price rules         done                  finn gemini  -       0.1s       -
  T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
 """)
-    shown = crew.calm(crew("show", "last/t3"))
+    shown = project.normalized(project("show", "last/t3"))
     assert shown[: shown.index("\n ▲ q1")] == snapshot("""\
 k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
   after    T1 T2
@@ -69,15 +69,15 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
            12:00  in_progress: instructed
            12:00  awaiting_review: wren reported
 """)
-    assert crew("graph", "last").out == snapshot("""\
+    assert project("graph", "last").out == snapshot("""\
  ✓ T1 ─┬─ ▲ T3
  ✓ T2 ─┘
 """)
-    listed = crew("tickets", "last", "--json").of("ticket")
+    listed = project("tickets", "last", "--json").of("ticket")
     assert [(one["id"], one["state"], one["asks"]) for one in listed] == snapshot(
         [("T1", "done", None), ("T2", "done", None), ("T3", "awaiting_review", "q1")]
     )
-    (ticket,) = crew("show", "last/T2", "--json").lines
+    (ticket,) = project("show", "last/T2", "--json").lines
     assert [one["event"] for one in ticket["history"]] == snapshot(
         ["created", "discussing", "discussed", "in_progress", "awaiting_review", "done"]
     )
@@ -96,7 +96,7 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
             "ticket",
         ]
     )
-    log = crew.calm(crew("log", "last"))
+    log = project.normalized(project("log", "last"))
     assert [line for line in log.splitlines() if " T2 " in line or "[" in line] == snapshot(
         [
             "12:00:00  mira     [clarification: clear]",
@@ -121,26 +121,26 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
     )
 
 
-def test_what_is_not_there_is_named(crew: Crew) -> None:
-    assert crew("run", "--yes", "--json", "Add coupons with-check").code == 3
-    assert crew.calm(crew("show", "last/T9")) == snapshot(
+def test_what_is_not_there_is_named(project: TicketProject) -> None:
+    assert project("run", "--yes", "--json", "Add coupons with-check").code == 3
+    assert project.normalized(project("show", "last/T9")) == snapshot(
         "! No ticket T9 in k3f9. There are: T1, T2, T3.\n"
     )
-    assert crew("tickets", "nosuch").err.startswith('! No task "nosuch".')
-    assert crew.calm(crew("tickets", "reset", "last/T1")) == snapshot("""\
+    assert project("tickets", "nosuch").err.startswith('! No task "nosuch".')
+    assert project.normalized(project("tickets", "reset", "last/T1")) == snapshot("""\
 ! T1 is done; only a ticket that failed can be reset.
   coterie show k3f9
 """)
-    assert crew("tickets", "reset", "T1").shown == snapshot("""\
+    assert project("tickets", "reset", "T1").shown == snapshot("""\
 ! "T1" is not a ticket.
   coterie tickets reset last/T3
 """)
 
 
-def test_a_ticket_that_failed_is_begun_anew(crew: Crew) -> None:
-    ran = crew("run", "--yes", "Add coupons never-works")
+def test_a_ticket_that_failed_is_begun_anew(project: TicketProject) -> None:
+    ran = project("run", "--yes", "Add coupons never-works")
     assert ran.code == 3
-    assert [line for line in crew.calm(ran).splitlines() if "T3" in line] == snapshot(
+    assert [line for line in project.normalized(ran).splitlines() if "T3" in line] == snapshot(
         [
             "12:00:00  T3  Form never-works, after T1 T2",
             "12:00:00  T3  wren starts",
@@ -150,18 +150,18 @@ def test_a_ticket_that_failed_is_begun_anew(crew: Crew) -> None:
             "     T3 failed: Form never-works",
         ]
     )
-    reset = crew("tickets", "reset", "last/T3")
-    assert (reset.code, crew.calm(reset)) == snapshot(
+    reset = project("tickets", "reset", "last/T3")
+    assert (reset.code, project.normalized(reset)) == snapshot(
         (0, "k3f9/T3 is pending again.   coterie resume k3f9\n")
     )
-    again = crew("resume", "last")
+    again = project("resume", "last")
     assert again.code == 3
     assert "T3  reset by hand" in again.out
 
 
 @pytest.fixture
-def terminal(crew: Crew) -> Iterator[Terminal]:
-    opened = Terminal(crew.cli, "run", "Add coupons with-check")
+def terminal(project: TicketProject) -> Iterator[Terminal]:
+    opened = Terminal(project.cli, "run", "Add coupons with-check")
     yield opened
     opened.close()
 
@@ -173,8 +173,8 @@ def test_the_table_is_live(terminal: Terminal) -> None:
     terminal.type("1\r")
     for sign in ("mira wants to run", "awaiting_review ▲ q2", "Tab open q2"):
         terminal.until(sign)
-    task = re.findall(r"(\w+)  Add coupons with-check", terminal.glass.shown)[-1]
-    screen = calm(terminal.glass.shown, task)
+    task = re.findall(r"(\w+)  Add coupons with-check", terminal.emulator.shown)[-1]
+    screen = normalize_session(terminal.emulator.shown, task)
     assert screen[screen.index(" 12:00  T3  mira") :] == snapshot("""\
  12:00  T3  mira wants to run: mkdir -p built · q2
 ───────────────────────────────────────────────────────────────────────────────
@@ -202,7 +202,7 @@ def test_the_table_is_live(terminal: Terminal) -> None:
     terminal.type("1\r")
     terminal.until("Next   coterie diff")
     assert terminal.ended() == 0
-    shown = calm(terminal.glass.shown, task)
+    shown = normalize_session(terminal.emulator.shown, task)
     assert shown[shown.index(" DONE") :] == snapshot("""\
  DONE  k3f9  Add coupons with-check                    0.1s
  3 done

@@ -12,14 +12,14 @@ import pytest
 import coterie
 from coterie import Caps, MemberRecord, MessageRecord
 from coterie.model import instant
-from tests.cli.in_process import Playing, Session, in_turn, installed
-from tests.conftest import House, ours
-from tests.flow.ticket_stage import but, part, plan
+from tests.cli.in_process_agent import CurrentScript, Session, in_turn, install_adapter
+from tests.conftest import IsolatedUser, init_project
+from tests.flow.ticket_harness import part, plan, replying
 
 
 @pytest.fixture
-def patch(house: House, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    installed(house, monkeypatch)
+def patch(user: IsolatedUser, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    install_adapter(user, monkeypatch)
     return monkeypatch
 
 
@@ -33,16 +33,16 @@ def halting(member: coterie.Member, text: str) -> object:
 @pytest.mark.parametrize("routing", ["round_robin", "mention", "handoff"])
 @pytest.mark.parametrize("floor", ["ask", "end"])
 async def test_a_turn_that_was_broken_off_routes_to_nobody(
-    house: House, patch: pytest.MonkeyPatch, routing: str, floor: Literal["ask", "end"]
+    user: IsolatedUser, patch: pytest.MonkeyPatch, routing: str, floor: Literal["ask", "end"]
 ) -> None:
     """F10d: whoever interrupted it decides how to continue."""
-    patch.setattr(Playing, "say", staticmethod(halting))
-    path = ours(house.project) / "teams" / "crew" / "team.json"
+    patch.setattr(CurrentScript, "say", staticmethod(halting))
+    path = init_project(user.project) / "teams" / "crew" / "team.json"
     path.parent.mkdir(parents=True)
     members = [{"id": name, "agent": "claude"} for name in ("ada", "rex", "finn")]
     path.write_text(json.dumps({"routing": routing, "members": members}))
     said: list[tuple[str, bool]] = []
-    async with coterie.open_project(house.project) as opened:
+    async with coterie.open_project(user.project) as opened:
         team = await opened.team("crew")
         task = await opened.start(team, "hello", Caps.of(team.team, floor=floor))
         async for record in opened.stream(task, wait=0):
@@ -60,19 +60,19 @@ async def test_a_turn_that_was_broken_off_routes_to_nobody(
 
 
 async def test_a_rate_limit_of_a_role_holds_its_next_turn_back(
-    house: House, patch: pytest.MonkeyPatch
+    user: IsolatedUser, patch: pytest.MonkeyPatch
 ) -> None:
     """E11g, F4b: and it is reported until when."""
-    say = but(Split_the_goal=plan(part("a"), part("b")))
-    patch.setattr(Playing, "say", staticmethod(say))
+    say = replying(Split_the_goal=plan(part("a"), part("b")))
+    patch.setattr(CurrentScript, "say", staticmethod(say))
     limit = {"rate_limit": {"turns_per_minute": 1}}
     roles = [
         {"role_id": "mira", "type": "manager", "cli_command": "claude"},
         {"role_id": "wren", "type": "worker", "cli_command": "codex", "metadata": limit},
     ]
-    path = ours(house.project) / "roles.json"
+    path = init_project(user.project) / "roles.json"
     path.write_text(json.dumps({"roles": roles}))
-    async with coterie.open_project(house.project) as opened:
+    async with coterie.open_project(user.project) as opened:
         team = await opened.team(str(path))
         task = await opened.start(team, "Add coupons", Caps(yes=True), workflow="tickets")
         async with aclosing(opened.stream(task)) as records:

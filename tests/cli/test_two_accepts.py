@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Cli, Inside
-from tests.cli.crew import git
-from tests.conftest import ours
+from tests.cli.command import Cli, InProcessCli
+from tests.cli.ticket_project import git
+from tests.conftest import init_project
 
 MEMBERS = [{"id": "mira", "role": "manager", "agent": "qwen"}, {"id": "wren", "agent": "opencode"}]
 LOST = re.compile(
@@ -25,13 +25,13 @@ WORDS = {
 }
 
 
-def furnished(cli: Cli, **limits: object) -> Path:
-    root = cli.house.project
+def set_up_project(cli: Cli, **limits: object) -> Path:
+    root = cli.user.project
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "cart.py")
     git(root, "commit", "-qm", "begin")
-    folder = ours(root) / "teams" / "crew"
+    folder = init_project(root) / "teams" / "crew"
     folder.mkdir(parents=True)
     (folder / "team.json").write_text(json.dumps({"members": MEMBERS}))
     (root / ".coterie" / "scheduler_config.json").write_text(json.dumps(limits))
@@ -40,12 +40,12 @@ def furnished(cli: Cli, **limits: object) -> Path:
 
 @pytest.mark.parametrize("verb", WORDS)
 def test_of_two_at_the_same_moment_one_commits_and_the_other_is_told(
-    inside: Inside, verb: str
+    in_process: InProcessCli, verb: str
 ) -> None:
-    root = furnished(inside)
-    assert inside(*WORDS[verb], "Add a line to cart.py").code == 0
+    root = set_up_project(in_process)
+    assert in_process(*WORDS[verb], "Add a line to cart.py").code == 0
     before = git(root, "rev-parse", "HEAD").strip()
-    both = [inside.start("accept", "last") for _ in range(2)]
+    both = [in_process.start("accept", "last") for _ in range(2)]
     ended = [(*child.communicate(timeout=60), child.returncode) for child in both]
     assert sorted(code or 0 for *_, code in ended) == [0, 1], ended
     ((_, err, _),) = (one for one in ended if one[2])
@@ -53,17 +53,17 @@ def test_of_two_at_the_same_moment_one_commits_and_the_other_is_told(
     commits = git(root, "rev-list", "--first-parent", f"{before}..HEAD").split()
     assert len(commits) == (1 if verb == "build" else 3), "one for each that was merged"
     assert git(root, "status", "--porcelain") == ""
-    late = inside("accept", "last")
+    late = in_process("accept", "last")
     assert (late.code, bool(LOST.fullmatch(late.err))) == (1, True), late.err
-    assert inside("revert", "last").code == 0, "and it can be taken back as a whole"
+    assert in_process("revert", "last").code == 0, "and it can be taken back as a whole"
     assert git(root, "diff", "--name-only", before, "HEAD") == ""
 
 
-def test_what_was_done_in_the_folder_itself_is_taken_by_nobody(inside: Inside) -> None:
-    root = furnished(inside)
-    assert inside("do", "--rehearse", "--agent", "qwen", "Add a line to cart.py").code == 0
+def test_what_was_done_in_the_folder_itself_is_taken_by_nobody(in_process: InProcessCli) -> None:
+    root = set_up_project(in_process)
+    assert in_process("do", "--rehearse", "--agent", "qwen", "Add a line to cart.py").code == 0
     before = git(root, "rev-parse", "HEAD"), (root / "cart.py").read_text()
-    both = [inside.start("accept", "last") for _ in range(2)]
+    both = [in_process.start("accept", "last") for _ in range(2)]
     for child in both:
         _, err = child.communicate(timeout=60)
         assert (child.returncode, "no branch of its own: its work is in the folder" in err) == (

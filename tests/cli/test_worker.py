@@ -12,11 +12,11 @@ import pytest
 
 from coterie.stores.postgres.schema import latest
 from tests.cli.command import Cli
-from tests.cli.crew import git
 from tests.cli.fleet import Computer, Fleet, until
-from tests.cli.test_store import IN_URL, PASSWORD, Ada, ada, execute, refused
+from tests.cli.test_store import IN_URL, PASSWORD, UnprivilegedUser, execute, refused, role
+from tests.cli.ticket_project import git
 
-__all__ = ["ada"]
+__all__ = ["role"]
 LATEST = latest()
 SAYS = """
 import json, os, sys
@@ -53,26 +53,26 @@ def test_a_server_that_does_not_answer_at_the_start(cli: Cli) -> None:
     assert said.startswith("PostgreSQL does not answer: connection to server at ")
 
 
-def test_a_password_a_database_or_a_right_that_is_missing(cli: Cli, ada: Ada) -> None:
-    nowhere = ada.url(database="nowhere")
-    execute(ada.admin, f"REVOKE CONNECT ON DATABASE {ada.database} FROM PUBLIC")
+def test_a_password_a_database_or_a_right_that_is_missing(cli: Cli, role: UnprivilegedUser) -> None:
+    nowhere = role.url(database="nowhere")
+    execute(role.admin, f"REVOKE CONNECT ON DATABASE {role.database} FROM PUBLIC")
     said = [
-        tried(cli, ada.url("wrong"), ada.url()),
-        tried(cli, ada.url(IN_URL, "nowhere"), nowhere),
-        tried(cli, ada.url(IN_URL), ada.url()),
+        tried(cli, role.url("wrong"), role.url()),
+        tried(cli, role.url(IN_URL, "nowhere"), nowhere),
+        tried(cli, role.url(IN_URL), role.url()),
     ]
-    execute(ada.admin, f"GRANT CONNECT ON DATABASE {ada.database} TO {ada.name}")
-    said.append(tried(cli, ada.url(IN_URL), ada.url()))
-    assert cli("store", "init", ada.admin).code == 0
-    said.append(tried(cli, ada.url(IN_URL), ada.url()))
+    execute(role.admin, f"GRANT CONNECT ON DATABASE {role.database} TO {role.name}")
+    said.append(tried(cli, role.url(IN_URL), role.url()))
+    assert cli("store", "init", role.admin).code == 0
+    said.append(tried(cli, role.url(IN_URL), role.url()))
     assert [(code, words) for code, words, _ in said] == [
-        (1, f"The server refuses the password of user {ada.name} (URL)."),
+        (1, f"The server refuses the password of user {role.name} (URL)."),
         (1, "There is no database nowhere on the server (URL)."),
-        (1, f"User {ada.name} may not connect to the database {ada.database} (URL)."),
+        (1, f"User {role.name} may not connect to the database {role.database} (URL)."),
         (1, "The database has no Coterie store (URL)."),
         (
             1,
-            f"User {ada.name} lacks a privilege: permission denied for schema coterie (URL).",
+            f"User {role.name} lacks a privilege: permission denied for schema coterie (URL).",
         ),
     ]
     assert all(way for _, _, way in said)
@@ -130,7 +130,7 @@ def fleet(tmp_path: Path, database: str) -> Fleet:
     agent = tmp_path / "says.py"
     agent.write_text(SAYS)
     made = Fleet(tmp_path, database, agents={"says": (sys.executable, str(agent))})
-    made.found({})
+    made.create({})
     return made
 
 
@@ -176,12 +176,12 @@ def test_a_full_disk_of_the_database_loses_nothing(fleet: Fleet) -> None:
     )
     with runner.worker("--agents", "says", "--seats", "1"):
         task = offered(desk, "--agents", "sam=says")
-        until(lambda: "The disk of the database is full" in runner.said)
+        until(lambda: "The disk of the database is full" in runner.output)
         assert not ended(desk, task)
         execute(fleet.url, "DROP TRIGGER full_disk ON coterie.turns")
         until(lambda: ended(desk, task))
     assert [reply.strip() for reply in replies(desk, task)] == [""]
-    assert "Traceback" not in runner.said
+    assert "Traceback" not in runner.output
 
 
 def test_a_worker_of_another_version_with_the_same_schema(fleet: Fleet, tmp_path: Path) -> None:
@@ -227,4 +227,4 @@ def test_a_team_that_is_not_trusted_goes_to_a_machine_that_trusts_it(fleet: Flee
         until(lambda: all(ended(desk, task) for task in tasks.values()))
     said = {name: replies(desk, task)[0].split() for name, task in tasks.items()}
     assert said == {"environment": ["[redacted", "5]"], "arguments": ["--given"], "everything": []}
-    assert "runs here" in friend.said
+    assert "runs here" in friend.output

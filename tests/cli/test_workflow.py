@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, Ran, steady
+from tests.cli.command import Cli, CommandResult, normalize
 from tests.docs.test_docs import ROOT, files
 
 
@@ -28,11 +28,11 @@ def installed(cli: Cli, tmp_path: Path) -> Cli:
     return replace(cli, env={**cli.env, "PYTHONPATH": path})
 
 
-def ran(cli: Cli, *arguments: str) -> Ran:
+def ran(cli: Cli, *arguments: str) -> CommandResult:
     """Run it in a new interpreter: installed packages are found when Python starts."""
     process = cli.launch(*arguments)
     out, err = process.communicate(timeout=60)
-    return Ran(out, err, process.returncode)
+    return CommandResult(out, err, process.returncode)
 
 
 def test_a_workflow_of_another_package(installed: Cli) -> None:
@@ -69,7 +69,7 @@ def test_a_team_may_name_it(installed: Cli) -> None:
     assert told["workflow"] == "duet"
     path.write_text(json.dumps({**team, "workflow": "duett"}))
     wrong = ran(installed, "run", "--json", "a line")
-    assert (wrong.code, steady(wrong.lines[-1]["message"])) == snapshot(
+    assert (wrong.code, normalize(wrong.lines[-1]["message"])) == snapshot(
         (
             2,
             '.coterie/teams/pair/team.json:1 workflow is "duett"; expected chat, tickets, solo, '
@@ -91,7 +91,7 @@ def test_a_workflow_that_is_not_there(installed: Cli) -> None:
     )
     ours = ran(installed, "run", "--workflow", "ticket-turn", "--agents", "ada,rex", "a line")
     assert (ours.code, ours.err.startswith('! No workflow "ticket-turn"; ')) == (2, True), ours.err
-    assert not (installed.house.project / ".coterie").exists()
+    assert not (installed.user.project / ".coterie").exists()
     broken = ran(installed, "run", "--workflow", "broken", "--agents", "ada,rex", "a line")
     assert (broken.code, broken.err) == snapshot(
         (

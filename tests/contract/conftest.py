@@ -27,14 +27,14 @@ class Child:
             text=True,
         )
 
-    def heard(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         """Read the next line it prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self._rest()[1]
         return json.loads(line)
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         """Let it continue with this input."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")

@@ -20,7 +20,7 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import closing, created, message, opening, started
 
 
-def tell(**said: object) -> None:
+def report(**said: object) -> None:
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
 
@@ -39,17 +39,17 @@ async def talk(database: Path, task_id: str, turns: int) -> None:
     for seq in range(1, turns + 1):
         name = f"round/{seq}/turn/ann"
         await storage.commit(fence, *opening(name, task_id))
-        tell(durable=seq - 1)
+        report(durable=seq - 1)
         storage.post(fence, *closing(name, seq, task_id))
     await storage.close()
-    tell(done=turns)
+    report(done=turns)
 
 
 async def stay(database: Path, task_id: str) -> None:
     """Create a task and keep the database open."""
     storage = await SqliteStorage.open(database)
     await task_of(storage, task_id)
-    tell(durable=0)
+    report(durable=0)
     await asyncio.Event().wait()
 
 
@@ -59,19 +59,19 @@ async def create(folder: Path, task_id: str) -> None:
         storage = await SqliteStorage.open(folder / place.strip() / "coterie.db")
         await task_of(storage, task_id)
         await storage.close()
-        tell(done=task_id)
+        report(done=task_id)
 
 
 async def refused(database: Path) -> None:
     """Report how opening is refused, without root's capabilities."""
-    _drop_powers()
+    _drop_capabilities()
     try:
         storage = await SqliteStorage.open(database)
     except StorageError as error:
-        tell(code=error.code, text=str(error), hint=error.hint)
+        report(code=error.code, text=str(error), hint=error.hint)
     else:
         await storage.close()
-        tell(code=None)
+        report(code=None)
 
 
 async def fill(database: Path, limit: int) -> None:
@@ -101,7 +101,7 @@ async def fill(database: Path, limit: int) -> None:
     await storage.commit(fence, AppendMessage(message(durable + 1, "full")))
     problems = await storage.problems()
     await storage.close()
-    tell(durable=durable, kept=kept, errors=errors, problems=problems)
+    report(durable=durable, kept=kept, errors=errors, problems=problems)
 
 
 def hold(database: Path, how: str) -> None:
@@ -113,13 +113,13 @@ def hold(database: Path, how: str) -> None:
         [(version,)] = connection.execute("PRAGMA user_version").fetchall()
         connection.execute(f"PRAGMA user_version={version}")
     connection.execute("BEGIN IMMEDIATE")
-    tell(holding=True)
+    report(holding=True)
     sys.stdin.read()
     connection.execute("ROLLBACK")
     connection.close()
 
 
-def _drop_powers() -> None:
+def _drop_capabilities() -> None:
     """Drop root's capabilities: without them it is subject to file modes like any user."""
     if os.geteuid() == 0:
         header = (ctypes.c_uint32 * 2)(0x20080522, 0)

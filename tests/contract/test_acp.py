@@ -35,11 +35,11 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from tests.contract.acp.house import ROLE, TEAM, Taken, said, take
-from tests.contract.acp.playing import (
+from tests.contract.acp.harness import ROLE, TEAM, TurnUpdates, response, take_turn
+from tests.contract.acp.timeline_agent import (
     PROMPT,
     Json,
-    PlayingHouse,
+    TimelineHarness,
     answered,
     asks,
     broke,
@@ -47,8 +47,8 @@ from tests.contract.acp.playing import (
     called,
     chosen,
     done,
-    fixture,
     hello,
+    recorded_steps,
     request,
     says,
     text_block,
@@ -61,26 +61,26 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> PlayingHouse:
-    return PlayingHouse.made(tmp_path, AcpAdapter, "fake")
+def harness(tmp_path: Path) -> TimelineHarness:
+    return TimelineHarness.create(tmp_path, AcpAdapter, "fake")
 
 
-def told(taken: Taken) -> list[Any]:
+def reported_updates(taken: TurnUpdates) -> list[Any]:
     """All updates except signs of life and questions."""
     return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
 
 
-async def played(house: PlayingHouse, *steps: Json, choice: str = "approve") -> Taken:
+async def played(harness: TimelineHarness, *steps: Json, choice: str = "approve") -> TurnUpdates:
     """One turn in which the agent plays these steps, in a session without options."""
-    house.plays([*hello(), PROMPT, *steps])
-    async with house.open() as opened:
-        return await take(opened, choice=choice)
+    harness.play([*hello(), PROMPT, *steps])
+    async with harness.open() as opened:
+        return await take_turn(opened, choice=choice)
 
 
-def test_limits(house: PlayingHouse) -> None:
-    adapter = house.adapter()
-    assert adapter.limits(house.member()) == Limits(30 * 60, 120)
-    assert adapter.limits(house.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
+def test_limits(harness: TimelineHarness) -> None:
+    adapter = harness.adapter()
+    assert adapter.limits(harness.member()) == Limits(30 * 60, 120)
+    assert adapter.limits(harness.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
 
 
 # -- recordings --------------------------------------------------------------------------------
@@ -94,22 +94,22 @@ def test_limits(house: PlayingHouse) -> None:
         ("copilot", Usage(1000, 50, source="fake")),
     ],
 )
-async def test_a_word_from_each(house: PlayingHouse, name: str, usage: Usage) -> None:
-    house.plays(fixture(f"acp/{name}"))
-    async with house.open() as opened:
+async def test_a_word_from_each(harness: TimelineHarness, name: str, usage: Usage) -> None:
+    harness.play(recorded_steps(f"acp/{name}"))
+    async with harness.open() as opened:
         assert opened.holds_past
-        assert [opened.pid] == list(house.log.living.values())
-        assert told(await take(opened)) == [
+        assert [opened.pid] == list(harness.log.living.values())
+        assert reported_updates(await take_turn(opened)) == [
             TextDelta("hi from fake"),
             TurnCompleted("hi from fake", usage),
         ]
 
 
-async def test_a_longer_recording(house: PlayingHouse) -> None:
-    house.plays(fixture("acp/claude"))
-    async with house.open() as opened:
-        denied = await take(opened, choice="reject")
-        assert told(denied) == snapshot(
+async def test_a_longer_recording(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("acp/claude"))
+    async with harness.open() as opened:
+        denied = await take_turn(opened, choice="reject")
+        assert reported_updates(denied) == snapshot(
             [
                 ToolCallStarted(
                     call_id="toolu_9955f4b924ec4cbf99a493bc",
@@ -136,10 +136,10 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
         def stop(update: object) -> Any:
             return opened.interrupt() if isinstance(update, TextDelta) else None
 
-        assert told(await take(opened, hook=stop))[-1] == TurnInterrupted(
+        assert reported_updates(await take_turn(opened, hook=stop))[-1] == TurnInterrupted(
             "partial words before trouble"
         )
-        assert (await take(opened)).failure == snapshot(
+        assert (await take_turn(opened)).failure == snapshot(
             TurnFailed(
                 kind="model",
                 message="the model service refused the request. It says: "
@@ -147,7 +147,7 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
                 retry=False,
             )
         )
-        last = (await take(opened)).end
+        last = (await take_turn(opened)).end
         assert isinstance(last, TurnCompleted)
         assert last.usage == snapshot(
             Usage(input_tokens=20324, output_tokens=8, cost_usd=0.010407, source="fake")
@@ -157,28 +157,28 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
 # -- identity and prompts ----------------------------------------------------------------------
 
 
-async def test_the_introduction_comes_once(house: PlayingHouse) -> None:
-    house.plays([*hello(), PROMPT, says("Yes."), done(), PROMPT, says("Yes."), done()])
-    async with house.open(thread="an old one") as opened:
+async def test_the_introduction_comes_once(harness: TimelineHarness) -> None:
+    harness.play([*hello(), PROMPT, says("Yes."), done(), PROMPT, says("Yes."), done()])
+    async with harness.open(thread="an old one") as opened:
         assert opened.thread == "s1"
-        await take(opened, "one")
-        await take(opened, "two")
-    prompts = [heard for heard in house.heard() if heard["method"] == "session/prompt"]
+        await take_turn(opened, "one")
+        await take_turn(opened, "two")
+    prompts = [heard for heard in harness.received() if heard["method"] == "session/prompt"]
     texts = [prompt["params"]["prompt"][0]["text"] for prompt in prompts]
     assert texts == [f"[SYSTEM]\n{ROLE}\n\n{TEAM}\n\none", "two"]
 
 
-async def test_without_a_role_there_is_no_introduction(house: PlayingHouse) -> None:
-    house.plays([*hello(), PROMPT, says("Yes."), done()])
-    member = house.member(system_instruction="")
-    async with house.open(member, team_instruction="") as opened:
-        await take(opened, "one")
-    assert house.heard()[-1]["params"]["prompt"] == [{"type": "text", "text": "one"}]
+async def test_without_a_role_there_is_no_introduction(harness: TimelineHarness) -> None:
+    harness.play([*hello(), PROMPT, says("Yes."), done()])
+    member = harness.member(system_instruction="")
+    async with harness.open(member, team_instruction="") as opened:
+        await take_turn(opened, "one")
+    assert harness.received()[-1]["params"]["prompt"] == [{"type": "text", "text": "one"}]
 
 
-async def test_texts_are_kept_apart(house: PlayingHouse) -> None:
+async def test_texts_are_kept_apart(harness: TimelineHarness) -> None:
     taken = await played(
-        house,
+        harness,
         says("I look."),
         call("c1", status="in_progress", title="x"),
         says(""),
@@ -197,16 +197,16 @@ async def test_texts_are_kept_apart(house: PlayingHouse) -> None:
     assert taken.of(ToolCallFinished)[0].output == {"status": "unknown"}
 
 
-async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
+async def test_the_price_is_that_of_the_turn(harness: TimelineHarness) -> None:
     def cost(amount: float, currency: str = "USD") -> Json:
         return update("usage_update", used=1, size=9, cost={"amount": amount, "currency": currency})
 
     used = {"inputTokens": 10, "cachedReadTokens": 80, "outputTokens": 5, "totalTokens": 95}
     turn = [PROMPT, says("Yes.")]
     first = [*turn, cost(9, "EUR"), cost(1.5), done(usage=used)]
-    house.plays([*hello(), *first, *turn, cost(2.0), done(usage=used), *turn, done()])
-    async with house.open() as opened:
-        ends = [(await take(opened)).end for _ in range(3)]
+    harness.play([*hello(), *first, *turn, cost(2.0), done(usage=used), *turn, done()])
+    async with harness.open() as opened:
+        ends = [(await take_turn(opened)).end for _ in range(3)]
     assert ends == [
         TurnCompleted("Yes.", Usage(90, 5, 1.5, "fake")),
         TurnCompleted("Yes.", Usage(90, 5, 0.5, "fake")),
@@ -228,13 +228,13 @@ def test_a_cost_that_is_no_number_costs_nothing(odd: object) -> None:
 COMMAND = {"kind": "execute", "title": "touch x", "rawInput": {"command": "touch x"}}
 
 
-async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
+async def test_leave_is_given_and_refused_once(harness: TimelineHarness) -> None:
     steps = [asks(7, "c1", **COMMAND), answered(7), called("c1", status="completed"), done()]
-    taken = await played(house, says("I look."), *steps)
+    taken = await played(harness, says("I look."), *steps)
     assert taken.calls == [("execute", "touch x", False)]
-    assert house.replies() == [chosen("allow_once")]
+    assert harness.replies() == [chosen("allow_once")]
     (asked,) = taken.of(Asked)
-    project = str(house.project)
+    project = str(harness.project)
     assert asked == Asked(
         "7",
         "Confirm",
@@ -253,11 +253,11 @@ async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
     assert [option.id for option in asked.options] == ["approve", "reject"]
 
 
-async def test_leave_is_refused(house: PlayingHouse) -> None:
+async def test_leave_is_refused(harness: TimelineHarness) -> None:
     # An end that the agent reports itself is not reported twice.
     failed = called("c1", status="failed", content=[])
     taken = await played(
-        house,
+        harness,
         call("c1", status="pending"),
         asks(7, "c1", **COMMAND),
         answered(7),
@@ -266,20 +266,20 @@ async def test_leave_is_refused(house: PlayingHouse) -> None:
         choice="reject",
     )
     assert taken.calls == [("execute", "touch x", True)]
-    assert house.replies() == [chosen("reject_once")]
+    assert harness.replies() == [chosen("reject_once")]
 
 
-async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHouse) -> None:
+async def test_why_a_rule_said_no_is_told_with_the_next_message(harness: TimelineHarness) -> None:
     """ACP has no field for a reason; the engine passes on a person's reason by itself."""
     turn = [PROMPT, asks(7, "c1", **COMMAND), answered(7), done()]
-    house.plays([*hello(), *turn, *turn, PROMPT, says("Yes."), done()])
-    gate = house.gate(person=lambda asked: said("reject", "use git instead"))
-    async with house.open() as opened:
-        first = await take(opened, choice=gate)
+    harness.play([*hello(), *turn, *turn, PROMPT, says("Yes."), done()])
+    gate = harness.gate(person=lambda asked: response("reject", "use git instead"))
+    async with harness.open() as opened:
+        first = await take_turn(opened, choice=gate)
         gate.permissions = Permissions(deny=("run(touch *)",))
-        await take(opened, "again", choice=gate)
-        await take(opened, "go on")
-    prompts = [heard for heard in house.heard() if heard.get("method") == "session/prompt"]
+        await take_turn(opened, "again", choice=gate)
+        await take_turn(opened, "go on")
+    prompts = [heard for heard in harness.received() if heard.get("method") == "session/prompt"]
     texts = [prompt["params"]["prompt"][0]["text"] for prompt in prompts]
     why = "not permitted here: deny run(touch *)"
     assert texts[1:] == ["again", f"[NOTE]\nPermission for touch x was denied: {why}\n\ngo on"]
@@ -288,9 +288,9 @@ async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHo
     ]
 
 
-async def test_a_change_of_the_last_end_of_a_line(house: PlayingHouse) -> None:
+async def test_a_change_of_the_last_end_of_a_line(harness: TimelineHarness) -> None:
     ends = {"type": "diff", "path": "a.txt", "oldText": "one\n", "newText": "one"}
-    taken = await played(house, asks(7, "c1", kind="edit", content=[ends]), answered(7), done())
+    taken = await played(harness, asks(7, "c1", kind="edit", content=[ends]), answered(7), done())
     (asked,) = taken.of(Asked)
     assert shown(asked).content == (
         "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-one\n+one\n\\ No newline at end of file"
@@ -299,15 +299,15 @@ async def test_a_change_of_the_last_end_of_a_line(house: PlayingHouse) -> None:
 
 @pytest.mark.parametrize(("choice", "offered"), [("approve", "allow_always"), ("reject", "nope")])
 async def test_a_standing_answer_is_never_given(
-    house: PlayingHouse, choice: str, offered: str
+    harness: TimelineHarness, choice: str, offered: str
 ) -> None:
-    await played(house, asks(7, "c1", offered, **COMMAND), answered(7), done(), choice=choice)
-    assert house.replies() == [CANCELLED]
+    await played(harness, asks(7, "c1", offered, **COMMAND), answered(7), done(), choice=choice)
+    assert harness.replies() == [CANCELLED]
 
 
-async def test_leave_asked_twice_for_one_call(house: PlayingHouse) -> None:
+async def test_leave_asked_twice_for_one_call(harness: TimelineHarness) -> None:
     taken = await played(
-        house,
+        harness,
         asks(7, "c1", kind="other", title="/tmp", rawInput={"directories": ["/tmp"]}),
         answered(7),
         asks(8, "c1", **COMMAND),
@@ -345,16 +345,18 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
         ("accept-edits", COMMAND, None),
     ],
 )
-async def test_modes(house: PlayingHouse, mode: Mode, tool_call: Json, reply: str | None) -> None:
+async def test_modes(
+    harness: TimelineHarness, mode: Mode, tool_call: Json, reply: str | None
+) -> None:
     """Every permission request is asked; who answers is up to the gate."""
     end = called("c1", status="completed")
-    house.plays([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), end, done()])
-    gate = house.gate(mode)
-    async with house.open(house.member(mode)) as opened:
-        taken = await take(opened, choice=gate)
+    harness.play([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), end, done()])
+    gate = harness.gate(mode)
+    async with harness.open(harness.member(mode)) as opened:
+        taken = await take_turn(opened, choice=gate)
     assert len(taken.of(Asked)) == 1
     assert len(gate.asked) == (reply is None)
-    assert house.replies() == [chosen(reply or "allow_once")]
+    assert harness.replies() == [chosen(reply or "allow_once")]
     assert [ended for *_, ended in taken.calls] == [reply == "reject_once"]
 
 
@@ -453,9 +455,9 @@ def test_what_is_told_in_pieces_is_put_together() -> None:
         ("because", "because"),
     ],
 )
-async def test_why_it_asks(house: PlayingHouse, said: str, why: str) -> None:
+async def test_why_it_asks(harness: TimelineHarness, said: str, why: str) -> None:
     step = asks(7, "c1", kind="execute", title="ls", content=[text_block(said)])
-    (asked,) = (await played(house, step, answered(7), done())).of(Asked)
+    (asked,) = (await played(harness, step, answered(7), done())).of(Asked)
     assert asked.call.why == why
 
 
@@ -467,16 +469,16 @@ def calling(tool: str, **given: object) -> Json:
     return {"tool": tool, "given": given}
 
 
-async def test_asking_the_human_and_handing_over(house: PlayingHouse) -> None:
+async def test_asking_the_human_and_handing_over(harness: TimelineHarness) -> None:
     steps = [
         calling("ask_human", question="Which?", options=["Red", "Blue"]),
         calling("ask_human", question="Why?"),
         calling("hand_over", to="rex", message="Look at it."),
     ]
-    house.plays([*hello(), PROMPT, *steps, done()])
-    gate = house.gate(person=lambda asked: said("blue") if asked.options else said(""))
-    async with house.open(others={"rex": "speed"}) as opened:
-        taken = await take(opened, choice=gate)
+    harness.play([*hello(), PROMPT, *steps, done()])
+    gate = harness.gate(person=lambda asked: response("blue") if asked.options else response(""))
+    async with harness.open(others={"rex": "speed"}) as opened:
+        taken = await take_turn(opened, choice=gate)
     assert [(one.kind, shown(one).title, one.call) for one in gate.asked] == [
         ("Select", "Which?", None),
         ("Input", "Why?", None),
@@ -489,10 +491,10 @@ async def test_asking_the_human_and_handing_over(house: PlayingHouse) -> None:
         "\n\nok, your turn ends here",
     ]
     assert taken.text.endswith("ok, your turn ends here\n\nLook at it.\n\n[NEXT: rex]")
-    assert list((house.home.parent / "tmp").iterdir()) == []
+    assert list((harness.home.parent / "tmp").iterdir()) == []
 
 
-async def test_a_tool_of_ours_needs_no_leave(house: PlayingHouse) -> None:
+async def test_a_tool_of_ours_needs_no_leave(harness: TimelineHarness) -> None:
     steps = [
         asks(7, "c1", kind="other", title="coterie_ask_human"),
         answered(7),
@@ -500,84 +502,86 @@ async def test_a_tool_of_ours_needs_no_leave(house: PlayingHouse) -> None:
         answered(8),
         done(),
     ]
-    taken = await played(house, *steps, choice="reject")
-    assert house.replies() == [chosen("allow_once"), chosen("reject_once")]
+    taken = await played(harness, *steps, choice="reject")
+    assert harness.replies() == [chosen("allow_once"), chosen("reject_once")]
     assert [(call.name, call.effect) for call in taken.of(ToolCallStarted)] == [
         ("coterie_ask_human", "read"),
         ("execute", "run"),
     ]
 
 
-async def test_a_question_that_an_interrupt_takes_back(house: PlayingHouse) -> None:
+async def test_a_question_that_an_interrupt_takes_back(harness: TimelineHarness) -> None:
     cancel = {"in": {"method": "session/cancel"}}
     steps = [{**calling("ask_human", question="Why?"), "first": cancel}, done("cancelled")]
-    house.plays([*hello(), PROMPT, *steps])
-    async with house.open() as opened:
+    harness.play([*hello(), PROMPT, *steps])
+    async with harness.open() as opened:
 
         def stop(update: object) -> Any:
             return opened.interrupt() if isinstance(update, Asked) else None
 
-        taken = await take(opened, choice="approve", hook=stop)  # the answer comes too late
+        taken = await take_turn(opened, choice="approve", hook=stop)  # the answer comes too late
     assert taken.end == TurnInterrupted("Nobody answered.")
 
 
-async def test_a_call_between_turns_is_nobodys(house: PlayingHouse) -> None:
+async def test_a_call_between_turns_is_nobodys(harness: TimelineHarness) -> None:
     late = calling("ask_human", question="Why?")
-    house.plays([*hello(), PROMPT, says("One."), done(), late, PROMPT, done()])
-    async with house.open() as opened:
-        assert (await take(opened)).text == "One."
+    harness.play([*hello(), PROMPT, says("One."), done(), late, PROMPT, done()])
+    async with harness.open() as opened:
+        assert (await take_turn(opened)).text == "One."
         await until(lambda: len(opened._process._messages) == 1)
-        second = await take(opened)
+        second = await take_turn(opened)
     assert second.text == "It is not your turn, so nobody can be asked."
 
 
 async def test_tools_that_cannot_be_served(
-    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+    harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "_LONGEST_ADDRESS", 1000)
-    house.plays(hello())
-    tmp = house.home.parent / "tmp"
+    harness.play(hello())
+    tmp = harness.home.parent / "tmp"
     with pytest.raises(AgentMissing, match="its team tools cannot be served: No such file"):
-        async with house.open(tmp=tmp / "nowhere"):
+        async with harness.open(tmp=tmp / "nowhere"):
             pass
 
 
-async def test_a_question_that_is_withdrawn(house: PlayingHouse) -> None:
+async def test_a_question_that_is_withdrawn(harness: TimelineHarness) -> None:
     withdrawn = {"out": {"method": "$/cancel_request", "params": {"requestId": 7}}}
-    house.plays(
+    harness.play(
         [*hello(), PROMPT, asks(7, "c1", **COMMAND), withdrawn, says("Never mind."), done()]
     )
-    async with house.open() as opened:
-        taken = await take(opened, choice="")
-        await opened.answer("7", said("approve"))  # no longer awaited
+    async with harness.open() as opened:
+        taken = await take_turn(opened, choice="")
+        await opened.answer("7", response("approve"))  # no longer awaited
     assert taken.text == "Never mind."
-    assert house.replies() == []
+    assert harness.replies() == []
 
 
-async def test_what_is_not_offered_is_refused(house: PlayingHouse) -> None:
+async def test_what_is_not_offered_is_refused(harness: TimelineHarness) -> None:
     taken = await played(
-        house,
+        harness,
         request(7, "fs/read_text_file", path="/etc/passwd"),
         {"in": {"id": 7, "error": {}}},
         says("Pity."),
         done(),
     )
     assert taken.text == "Pity."
-    assert house.replies() == [{"code": -32601, "message": "Coterie does not support this method."}]
+    assert harness.replies() == [
+        {"code": -32601, "message": "Coterie does not support this method."}
+    ]
 
 
-async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
+async def test_what_comes_between_turns_is_nobodys(harness: TimelineHarness) -> None:
     late = [says("too late"), asks(7, "c1", **COMMAND), request(8, "fs/write_text_file")]
     ready = update("available_commands_update", availableCommands=[])
-    house.plays(
+    harness.play(
         [*hello(), PROMPT, says("One."), done(), *late, ready, PROMPT, says("Two."), done()]
     )
-    async with house.open() as opened:
-        assert (await take(opened)).text == "One."
+    async with harness.open() as opened:
+        assert (await take_turn(opened)).text == "One."
         await until(lambda: len(opened._process._messages) == len([*late, ready]))
-        second = await take(opened)
+        second = await take_turn(opened)
         assert (second.text, second.of(Asked)) == ("Two.", [])
-    assert house.replies() == [
+    assert harness.replies() == [
         CANCELLED,
         {"code": -32601, "message": "Coterie does not support this method."},
     ]
@@ -586,13 +590,13 @@ async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
+async def test_breaking_off_at_a_question(harness: TimelineHarness) -> None:
     cancel = {"in": {"method": "session/cancel"}}
     # A call that was already under way when the agent received the cancel.
     late = [asks(8, "c2", **COMMAND), answered(8), done("cancelled")]
     first = [PROMPT, asks(7, "c1", **COMMAND), cancel, answered(7), *late]
-    house.plays([*hello(), *first, PROMPT, says("Yes."), done()])
-    async with house.open() as opened:
+    harness.play([*hello(), *first, PROMPT, says("Yes."), done()])
+    async with harness.open() as opened:
         await opened.interrupt()  # nothing to interrupt between turns
 
         async def twice() -> None:
@@ -602,60 +606,60 @@ async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
         def stop(update: object) -> Any:
             return twice() if isinstance(update, Asked) else None
 
-        taken = await take(opened, choice="approve", hook=stop)
+        taken = await take_turn(opened, choice="approve", hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert [ended for *_, ended in taken.calls] == [True, True]
         assert len(taken.of(Asked)) == 1
-        assert (await take(opened)).text == "Yes."
-    assert house.replies() == [CANCELLED, CANCELLED]
-    cancels = [heard for heard in house.heard() if heard.get("method") == "session/cancel"]
+        assert (await take_turn(opened)).text == "Yes."
+    assert harness.replies() == [CANCELLED, CANCELLED]
+    cancels = [heard for heard in harness.received() if heard.get("method") == "session/cancel"]
     assert len(cancels) == 1
 
 
 async def test_nobody_is_asked_about_a_turn_broken_off_while_a_diff_was_made(
-    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+    harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = channel.asked
+    made = channel.question_for
 
     def interrupting(permission: Permission, cwd: str, said: str) -> Asked:
         anyio.from_thread.run(opened.interrupt)
         return made(permission, cwd, said)
 
-    monkeypatch.setattr(channel, "asked", interrupting)
+    monkeypatch.setattr(channel, "question_for", interrupting)
     cancel = {"in": {"method": "session/cancel"}}
     asking = [asks(7, "c1", **COMMAND), cancel, answered(7), done("cancelled")]
-    house.plays([*hello(), PROMPT, *asking])
-    async with house.open() as opened:
-        taken = await take(opened)
+    harness.play([*hello(), PROMPT, *asking])
+    async with harness.open() as opened:
+        taken = await take_turn(opened)
     assert (taken.end, taken.of(Asked)) == (TurnInterrupted(""), [])
-    assert house.replies() == [CANCELLED]
+    assert harness.replies() == [CANCELLED]
 
 
 @pytest.mark.parametrize("last", [broke(-32800, "cancelled"), {"exit": 1}])
-async def test_other_ends_of_a_broken_turn(house: PlayingHouse, last: Json) -> None:
-    house.plays([*hello(), PROMPT, says("Half"), {"in": {"method": "session/cancel"}}, last])
-    async with house.open() as opened:
+async def test_other_ends_of_a_broken_turn(harness: TimelineHarness, last: Json) -> None:
+    harness.play([*hello(), PROMPT, says("Half"), {"in": {"method": "session/cancel"}}, last])
+    async with harness.open() as opened:
 
         def stop(update: object) -> Any:
             return opened.interrupt() if isinstance(update, TextDelta) else None
 
-        assert (await take(opened, hook=stop)).end == TurnInterrupted("Half")
+        assert (await take_turn(opened, hook=stop)).end == TurnInterrupted("Half")
 
 
 @pytest.mark.parametrize(
     "more", [[], [{"repeat": update("usage_update")["out"]}]], ids=["silent", "still sending"]
 )
 async def test_an_agent_that_will_not_break_off_is_ended(
-    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch, more: list[Json]
+    harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch, more: list[Json]
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.2)
-    house.plays([*hello(), PROMPT, says("Half"), *more])
-    async with house.open() as opened:
+    harness.play([*hello(), PROMPT, says("Half"), *more])
+    async with harness.open() as opened:
 
         def stop(update: object) -> Any:
             return opened.interrupt() if isinstance(update, TextDelta) else None
 
-        assert (await take(opened, hook=stop)).end == TurnInterrupted("Half")
+        assert (await take_turn(opened, hook=stop)).end == TurnInterrupted("Half")
         assert not opened.alive
 
 
@@ -726,9 +730,9 @@ async def test_an_agent_that_will_not_break_off_is_ended(
     ],
 )
 async def test_ends_that_are_failures(
-    house: PlayingHouse, end: Json, kind: str, retry: bool, message: str
+    harness: TimelineHarness, end: Json, kind: str, retry: bool, message: str
 ) -> None:
-    failure = (await played(house, end)).failure
+    failure = (await played(harness, end)).failure
     assert (failure.kind, failure.retry, failure.message) == (kind, retry, message)
 
 
@@ -746,8 +750,10 @@ async def test_ends_that_are_failures(
         ("You have exhausted your daily quota on this model.", None),
     ],
 )
-async def test_when_a_limit_ends(house: PlayingHouse, words: str, seconds: float | None) -> None:
-    failure = (await played(house, broke(429, words))).failure
+async def test_when_a_limit_ends(
+    harness: TimelineHarness, words: str, seconds: float | None
+) -> None:
+    failure = (await played(harness, broke(429, words))).failure
     assert failure.kind == "rate_limit"
     if seconds is None:
         assert failure.until is None
@@ -756,22 +762,22 @@ async def test_when_a_limit_ends(house: PlayingHouse, words: str, seconds: float
         assert seconds - 30 < instant.seconds_until(failure.until) <= seconds
 
 
-async def test_words_about_time_are_no_limit(house: PlayingHouse) -> None:
-    assert (await played(house, broke(500, "Busy, retry in 90s."))).failure.until is None
+async def test_words_about_time_are_no_limit(harness: TimelineHarness) -> None:
+    assert (await played(harness, broke(500, "Busy, retry in 90s."))).failure.until is None
 
 
-async def test_a_reason_that_nobody_knows_is_no_failure(house: PlayingHouse) -> None:
-    assert (await played(house, says("Yes."), done("new_in_2031"))).text == "Yes."
+async def test_a_reason_that_nobody_knows_is_no_failure(harness: TimelineHarness) -> None:
+    assert (await played(harness, says("Yes."), done("new_in_2031"))).text == "Yes."
 
 
-async def test_signed_out(house: PlayingHouse) -> None:
+async def test_signed_out(harness: TimelineHarness) -> None:
     ways = [{"id": "a", "name": "Sign in", "description": "Run `fake login`"}, {"name": "By key"}]
     greeting = hello()[:3]
     greeting[1]["out"]["result"]["authMethods"] = ways
     error = {"code": -32000, "message": "Authentication required"}
-    house.plays([*greeting, {"out": {"id": "{{new}}", "error": error}}])
-    async with house.open() as opened:
-        assert (await take(opened)).end == TurnFailed(
+    harness.play([*greeting, {"out": {"id": "{{new}}", "error": error}}])
+    async with harness.open() as opened:
+        assert (await take_turn(opened)).end == TurnFailed(
             "signed_out",
             'fake is not signed in. It says: "Authentication required"',
             retry=False,
@@ -783,50 +789,50 @@ async def test_signed_out(house: PlayingHouse) -> None:
 # -- opening -----------------------------------------------------------------------------------
 
 
-async def missing(house: PlayingHouse, **member: Any) -> str:
+async def missing(harness: TimelineHarness, **member: Any) -> str:
     with pytest.raises(AgentMissing) as raised:
-        async with house.open(house.member(**member)):
+        async with harness.open(harness.member(**member)):
             pass
-    assert house.log.living == {}
+    assert harness.log.living == {}
     return raised.value.problem
 
 
-async def test_another_version_is_not_spoken(house: PlayingHouse) -> None:
-    house.plays(hello(version=2))
-    assert await missing(house) == (
+async def test_another_version_is_not_spoken(harness: TimelineHarness) -> None:
+    harness.play(hello(version=2))
+    assert await missing(harness) == (
         "it speaks version 2 of the Agent Client Protocol; Coterie needs 1"
     )
 
 
-async def test_a_session_that_is_refused(house: PlayingHouse) -> None:
+async def test_a_session_that_is_refused(harness: TimelineHarness) -> None:
     error = {"code": -32603, "message": "Internal error", "data": {"details": "no disk"}}
-    house.plays([*hello()[:3], {"out": {"id": "{{new}}", "error": error}}])
-    assert await missing(house) == "it refused session/new: no disk"
+    harness.play([*hello()[:3], {"out": {"id": "{{new}}", "error": error}}])
+    assert await missing(harness) == "it refused session/new: no disk"
 
 
-async def test_an_exit_at_the_start(house: PlayingHouse) -> None:
+async def test_an_exit_at_the_start(harness: TimelineHarness) -> None:
     help_ = "".join(f"line {number}\n" for number in range(40))
-    house.plays([{"err": help_}, {"exit": 2}])
-    told = (await missing(house)).splitlines()
+    harness.play([{"err": help_}, {"exit": 2}])
+    told = (await missing(harness)).splitlines()
     assert told[:2] == ["it ended with exit code 2", "line 0"]
     assert (len(told), told[9], told[-1]) == (18, "…", "line 39")
 
 
 async def test_an_agent_that_says_nothing(
-    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+    harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
-    house.plays([{"err": "Loading\n"}])
-    assert await missing(house) == "it did not respond within 0.5 s\nLoading"
+    harness.play([{"err": "Loading\n"}])
+    assert await missing(harness) == "it did not respond within 0.5 s\nLoading"
 
 
-async def test_opening_is_given_up(house: PlayingHouse) -> None:
-    house.plays([{"in": {"method": "initialize"}}])
+async def test_opening_is_given_up(harness: TimelineHarness) -> None:
+    harness.play([{"in": {"method": "initialize"}}])
     with anyio.move_on_after(0.5) as scope:
-        async with house.open():
+        async with harness.open():
             pass
     assert scope.cancelled_caught
-    assert house.log.living == {}
+    assert harness.log.living == {}
 
 
 MODELS: Json = {
@@ -867,39 +873,39 @@ READY: Json = {"out": {"id": "{{choice}}", "result": {}}}
     ],
 )
 async def test_choices(
-    house: PlayingHouse, offered: Json, member: Json, method: str, params: Json
+    harness: TimelineHarness, offered: Json, member: Json, method: str, params: Json
 ) -> None:
     wait = {"in": {"method": method}, "as": {"choice": "id"}}
-    house.plays([*hello(**offered), wait, READY, PROMPT, says("Yes."), done()])
-    async with house.open(house.member(**member)) as opened:
-        assert (await take(opened)).text == "Yes."
-    told = next(heard for heard in house.heard() if heard["method"] == method)
+    harness.play([*hello(**offered), wait, READY, PROMPT, says("Yes."), done()])
+    async with harness.open(harness.member(**member)) as opened:
+        assert (await take_turn(opened)).text == "Yes."
+    told = next(heard for heard in harness.received() if heard["method"] == method)
     assert told["params"] == {"sessionId": "s1", **params}
 
 
 async def test_what_must_not_be_started_is_not(tmp_path: Path) -> None:
-    house = PlayingHouse.made(tmp_path, OpencodeAdapter, "opencode")
-    (house.project / ".opencode").mkdir()
-    house.plays(hello())
-    assert (await missing(house)).startswith("it would run the plug-ins of ")
-    assert list((house.root / "heard").iterdir()) == []
+    harness = TimelineHarness.create(tmp_path, OpencodeAdapter, "opencode")
+    (harness.project / ".opencode").mkdir()
+    harness.play(hello())
+    assert (await missing(harness)).startswith("it would run the plug-ins of ")
+    assert list((harness.root / "heard").iterdir()) == []
 
 
-async def test_models_that_are_not_there(house: PlayingHouse) -> None:
-    house.plays(hello(**OPTIONS))
-    problem = await missing(house, model="huge")
+async def test_models_that_are_not_there(harness: TimelineHarness) -> None:
+    harness.play(hello(**OPTIONS))
+    problem = await missing(harness, model="huge")
     assert problem == 'it has no model "huge"; it has v/big, v/small'
-    house.plays(hello())
+    harness.play(hello())
     problem = 'it offers no choice of models, so "huge" cannot be set'
-    assert await missing(house, model="huge") == problem
+    assert await missing(harness, model="huge") == problem
 
 
-async def test_a_model_by_flag(house: PlayingHouse) -> None:
-    house.agent = house.agent.model_copy(
+async def test_a_model_by_flag(harness: TimelineHarness) -> None:
+    harness.agent = harness.agent.model_copy(
         update={"base_args": ("acp",), "capabilities": Capabilities(model_flag="--model")}
     )
-    house.plays(hello())
-    member = house.member(model="big", additional_args=("--debug",))
-    async with house.open(member):
+    harness.play(hello())
+    member = harness.member(model="big", additional_args=("--debug",))
+    async with harness.open(member):
         pass
-    assert house.arguments() == ["acp", "--model", "big", "--debug"]
+    assert harness.arguments() == ["acp", "--model", "big", "--debug"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator
@@ -30,10 +31,10 @@ from coterie.testing.scripted import ChildRecorder
 from coterie.workspace.folder import open_workspace
 from tests.contract import test_claude as claude
 from tests.contract import test_codex as codex
-from tests.contract.acp import playing
-from tests.contract.acp.house import MakeAdapter
-from tests.contract.builtin import house as builtin
-from tests.contract.claude import desk
+from tests.contract.acp import timeline_agent
+from tests.contract.acp.harness import MakeAdapter
+from tests.contract.builtin import harness as builtin
+from tests.contract.claude.harness import ClaudeHarness
 from tests.contract.claude.timeline import HELLO
 from tests.docs.test_docs import ROOT, files
 from tests.unit.process.children import AGENT, until
@@ -118,15 +119,15 @@ class TestClaude(AgentContract):
         claude.state("idle"),
     ]
     steps: ClassVar[dict[Behaviour, list[claude.Json]]] = {
-        "reply": [*claude.BEGINS, claude.said("Hello."), *claude.ENDS] * 2,
+        "reply": [*claude.BEGINS, claude.assistant_text("Hello."), *claude.ENDS] * 2,
         "ask": [
             *claude.BEGINS,
             *claude.permission("r1", "Bash", command="make"),
-            claude.said("Made."),
+            claude.assistant_text("Made."),
             *claude.ENDS,
         ],
         "fail": [*claude.BEGINS, {"err": "boom\n"}, {"exit": 3}],
-        "hang": [*claude.BEGINS, claude.said("Well,"), *broken_off],
+        "hang": [*claude.BEGINS, claude.assistant_text("Well,"), *broken_off],
     }
 
     @asynccontextmanager
@@ -134,20 +135,20 @@ class TestClaude(AgentContract):
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AsyncGenerator[AgentUnderTest]:
         (folder / "project").mkdir()
-        run = desk.TaskRun(folder / "project", str(folder / "claude"), log=children)  # type: ignore[arg-type]
-        stage = claude.Stage(run, folder)
-        stage.play([*HELLO, *self.steps[behaviour]])
+        run = ClaudeHarness(folder / "project", str(folder / "claude"), log=children)  # type: ignore[arg-type]
+        player = claude.RecordedClaude(run, folder)
+        player.play([*HELLO, *self.steps[behaviour]])
         member = run.member()
         made = await anyio.to_thread.run_sync(run.workspace, member)
 
         def answers() -> int:
-            return sum(line.get("type") == "control_response" for line in stage.heard())
+            return sum(line.get("type") == "control_response" for line in player.received())
 
         yield AgentUnderTest(run.adapter, member, made, answers)
 
 
 class TestCodex(AgentContract):
-    says: codex.Row = codex.tells("item/agentMessage/delta", itemId="a", delta="Well.")
+    says: codex.Row = codex.notification("item/agentMessage/delta", itemId="a", delta="Well.")
     rows: ClassVar[dict[Behaviour, list[codex.Row]]] = {
         "reply": [*codex.turn(says), *codex.turn(says)[len(codex.opening()) :]],
         "ask": codex.turn(*codex.asking(codex.COMMAND, itemId="c1", command="make", cwd="/w")),
@@ -162,31 +163,31 @@ class TestCodex(AgentContract):
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AsyncGenerator[AgentUnderTest]:
         (folder / "project").mkdir()
-        house = codex.House(folder, children)  # type: ignore[arg-type]
-        house.plays(self.rows[behaviour])
+        harness = codex.CodexHarness(folder, children)  # type: ignore[arg-type]
+        harness.play(self.rows[behaviour])
         made = await workspace(folder / "project", ANN)
-        yield AgentUnderTest(house.adapter(), ANN, made, lambda: len(house.replies()))
+        yield AgentUnderTest(harness.adapter(), ANN, made, lambda: len(harness.replies()))
 
 
 class TestAcp(AgentContract):
     make: MakeAdapter = AcpAdapter
     name = "fake"
-    steps: ClassVar[dict[Behaviour, list[playing.Json]]] = {
-        "reply": [playing.PROMPT, playing.says("Hello."), playing.done()] * 2,
+    steps: ClassVar[dict[Behaviour, list[timeline_agent.Json]]] = {
+        "reply": [timeline_agent.PROMPT, timeline_agent.says("Hello."), timeline_agent.done()] * 2,
         "ask": [
-            playing.PROMPT,
-            playing.call("c1", title="make", rawInput={"command": "make"}),
-            playing.asks(7, "c1"),
-            playing.answered(7),
-            playing.says("Made."),
-            playing.done(),
+            timeline_agent.PROMPT,
+            timeline_agent.call("c1", title="make", rawInput={"command": "make"}),
+            timeline_agent.asks(7, "c1"),
+            timeline_agent.answered(7),
+            timeline_agent.says("Made."),
+            timeline_agent.done(),
         ],
-        "fail": [playing.PROMPT, playing.broke(-32603, "boom")],
+        "fail": [timeline_agent.PROMPT, timeline_agent.broke(-32603, "boom")],
         "hang": [
-            playing.PROMPT,
-            playing.says("Well,"),
+            timeline_agent.PROMPT,
+            timeline_agent.says("Well,"),
             {"in": {"method": "session/cancel"}},
-            playing.done("cancelled"),
+            timeline_agent.done("cancelled"),
         ],
     }
 
@@ -194,11 +195,13 @@ class TestAcp(AgentContract):
     async def agent(
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AsyncGenerator[AgentUnderTest]:
-        house = playing.PlayingHouse.made(folder, self.make, self.name)
-        house.log = children  # type: ignore[assignment]
-        house.plays([*playing.hello(), *self.steps[behaviour]])
-        made = await workspace(house.project, house.member())
-        yield AgentUnderTest(house.adapter(), house.member(), made, lambda: len(house.replies()))
+        harness = timeline_agent.TimelineHarness.create(folder, self.make, self.name)
+        harness.log = children  # type: ignore[assignment]
+        harness.play([*timeline_agent.hello(), *self.steps[behaviour]])
+        made = await workspace(harness.project, harness.member())
+        yield AgentUnderTest(
+            harness.adapter(), harness.member(), made, lambda: len(harness.replies())
+        )
 
 
 class TestGemini(TestAcp):
@@ -221,22 +224,24 @@ class TestBuiltin(AgentContract):
     async def agent(
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AsyncGenerator[AgentUnderTest]:
-        async with builtin.house(folder, *self.replies[behaviour], model="openai:gpt-x") as house:
-            house.log = children  # type: ignore[assignment]
-            made = await workspace(house.project, house.member())
-            made = Workspace(**{**vars(made), "rehearsal": house.server.url})
-            commands = lambda: len(list(house.project.glob("made")))  # noqa: E731
-            yield AgentUnderTest(house.adapter(), house.member(), made, commands, house.keep)
+        async with builtin.builtin_harness(
+            folder, *self.replies[behaviour], model="openai:gpt-x"
+        ) as harness:
+            harness.log = children  # type: ignore[assignment]
+            made = await workspace(harness.project, harness.member())
+            made = Workspace(**{**vars(made), "rehearsal": harness.server.url})
+            commands = lambda: len(list(harness.project.glob("made")))  # noqa: E731
+            yield AgentUnderTest(harness.adapter(), harness.member(), made, commands, harness.keep)
 
 
 async def test_an_agent_that_prints_without_end_between_turns_has_to_wait(tmp_path: Path) -> None:
-    line, limit = '{"a": 1}', 2 * HIGH_WATER
+    line, limit = json.dumps({"a": "b" * 4000}), 2 * HIGH_WATER
     spawn = Spawn("yes", (line,), str(tmp_path), dict(os.environ), "ann", str(tmp_path))
     process = await AgentProcess.open(spawn, "yes", ChildRecorder(), "auto")
     try:
         for _ in range(2):
             await until(lambda: process.child._output._paused)
             assert len(process.drop_pending()) * len(line) < limit
-            assert await process.receive() == {"a": 1}
+            assert await process.receive() == json.loads(line)
     finally:
         await process.close()

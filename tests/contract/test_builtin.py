@@ -25,15 +25,15 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from tests.contract.builtin.house import (
+from tests.contract.builtin.harness import (
     NO,
     ROLE,
     TEAM,
     YES,
     answer,
+    builtin_harness,
     call,
     calls,
-    house,
     outputs,
     says,
 )
@@ -53,10 +53,10 @@ async def test_a_turn_on_every_wire(tmp_path: Path, model: str) -> None:
         {"tools": [call("runCommand", command="cat a.txt")], "thinking": "Let me see."},
         says("It says two."),
     )
-    async with house(tmp_path, *replies) as it:
+    async with builtin_harness(tmp_path, *replies) as it:
         (it.project / "a.txt").write_text("one\n")
         async with it.open(it.member(model=model)) as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
         assert taken.text == "It says two."
         assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [
             ("readFile", False),
@@ -84,7 +84,7 @@ async def test_a_turn_on_every_wire(tmp_path: Path, model: str) -> None:
 
 async def test_what_is_on_record_before_anything_is_done(tmp_path: Path) -> None:
     replies = (calls(call("runCommand", command="touch made"), text="I make it."), says("Made."))
-    async with house(tmp_path, *replies) as it:
+    async with builtin_harness(tmp_path, *replies) as it:
         async with it.open() as channel:
             there: list[tuple[str, bool]] = []
 
@@ -93,7 +93,7 @@ async def test_what_is_on_record_before_anything_is_done(tmp_path: Path) -> None
                     kinds = "+".join(str(entry["kind"]) for entry in update.entries)
                     there.append((f"{kinds}{'!' * update.gates}", (it.project / "made").exists()))
 
-            taken = await it.take(channel, hook=look)
+            taken = await it.take_turn(channel, hook=look)
         assert there == [
             ("prompt", False),
             ("reply!", False),
@@ -122,11 +122,11 @@ async def test_every_tool_that_only_looks(tmp_path: Path) -> None:
         call("readFile", path="sub/a.txt", offset=2),
         call("searchCode", query="where is two?"),
     )
-    async with house(tmp_path, calls(*looks), says("I saw.")) as it:
+    async with builtin_harness(tmp_path, calls(*looks), says("I saw.")) as it:
         (it.project / "sub").mkdir()
         (it.project / "sub" / "a.txt").write_text("one\ntwo\n")
         async with it.open() as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
         assert [entry["kind"] for entry in it.entries(channel.thread)].count("begun") == 0
         *results, searched = it.results()
         assert searched[0].startswith("count: 1\n\nsub/a.txt:1-")
@@ -140,10 +140,10 @@ async def test_every_tool_that_only_looks(tmp_path: Path) -> None:
 
 
 async def test_a_rehearsal_without_a_script(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
+    async with builtin_harness(tmp_path) as it:
         (it.project / "notes.txt").write_text("one\ntwo\n")
         async with it.open() as channel:
-            taken = await it.take(channel, "[MESSAGE]\nPlease read notes.txt")
+            taken = await it.take_turn(channel, "[MESSAGE]\nPlease read notes.txt")
         assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [("readFile", False)]
         assert taken.text.endswith(
             "Ann: I am a stand-in for a model in this rehearsal, so I have nothing to say about it."
@@ -158,10 +158,12 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
         call("runCommand", command="rm -r build"),
         call("editFile", path="a.txt", oldStr="one\n", newStr="two\n"),
     )
-    async with house(tmp_path, calls(*asks, text="I clean up."), says("All right.")) as it:
+    async with builtin_harness(
+        tmp_path, calls(*asks, text="I clean up."), says("All right.")
+    ) as it:
         (it.project / "a.txt").write_text("one\n")
         async with it.open() as channel:
-            taken = await it.take(channel, answers=[NO, answer(comment="not that file")])
+            taken = await it.take_turn(channel, answers=[NO, answer(comment="not that file")])
         run, edit = taken.of(Asked)
         ids = [one.call_id for one in taken.of(ToolCallStarted)]
         options = (
@@ -204,19 +206,21 @@ async def test_what_a_person_is_asked(tmp_path: Path) -> None:
 
 
 async def test_nobody_answers(tmp_path: Path) -> None:
-    async with house(tmp_path, calls(call("runCommand", command="ls")), says("Well.")) as it:
+    async with builtin_harness(
+        tmp_path, calls(call("runCommand", command="ls")), says("Well.")
+    ) as it:
         async with it.open() as channel:
-            await it.take(channel, answers=[answer()])
+            await it.take_turn(channel, answers=[answer()])
         told = "error: Nobody answered, so permission was denied. It was not run."
         assert it.results() == [(told, True)]
 
 
 async def test_an_edit_that_cannot_be_made_is_not_asked_about(tmp_path: Path) -> None:
     wrong = call("editFile", path="a.txt", oldStr="nine", newStr="ten")
-    async with house(tmp_path, calls(wrong), says("I see.")) as it:
+    async with builtin_harness(tmp_path, calls(wrong), says("I see.")) as it:
         (it.project / "a.txt").write_text("one\n")
         async with it.open() as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
         assert taken.of(Asked) == []
         assert it.results()[0][1]
         assert "oldStr was not found in a.txt" in it.results()[0][0]
@@ -229,7 +233,7 @@ async def test_asking_the_person(tmp_path: Path) -> None:
         call("askUser", question="Really?", options=["Yes", "No"]),
         call("askUser", question="Why?"),
     )
-    async with house(tmp_path, calls(*asks), says("Thanks.")) as it:
+    async with builtin_harness(tmp_path, calls(*asks), says("Thanks.")) as it:
         async with it.open() as channel:
             given = [
                 answer(input_value="80"),
@@ -237,7 +241,7 @@ async def test_asking_the_person(tmp_path: Path) -> None:
                 answer(selected_option_id="nonsense"),
                 answer(),
             ]
-            taken = await it.take(channel, answers=given)
+            taken = await it.take_turn(channel, answers=given)
         first, second, *_ = taken.of(Asked)
         ids = [one.call_id for one in taken.of(ToolCallStarted)]
         assert first == Asked(
@@ -262,10 +266,10 @@ async def test_handing_out_a_subtask(tmp_path: Path) -> None:
         call("assignSubtask", goal="Write the tests.", member="bob"),
         call("assignSubtask", goal="Anything."),
     )
-    async with house(tmp_path, calls(*hands), says("Good.")) as it:
+    async with builtin_harness(tmp_path, calls(*hands), says("Good.")) as it:
         async with it.open(others={"bob": "tester", "max": ""}) as channel:
             given = [answer(selected_option_id="bob", input_value="Written."), NO]
-            taken = await it.take(channel, answers=given)
+            taken = await it.take_turn(channel, answers=given)
         ids = [one.call_id for one in taken.of(ToolCallStarted)]
         assert taken.of(Delegated) == [
             Delegated(f"subtask.{ids[0]}", "Write the tests.", "bob"),
@@ -285,11 +289,11 @@ async def test_handing_out_a_subtask(tmp_path: Path) -> None:
 async def test_role_and_team_are_told_once_and_the_project_only_where_trusted(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, says("Hello.")) as it:
+    async with builtin_harness(tmp_path, says("Hello.")) as it:
         (it.project / "AGENTS.md").write_text("Use tabs." + "x" * 50_000)
         for trusted in (False, True):
             async with it.open(trusted=trusted) as channel:
-                await it.take(channel)
+                await it.take_turn(channel)
         plain, trusting = (str(body) for body in it.bodies)
         assert [plain.count(text) for text in (ROLE, TEAM, "Use tabs.")] == [1, 1, 0]
         assert [trusting.count(text) for text in (ROLE, TEAM, "Use tabs.")] == [1, 1, 1]
@@ -299,19 +303,19 @@ async def test_role_and_team_are_told_once_and_the_project_only_where_trusted(
         (it.project / "AGENTS.md").symlink_to(tmp_path / "elsewhere.md")
         bare = it.member(system_instruction="")
         async with it.open(bare, trusted=True, team_instruction="") as channel:
-            await it.take(channel)
+            await it.take_turn(channel)
         assert [str(it.bodies[2]).count(text) for text in (ROLE, TEAM, "Use spaces.")] == [0] * 3
 
 
 async def test_it_remembers_earlier_turns(tmp_path: Path) -> None:
-    async with house(tmp_path, says("I am Ann."), says("As I said.")) as it:
+    async with builtin_harness(tmp_path, says("I am Ann."), says("As I said.")) as it:
         async with it.open() as channel:
-            await it.take(channel, "who are you?")
+            await it.take_turn(channel, "who are you?")
             assert channel.holds_past
             thread = channel.thread
         async with it.open(thread=thread) as channel:
             assert channel.thread == thread
-            taken = await it.take(channel, "again?", turn="t2")
+            taken = await it.take_turn(channel, "again?", turn="t2")
         assert taken.text == "As I said."
         said = [one["content"] for one in it.bodies[1]["messages"]]
         assert [part[0]["text"] for part in said] == ["who are you?", "I am Ann.", "again?"]
@@ -322,7 +326,7 @@ async def test_it_remembers_earlier_turns(tmp_path: Path) -> None:
 
 async def test_breaking_off_a_model_that_is_silent(tmp_path: Path) -> None:
     replies = ({"text": ["Half a ", "thought", " and", " more"], "fault": "stall"}, says("Whole."))
-    async with house(tmp_path, *replies) as it:
+    async with builtin_harness(tmp_path, *replies) as it:
         async with it.open() as channel:
             heard: list[str] = []
 
@@ -332,9 +336,9 @@ async def test_breaking_off_a_model_that_is_silent(tmp_path: Path) -> None:
                     if len(heard) == 2:
                         await channel.interrupt()
 
-            taken = await it.take(channel, hook=stop)
+            taken = await it.take_turn(channel, hook=stop)
             assert taken.end == TurnInterrupted("Half a thought")
-            again = await it.take(channel, "go on", turn="t2")
+            again = await it.take_turn(channel, "go on", turn="t2")
         assert again.text == "Whole."
         said = [one["content"][0]["text"] for one in it.bodies[1]["messages"]]
         assert said == ["hello", "Half a thought", "go on"]
@@ -347,7 +351,7 @@ async def test_breaking_off_a_command(tmp_path: Path) -> None:
         text="I wait.",
     )
     async with (
-        house(tmp_path, two, says("Stopped.")) as it,
+        builtin_harness(tmp_path, two, says("Stopped.")) as it,
         it.open() as channel,
         anyio.create_task_group() as group,
     ):
@@ -359,7 +363,7 @@ async def test_breaking_off_a_command(tmp_path: Path) -> None:
             await channel.interrupt()
 
         group.start_soon(stop)
-        taken = await it.take(channel)
+        taken = await it.take_turn(channel)
         os.close(pipe)
         assert taken.end == TurnInterrupted("I wait.")
         assert [(name, out["error"]) for name, _, out in outputs(taken)] == [
@@ -371,18 +375,18 @@ async def test_breaking_off_a_command(tmp_path: Path) -> None:
         ]
         assert it.log.living == {}
         assert not (it.project / "ended").exists()
-        assert (await it.take(channel, "and now?", turn="t2")).text == "Stopped."
+        assert (await it.take_turn(channel, "and now?", turn="t2")).text == "Stopped."
 
 
 async def test_breaking_off_while_a_person_is_asked(tmp_path: Path) -> None:
-    async with house(tmp_path, calls(call("runCommand", command="touch made"))) as it:
+    async with builtin_harness(tmp_path, calls(call("runCommand", command="touch made"))) as it:
         async with it.open() as channel:
 
             async def stop(update: object) -> None:
                 if isinstance(update, Asked):
                     await channel.interrupt()
 
-            taken = await it.take(channel, answers=[YES], hook=stop)
+            taken = await it.take_turn(channel, answers=[YES], hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert not (it.project / "made").exists()
         assert outputs(taken)[0][2]["error"] == "It was not run: the user interrupted the turn."
@@ -393,7 +397,7 @@ async def test_breaking_off_while_a_person_is_asked(tmp_path: Path) -> None:
 
 async def test_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "coterie.agents.builtin.providers", None)
-    async with house(tmp_path) as it:
+    async with builtin_harness(tmp_path) as it:
         with pytest.raises(AgentMissing) as missing:
             async with it.open():
                 pass
@@ -402,8 +406,8 @@ async def test_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_without_a_key(tmp_path: Path) -> None:
-    async with house(tmp_path) as it, it.open(rehearsal=None) as channel:
+    async with builtin_harness(tmp_path) as it, it.open(rehearsal=None) as channel:
         assert isinstance(channel, RefusedChannel)
-        failure = (await it.take(channel)).failure
+        failure = (await it.take_turn(channel)).failure
     assert (failure.kind, failure.retry) == ("signed_out", False)
     assert str(failure.hint).startswith("export ANTHROPIC_API_KEY=...")

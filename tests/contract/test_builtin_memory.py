@@ -35,7 +35,16 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from tests.contract.builtin.house import ROLE, House, answer, call, calls, house, outputs, says
+from tests.contract.builtin.harness import (
+    ROLE,
+    BuiltinHarness,
+    answer,
+    builtin_harness,
+    call,
+    calls,
+    outputs,
+    says,
+)
 
 THREAD = "0123456789abcdef"
 
@@ -49,7 +58,7 @@ RUN = request("runCommand", command="echo x >> ran")
 ASK = request("askUser", question="Which?")
 
 
-def keep(it: House, *entries: Entry) -> None:
+def store_entries(it: BuiltinHarness, *entries: Entry) -> None:
     it.threads[THREAD] = [json.dumps(written(entry)) for entry in entries]
 
 
@@ -83,11 +92,11 @@ def test_an_entry_that_nobody_understands(text: str) -> None:
 
 
 async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Went on.")) as it:
+    async with builtin_harness(tmp_path, says("Went on.")) as it:
         (it.project / "a.txt").write_text("one\n")
         second = request("editFile", path="b.txt", oldStr="", newStr="b")
         reply = ReplyEntry("I do three things.", (RUN, second, READ))
-        keep(
+        store_entries(
             it,
             PromptEntry("t1", "do"),
             reply,
@@ -96,7 +105,7 @@ async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> 
         )
         async with it.open(thread=THREAD) as channel:
             assert channel.thread == THREAD
-            taken = await it.take(channel, "do (again)", tries=2)
+            taken = await it.take_turn(channel, "do (again)", tries=2)
         assert taken.text == "Went on."
         assert not (it.project / "ran").exists()
         assert (it.project / "b.txt").read_text() == "b"
@@ -108,20 +117,20 @@ async def test_what_ran_is_not_run_again_and_what_did_not_is(tmp_path: Path) -> 
 
 
 async def test_a_reply_that_was_kept_before_a_crash_is_not_paid_for_twice(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Not asked.")) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("All done."))
+    async with builtin_harness(tmp_path, says("Not asked.")) as it:
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("All done."))
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, tries=2)
+            taken = await it.take_turn(channel, tries=2)
         assert (taken.text, it.server.turns) == ("All done.", [])
         assert taken.of(Spent) == [Spent(Usage(0, 0, 0.0, "model"), is_last=True)]
 
 
 async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
     again = calls(call("runCommand", command="echo x >> ran"))
-    async with house(tmp_path, again, says("Now it ran.")) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN,)), CallBegunEntry(RUN.id))
+    async with builtin_harness(tmp_path, again, says("Now it ran.")) as it:
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN,)), CallBegunEntry(RUN.id))
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, tries=2)
+            taken = await it.take_turn(channel, tries=2)
         unknown, ran = taken.of(ToolCallFinished)
         assert (unknown.call_id, unknown.name, unknown.is_error) == (RUN.id, "runCommand", True)
         assert unknown.output["outcome"] == "unknown"
@@ -142,56 +151,60 @@ async def test_a_call_that_was_cut_over_and_over_may_still_be_made(tmp_path: Pat
             CallBegunEntry(run.id),
             ResultEntry(run.id, {"outcome": UNKNOWN}),
         ]
-    async with house(tmp_path, calls(call(RUN.name, **RUN.arguments)), says("Done.")) as it:
-        keep(it, *entries)
+    async with builtin_harness(
+        tmp_path, calls(call(RUN.name, **RUN.arguments)), says("Done.")
+    ) as it:
+        store_entries(it, *entries)
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, tries=2)
+            taken = await it.take_turn(channel, tries=2)
         assert taken.text == "Done."
         assert (it.project / "ran").read_text().split() == ["x"]
 
 
 async def test_a_call_whose_secret_was_not_kept_is_not_made_without_it(tmp_path: Path) -> None:
-    async with house(tmp_path, says("I see.")) as it:
+    async with builtin_harness(tmp_path, says("I see.")) as it:
         login = request("runCommand", command="login [redacted] > in")
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (login,)))
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("", (login,)))
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, tries=2)
+            taken = await it.take_turn(channel, tries=2)
         assert taken.of(Asked) == []
         assert it.results()[0][0].startswith("error: It was not run: it contained a secret")
 
 
 async def test_a_question_is_the_same_question(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Thanks.")) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (ASK,)))
+    async with builtin_harness(tmp_path, says("Thanks.")) as it:
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("", (ASK,)))
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, tries=2, answers=[answer(input_value="that")])
+            taken = await it.take_turn(channel, tries=2, answers=[answer(input_value="that")])
         assert [one.key for one in taken.of(Asked)] == [f"ask.{ASK.id}"]
         assert it.results() == [("answer: that", False)]
 
 
 async def test_a_turn_that_had_ended_is_not_asked_again(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
+    async with builtin_harness(tmp_path) as it:
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
         async with it.open(thread=THREAD) as channel:
-            assert (await it.take(channel, tries=2)).text == "Done."
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("So f", cut=True))
+            assert (await it.take_turn(channel, tries=2)).text == "Done."
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("So f", cut=True))
         async with it.open(thread=THREAD) as channel:
-            assert (await it.take(channel, tries=2)).end == TurnInterrupted("So f")
+            assert (await it.take_turn(channel, tries=2)).end == TurnInterrupted("So f")
         assert it.bodies == []
 
 
 async def test_a_turn_that_is_to_be_done_anew_is_asked_again(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Anew.")) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
+    async with builtin_harness(tmp_path, says("Anew.")) as it:
+        store_entries(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
         async with it.open(thread=THREAD) as channel:
-            assert (await it.take(channel, "do", tries=1)).text == "Anew."
+            assert (await it.take_turn(channel, "do", tries=1)).text == "Anew."
 
 
 async def test_another_turn_after_one_that_never_ended(tmp_path: Path) -> None:
-    async with house(tmp_path, says("On.")) as it:
-        keep(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN, READ)), CallBegunEntry(RUN.id))
+    async with builtin_harness(tmp_path, says("On.")) as it:
+        store_entries(
+            it, PromptEntry("t1", "do"), ReplyEntry("", (RUN, READ)), CallBegunEntry(RUN.id)
+        )
         async with it.open(thread=THREAD) as channel:
-            taken = await it.take(channel, "something else", tries=2, turn="t2")
+            taken = await it.take_turn(channel, "something else", tries=2, turn="t2")
         assert [(name, out.get("outcome")) for name, _, out in outputs(taken)] == [
             ("runCommand", "unknown"),
             ("readFile", None),
@@ -201,33 +214,35 @@ async def test_another_turn_after_one_that_never_ended(tmp_path: Path) -> None:
 
 
 async def test_a_lost_thread_is_a_new_one(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Who?")) as it:
+    async with builtin_harness(tmp_path, says("Who?")) as it:
         async with it.open(thread="gone") as channel:
             assert channel.thread not in ("gone", None)
-            assert (await it.take(channel, "[RESUMED] …", tries=2)).text == "Who?"
+            assert (await it.take_turn(channel, "[RESUMED] …", tries=2)).text == "Who?"
         assert "[RESUMED]" in str(it.bodies[0])
 
 
 async def test_damaged_entries_harm_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Fine.")) as it:
-        keep(it, PromptEntry("t1", "do"), ResultEntry("nobody's", {}), ReplyEntry("Yes.", (READ,)))
+    async with builtin_harness(tmp_path, says("Fine.")) as it:
+        store_entries(
+            it, PromptEntry("t1", "do"), ResultEntry("nobody's", {}), ReplyEntry("Yes.", (READ,))
+        )
         it.threads[THREAD].insert(1, '{"kind": "reply", "text": "cut off')
         async with it.open(thread=THREAD) as channel:
-            assert (await it.take(channel, "next", turn="t2")).text == "Fine."
+            assert (await it.take_turn(channel, "next", turn="t2")).text == "Fine."
         assert len(it.bodies[0]["messages"]) == 4
 
 
 async def test_a_file_that_changed_while_nobody_looked(tmp_path: Path) -> None:
     edit = call("editFile", path="a.txt", oldStr="one", newStr="two")
-    async with house(
+    async with builtin_harness(
         tmp_path, calls(call("readFile", path="a.txt")), says("Read."), calls(edit)
     ) as it:
         (it.project / "a.txt").write_text("one\n")
         async with it.open() as channel:
-            await it.take(channel)
+            await it.take_turn(channel)
         (it.project / "a.txt").write_text("one!\n")
         async with it.open(thread=channel.thread) as channel:
-            taken = await it.take(channel, "edit it", turn="t2")
+            taken = await it.take_turn(channel, "edit it", turn="t2")
         assert "has changed since you read it" in str(outputs(taken)[0][2]["error"])
 
 
@@ -317,12 +332,12 @@ def rules(*replies: Any) -> list[dict[str, Any]]:
     return [{"when": about, "replies": [*replies]}]
 
 
-async def long_turn(it: House, lines: int = 60) -> Any:
+async def long_turn(it: BuiltinHarness, lines: int = 60) -> Any:
     for number in range(READS):
         (it.project / f"{number}.txt").write_text(f"harbour {number}\n" * lines)
     async with it.open() as channel:
-        await it.take(channel, "The very first word: HELIOTROPE.")
-        return await it.take(channel, "And now, word for word: MERIDIAN.", turn="t2")
+        await it.take_turn(channel, "The very first word: HELIOTROPE.")
+        return await it.take_turn(channel, "And now, word for word: MERIDIAN.", turn="t2")
 
 
 def work() -> list[Any]:
@@ -334,7 +349,9 @@ def work() -> list[Any]:
 
 
 async def test_a_long_turn_keeps_its_task_and_its_role(tmp_path: Path) -> None:
-    async with house(tmp_path, *work(), rules=rules(says(REPORT)), context_tokens=4_000) as it:
+    async with builtin_harness(
+        tmp_path, *work(), rules=rules(says(REPORT)), context_tokens=4_000
+    ) as it:
         taken = await long_turn(it)
         assert taken.text == "All read."
         asked = [seen for seen in it.server.turns if ROLE in str(seen.body)]
@@ -354,7 +371,7 @@ async def test_a_long_turn_keeps_its_task_and_its_role(tmp_path: Path) -> None:
 
 
 async def test_cutting_old_results_may_be_enough(tmp_path: Path) -> None:
-    async with house(tmp_path, *work(), rules=rules(says(REPORT))) as it:
+    async with builtin_harness(tmp_path, *work(), rules=rules(says(REPORT))) as it:
         async with it.open() as channel:
             always = 120_000 * 4 - channel._services.characters
         it.capabilities = {"context_tokens": (always + 60_000) // 4}
@@ -365,7 +382,9 @@ async def test_cutting_old_results_may_be_enough(tmp_path: Path) -> None:
 
 
 async def test_a_summary_that_cannot_be_had(tmp_path: Path) -> None:
-    async with house(tmp_path, *work(), rules=rules({"fault": 400}), context_tokens=4_000) as it:
+    async with builtin_harness(
+        tmp_path, *work(), rules=rules({"fault": 400}), context_tokens=4_000
+    ) as it:
         taken = await long_turn(it)
         assert taken.text == "All read."
         last = str(it.bodies[-1])
@@ -376,7 +395,7 @@ async def test_a_summary_that_cannot_be_had(tmp_path: Path) -> None:
 async def test_a_service_that_finds_it_too_long(tmp_path: Path) -> None:
     replies = work()
     replies.insert(-1, {"fault": 413})
-    async with house(tmp_path, *replies, rules=rules(says(REPORT))) as it:
+    async with builtin_harness(tmp_path, *replies, rules=rules(says(REPORT))) as it:
         taken = await long_turn(it)
         assert taken.text == "All read."
         assert str(it.bodies[-1]).count("HELIOTROPE") == 1

@@ -16,7 +16,7 @@ from coterie.agents.builtin.providers import _certificates, _proxy, connect
 from coterie.model.update import Spent, TurnFailed, Usage
 from coterie.model.workspace import Workspace
 from coterie.tools.search.ranking import HttpEmbedder
-from tests.contract.builtin.house import house, says
+from tests.contract.builtin.harness import builtin_harness, says
 from tests.contract.test_builtin import WIRES
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "GEMINI_API_KEY": "kg"}
@@ -128,7 +128,7 @@ async def test_our_own_environment_does_not_leak(
     for name, value in STRAY.items():
         monkeypatch.setenv(name, value)
     provider = model.partition(":")[0].upper()
-    async with house(tmp_path, says("Hello.")) as it:
+    async with builtin_harness(tmp_path, says("Hello.")) as it:
         given = {
             "ANTHROPIC_API_KEY": "sk-given",
             "ANTHROPIC_BASE_URL": it.server.url,
@@ -138,7 +138,7 @@ async def test_our_own_environment_does_not_leak(
             "GOOGLE_GEMINI_BASE_URL": it.server.url,
         }
         async with it.open(it.member(model=model), rehearsal=None, env=given) as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
         assert taken.text == "Hello."
         (seen,) = it.server.requests
         assert seen.token.reveal() == "sk-given"
@@ -152,18 +152,18 @@ async def test_our_own_environment_does_not_leak(
 
 
 async def test_a_token_from_a_sign_in(tmp_path: Path) -> None:
-    async with house(tmp_path, says("Hello.")) as it:
+    async with builtin_harness(tmp_path, says("Hello.")) as it:
         env = {"ANTHROPIC_AUTH_TOKEN": "token", "ANTHROPIC_BASE_URL": it.server.url}
         async with it.open(rehearsal=None, env=env) as channel:
-            await it.take(channel)
+            await it.take_turn(channel)
         assert it.server.requests[0].token.reveal() == "token"
 
 
 async def test_a_proxy_of_the_members_own(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
+    async with builtin_harness(tmp_path) as it:
         env = {"ANTHROPIC_API_KEY": "k", "https_proxy": it.server.url}
         async with it.open(rehearsal=None, env=env) as channel:
-            failure = (await it.take(channel)).failure
+            failure = (await it.take_turn(channel)).failure
         # It was asked for a tunnel to the provider, and refused.
         assert failure.kind == "model"
         assert [seen.method for seen in it.server.requests] == ["CONNECT"] * 3

@@ -17,7 +17,7 @@ from coterie.agents.builtin.text_calls import CUT, NO_JSON, TextCalls, text_call
 from coterie.agents.builtin.thread import BuiltinThread
 from coterie.model.update import Asked
 from coterie.tools.toolbox import ToolSpec
-from tests.contract.builtin.house import call, calls, house, outputs, says
+from tests.contract.builtin.harness import builtin_harness, call, calls, outputs, says
 
 READ = ToolSpec(
     "readFile",
@@ -33,7 +33,7 @@ TOOLS = (READ, EDIT)
 A = ToolCallRequest("readFile", {"path": "a.py"})
 
 
-def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]:
+def parsed_calls(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]:
     return text_calls(text, TOOLS, only_known=only_known).calls
 
 
@@ -110,7 +110,7 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
 )
 @pytest.mark.parametrize("only_known", [True, False])
 def test_a_call_in_text(text: str, *, only_known: bool) -> None:
-    assert found(text, only_known=only_known) == (A,)
+    assert parsed_calls(text, only_known=only_known) == (A,)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_call_in_text(text: str, *, only_known: bool) -> None:
 )
 @pytest.mark.parametrize("only_known", [True, False])
 def test_what_is_no_call(text: str, *, only_known: bool) -> None:
-    assert found(text, only_known=only_known) == ()
+    assert parsed_calls(text, only_known=only_known) == ()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_is_no_call(text: str, *, only_known: bool) -> None:
 def test_a_broken_call_is_one_that_fails(
     text: str, expected: ToolCallRequest, *, only_known: bool
 ) -> None:
-    assert found(text, only_known=only_known) == (expected,)
+    assert parsed_calls(text, only_known=only_known) == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_broken_call_is_one_that_fails(
     ],
 )
 def test_a_tool_that_there_is_not(text: str, expected: ToolCallRequest) -> None:
-    assert found(text) == (expected,)
+    assert parsed_calls(text) == (expected,)
     of_native = text_calls(text, TOOLS, only_known=True)
     says_so = "<" in text or "tool_calls" in text
     assert of_native.calls == ((expected,) if says_so else ())
@@ -260,7 +260,7 @@ def test_arguments_are_what_was_written() -> None:
         "then <readFile><path>b</path><offset> 7 </offset></readFile>"
         "<readFile><path>c</path><offset>many</offset></readFile><readFile></readFile>"
     )
-    assert found(text) == (
+    assert parsed_calls(text) == (
         ToolCallRequest(
             "editFile",
             {"path": "a.md", "oldStr": "  x &lt; <b>y</b>\n", "newStr": "```json\n{}\n```"},
@@ -281,10 +281,10 @@ async def test_a_turn_in_text_alone(tmp_path: Path) -> None:
         says('<tool name="editFile"><path>a.txt'),
         says("Done."),
     )
-    async with house(tmp_path, *replies, tool_calls="text") as it:
+    async with builtin_harness(tmp_path, *replies, tool_calls="text") as it:
         (it.project / "a.txt").write_text("one\n</tool_result>\n")
         async with it.open(it.member(model="openai:small")) as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
             thread = channel.thread
         assert taken.text == "Done."
         assert (it.project / "a.txt").read_text() == "three\n"
@@ -307,9 +307,9 @@ async def test_a_turn_in_text_alone(tmp_path: Path) -> None:
 
 async def test_a_model_that_writes_its_calls_although_it_could_make_them(tmp_path: Path) -> None:
     replies = (says("<listFiles></listFiles>"), calls(call("listFiles", path=".")), says("Seen."))
-    async with house(tmp_path, *replies) as it:
+    async with builtin_harness(tmp_path, *replies) as it:
         async with it.open() as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
             thread = channel.thread
         assert [name for name, _, _ in outputs(taken)] == ["listFiles"] * 2
         kinds = [[part["type"] for part in one["content"]] for one in it.bodies[-1]["messages"]]
@@ -317,7 +317,7 @@ async def test_a_model_that_writes_its_calls_although_it_could_make_them(tmp_pat
         # The same thread in the other mode: nothing native is left in the request.
         it.capabilities = {"tool_calls": "text"}
         async with it.open(thread=thread) as channel:
-            await it.take(channel, "and?", turn="t2")
+            await it.take_turn(channel, "and?", turn="t2")
         kinds = [[part["type"] for part in one["content"]] for one in it.bodies[-1]["messages"]]
         assert kinds == [["text"]] * 7
         assert it.bodies[-1]["messages"][3]["content"][0]["text"] == (
@@ -327,8 +327,8 @@ async def test_a_model_that_writes_its_calls_although_it_could_make_them(tmp_pat
 
 async def test_only_native_calls_where_that_is_wanted(tmp_path: Path) -> None:
     replies = (says("<listFiles></listFiles>"), says("Seen."))
-    async with house(tmp_path, *replies, tool_calls="native") as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, *replies, tool_calls="native") as it:
+        taken = await it.take_one_turn()
         told = it.bodies[-1]["messages"][-1]["content"][0]["text"]
     assert taken.text == "Seen."
     assert taken.of(Asked) == []
@@ -339,7 +339,7 @@ async def test_only_native_calls_where_that_is_wanted(tmp_path: Path) -> None:
 def test_a_doubtful_reply_is_not_the_end_of_a_turn_after_a_crash_either() -> None:
     kept = [PromptEntry("turn/1", "look"), ReplyEntry("Action: readFile"), InboundText("none")]
     thread = BuiltinThread("t", kept)
-    assert (thread.final, thread.was_told) == (None, True)
+    assert (thread.final, thread.ends_with_note) == (None, True)
     thread.remember(ReplyEntry("Done."))
     assert thread.final == ReplyEntry("Done.")
 
@@ -348,8 +348,8 @@ async def test_the_model_is_told_of_what_only_looks_like_a_call(tmp_path: Path) 
     """Ask only once: what the model says then is what it means."""
     doubtful = says('Action: listFiles\nAction Input: {"path": "."}')
     replies = (doubtful, says("<listFiles></listFiles>"), doubtful, doubtful, says("Never."))
-    async with house(tmp_path, *replies, tool_calls="text") as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, *replies, tool_calls="text") as it:
+        taken = await it.take_one_turn()
         said = [one["content"][0]["text"] for one in it.bodies[-1]["messages"]]
     assert [name for name, _, _ in outputs(taken)] == ["listFiles"]
     assert [text.startswith("[Coterie] This part of your reply") for text in said] == [

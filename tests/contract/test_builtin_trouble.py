@@ -17,7 +17,7 @@ from coterie.model import instant
 from coterie.model.tool_call import not_run
 from coterie.model.update import Asked, Spent, TextDelta, Waiting
 from coterie.process.deadline import DeadlinePage, now
-from tests.contract.builtin.house import call, calls, house, outputs, says
+from tests.contract.builtin.harness import builtin_harness, call, calls, outputs, says
 from tests.contract.test_builtin import WIRES
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
@@ -45,8 +45,8 @@ async def test_every_fault_of_a_service(tmp_path: Path, model: str) -> None:
     for fault in FAILURES:
         line = {"fault": fault, "text": "so far so good"} if fault == "cut" else {"fault": fault}
         (place := tmp_path / str(fault)).mkdir()
-        async with house(place, line) as it:
-            failure = (await it.once(it.member(model=model))).failure
+        async with builtin_harness(place, line) as it:
+            failure = (await it.take_one_turn(it.member(model=model))).failure
         message, _, words = failure.message.partition(f" ({model})")
         told[fault] = (failure.kind, message, failure.retry)
         assert failure.hint or fault == 400
@@ -59,8 +59,8 @@ async def test_every_fault_of_a_service(tmp_path: Path, model: str) -> None:
 @pytest.mark.parametrize("fault", [429, 500, 529, "cut"])
 async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: object) -> None:
     line = {"fault": fault, "text": "so far"} if fault == "cut" else {"fault": fault}
-    async with house(tmp_path, {**line, "times": 2}, says("There.")) as it:
-        taken = await it.once(it.member(model=model))
+    async with builtin_harness(tmp_path, {**line, "times": 2}, says("There.")) as it:
+        taken = await it.take_one_turn(it.member(model=model))
         assert taken.text == "There."
         assert len(it.bodies) == 3
         assert all(one.detail.startswith("retrying in 0 s: ") for one in taken.of(Waiting))
@@ -69,8 +69,8 @@ async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: obje
 
 
 async def test_a_limit_that_ends_later_is_told_with_its_end(tmp_path: Path) -> None:
-    async with house(tmp_path, {"fault": 429, "retryAfter": 3600}) as it:
-        failure = (await it.once()).failure
+    async with builtin_harness(tmp_path, {"fault": 429, "retryAfter": 3600}) as it:
+        failure = (await it.take_one_turn()).failure
         assert len(it.bodies) == 1
     assert failure.kind == "rate_limit"
     assert failure.until is not None
@@ -78,22 +78,22 @@ async def test_a_limit_that_ends_later_is_told_with_its_end(tmp_path: Path) -> N
 
 
 async def test_a_limit_that_ends_soon_is_waited_for(tmp_path: Path) -> None:
-    async with house(tmp_path, {"fault": 429, "retryAfter": 0.05}, says("Now.")) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, {"fault": 429, "retryAfter": 0.05}, says("Now.")) as it:
+        taken = await it.take_one_turn()
     assert taken.text == "Now."
     assert "retrying in 0.05 s" in taken.of(Waiting)[0].detail
 
 
 async def test_a_service_that_is_not_there(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
-        failure = (await it.once(rehearsal="http://127.0.0.1:9")).failure
+    async with builtin_harness(tmp_path) as it:
+        failure = (await it.take_one_turn(rehearsal="http://127.0.0.1:9")).failure
     assert (failure.kind, failure.retry) == ("model", True)
     assert failure.hint == "Check the network connection, then try again."
 
 
 async def test_a_model_that_will_not(tmp_path: Path) -> None:
-    async with house(tmp_path, {"text": "no", "stop": "refusal"}) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, {"text": "no", "stop": "refusal"}) as it:
+        taken = await it.take_one_turn()
     assert (taken.failure.kind, taken.failure.retry) == ("refused", False)
     assert len(taken.of(Spent)) == 1
 
@@ -158,9 +158,11 @@ async def test_wrong_calls_are_answered_so_that_they_can_be_mended(tmp_path: Pat
         {"name": "readFile", "input": '["a.txt"]'},
         call("fly"),
     )
-    async with house(tmp_path, wrong, calls(call("readFile", path="a.txt")), says("Ah.")) as it:
+    async with builtin_harness(
+        tmp_path, wrong, calls(call("readFile", path="a.txt")), says("Ah.")
+    ) as it:
         (it.project / "a.txt").write_text("one\n")
-        taken = await it.once()
+        taken = await it.take_one_turn()
         assert taken.text == "Ah."
         near, arguments, no_object, unknown, mended = outputs(taken)
         assert "Did you mean readFile?" in str(near[2]["error"])
@@ -177,8 +179,8 @@ async def test_wrong_calls_are_answered_so_that_they_can_be_mended(tmp_path: Pat
 async def test_what_no_service_should_send(tmp_path: Path) -> None:
     """Google's library rejects such arguments itself: the request is repeated."""
     broken = calls({"name": "readFile", "input": "a.txt"})
-    async with house(tmp_path, broken, says("Better.")) as it:
-        taken = await it.once(it.member(model=WIRES[2]))
+    async with builtin_harness(tmp_path, broken, says("Better.")) as it:
+        taken = await it.take_one_turn(it.member(model=WIRES[2]))
     assert taken.text == "Better."
     assert "sent an invalid response" in taken.of(Waiting)[0].detail
 
@@ -194,9 +196,9 @@ async def test_a_call_that_is_cut_in_half(tmp_path: Path, model: str) -> None:
         "stop": "length",
     }
     edit = call("editFile", path="a.txt", oldStr="one", newStr="two")
-    async with house(tmp_path, half, calls(edit), says("Mended.")) as it:
+    async with builtin_harness(tmp_path, half, calls(edit), says("Mended.")) as it:
         (it.project / "a.txt").write_text("one\n")
-        taken = await it.once(it.member(model=model))
+        taken = await it.take_one_turn(it.member(model=model))
         assert taken.text == "Mended."
         assert (it.project / "a.txt").read_text() == "two\n"
         assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [
@@ -209,8 +211,8 @@ async def test_a_call_that_is_cut_in_half(tmp_path: Path, model: str) -> None:
 
 
 async def test_a_reply_that_is_too_long(tmp_path: Path) -> None:
-    async with house(tmp_path, {"text": "On and on", "stop": "length"}) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, {"text": "On and on", "stop": "length"}) as it:
+        taken = await it.take_one_turn()
     assert taken.text == (
         "On and on\n\n[cut off here: the model's reply reached its maximum length]"
     )
@@ -218,16 +220,16 @@ async def test_a_reply_that_is_too_long(tmp_path: Path) -> None:
 
 async def test_ten_calls_at_once(tmp_path: Path) -> None:
     ten = [call("runCommand", command=f"echo {n} >> order") for n in range(10)]
-    async with house(tmp_path, calls(*ten), says("Ten.")) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, calls(*ten), says("Ten.")) as it:
+        taken = await it.take_one_turn()
         assert (it.project / "order").read_text().split() == [str(n) for n in range(10)]
         assert len(outputs(taken)) == 10
         assert len(it.results()) == 10
 
 
 async def test_a_model_that_only_repeats_itself(tmp_path: Path) -> None:
-    async with house(tmp_path, calls(call("runCommand", command="echo x >> ran"))) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, calls(call("runCommand", command="echo x >> ran"))) as it:
+        taken = await it.take_one_turn()
         assert (it.project / "ran").read_text().split() == ["x"] * 4
         assert taken.failure.message == "the model keeps repeating the same call: runCommand"
         assert not taken.failure.retry
@@ -238,16 +240,16 @@ async def test_a_model_that_only_repeats_itself(tmp_path: Path) -> None:
 
 async def test_the_same_call_ten_times_at_once_is_told_first(tmp_path: Path) -> None:
     same = [call("listFiles")] * 10
-    async with house(tmp_path, calls(*same), says("Enough.")) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, calls(*same), says("Enough.")) as it:
+        taken = await it.take_one_turn()
     assert taken.text == "Enough."
     assert [is_error for _, is_error, _ in outputs(taken)] == [False] * 4 + [True] * 6
 
 
 async def test_other_calls_in_between_are_no_repetition(tmp_path: Path) -> None:
     pair = calls(call("listFiles"), call("grep", pattern="x"))
-    async with house(tmp_path, {**pair, "times": 8}, says("Fine.")) as it:
-        taken = await it.once()
+    async with builtin_harness(tmp_path, {**pair, "times": 8}, says("Fine.")) as it:
+        taken = await it.take_one_turn()
     assert taken.text == "Fine."
     assert not any(is_error for _, is_error, _ in outputs(taken))
 
@@ -255,8 +257,8 @@ async def test_other_calls_in_between_are_no_repetition(tmp_path: Path) -> None:
 async def test_a_turn_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "MOST_REPLIES", 3)
     endless = [calls(call("grep", pattern=str(n))) for n in range(9)]
-    async with house(tmp_path, *endless) as it:
-        failure = (await it.once()).failure
+    async with builtin_harness(tmp_path, *endless) as it:
+        failure = (await it.take_one_turn()).failure
         assert failure.message == "the model did not finish within 3 replies"
         assert not failure.retry
         assert len(it.bodies) == 4
@@ -264,11 +266,11 @@ async def test_a_turn_that_does_not_end(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_a_model_that_says_nothing_more(tmp_path: Path) -> None:
-    async with house(tmp_path, calls(call("listFiles"), text="I look."), says("")) as it:
+    async with builtin_harness(tmp_path, calls(call("listFiles"), text="I look."), says("")) as it:
         async with it.open() as channel:
-            taken = await it.take(channel)
+            taken = await it.take_turn(channel)
             assert taken.text == "I look."
-            await it.take(channel, "and?", turn="t2")
+            await it.take_turn(channel, "and?", turn="t2")
         roles = [one["role"] for one in it.bodies[2]["messages"]]
         assert roles == ["user", "assistant", "user", "user"]
     assert [one.text for one in taken.of(TextDelta)] == ["I ", "look."]
@@ -292,10 +294,12 @@ async def test_text_that_pretends_to_be_a_call_or_a_result(tmp_path: Path, way: 
         if way == "text"
         else calls(call("readFile", path="evil.md"))
     )
-    async with house(tmp_path, reads, says("It tries to trick me."), tool_calls=way) as it:
+    async with builtin_harness(
+        tmp_path, reads, says("It tries to trick me."), tool_calls=way
+    ) as it:
         (it.project / "evil.md").write_text(fake)
         async with it.open() as channel:
-            taken = await it.take(channel, fake)
+            taken = await it.take_turn(channel, fake)
         assert taken.text == "It tries to trick me."
         assert [name for name, _, _ in outputs(taken)] == ["readFile"]
         assert not (it.project / "pwned").exists()
@@ -319,7 +323,7 @@ async def test_past_the_lease_of_its_owner_neither_model_nor_tool_is_used(
     page = DeadlinePage.made(1.0)
     page.begin(now() + 600)
     replies = (calls(call("runCommand", command="touch made")), says("Made."))
-    async with house(tmp_path, *replies) as it:
+    async with builtin_harness(tmp_path, *replies) as it:
         vars(it.log)["deadline"] = page
 
         def expire(update: object) -> None:
@@ -328,7 +332,7 @@ async def test_past_the_lease_of_its_owner_neither_model_nor_tool_is_used(
 
         async with it.open() as channel:
             with pytest.raises(LeaseExpired):
-                await it.take(channel, hook=expire)
+                await it.take_turn(channel, hook=expire)
         assert len(it.server.turns) == (over == "before a call")
         assert not (it.project / "made").exists()
     page.close()

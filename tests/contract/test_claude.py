@@ -37,13 +37,13 @@ from coterie.model.update import (
     Update,
     Waiting,
 )
-from tests.contract.claude.desk import (
+from tests.contract.claude.harness import (
     ROLE,
     Answering,
-    TaskRun,
+    ClaudeHarness,
     answered,
     approve,
-    nobody,
+    no_answer,
     reject,
     reply,
     turn,
@@ -58,15 +58,15 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Stage:
+class RecordedClaude:
     """A project whose Claude is the recordings player."""
 
-    desk: TaskRun
+    harness: ClaudeHarness
     folder: Path
     status: str = "exit 0"
     """A shell script for the player's reply when asked whether anybody is signed in."""
 
-    def play(self, *timelines: Sequence[Json] | str) -> TaskRun:
+    def play(self, *timelines: Sequence[Json] | str) -> ClaudeHarness:
         """Make the player play these: steps, or the name of a recording."""
         paths: list[Path] = []
         for number, timeline in enumerate(timelines):
@@ -80,29 +80,29 @@ class Stage:
         heard = self.folder / "heard"
         heard.mkdir()
         words = [sys.executable, "-I", "-S", HERE / "recordings_player.py", heard, *paths, "--"]
-        program = Path(self.desk.command)
+        program = Path(self.harness.command)
         program.write_text(
             f'#!/bin/sh\ncase "$*" in *"auth status") {self.status} ;; esac\n'
             f'exec {shlex.join(map(str, words))} "$@"\n'
         )
         program.chmod(0o700)
-        return self.desk
+        return self.harness
 
     def arguments(self, start: int = 0) -> list[str]:
-        return json.loads(self._heard(start)[0])
+        return json.loads(self._received(start)[0])
 
-    def heard(self, start: int = 0) -> list[Json]:
-        return [json.loads(line) for line in self._heard(start)[1:] if line]
+    def received(self, start: int = 0) -> list[Json]:
+        return [json.loads(line) for line in self._received(start)[1:] if line]
 
-    def _heard(self, start: int) -> list[str]:
+    def _received(self, start: int) -> list[str]:
         return (self.folder / "heard" / f"{start}.jsonl").read_text().splitlines()
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def claude(tmp_path: Path) -> RecordedClaude:
     project = tmp_path / "project"
     project.mkdir()
-    return Stage(TaskRun(project, str(tmp_path / "claude")), tmp_path)
+    return RecordedClaude(ClaudeHarness(project, str(tmp_path / "claude")), tmp_path)
 
 
 def short(update: Update) -> str:
@@ -158,7 +158,7 @@ def lifecycle(word: str) -> Json:
     return out(type="command_lifecycle", command_uuid="{{message}}", state=word)
 
 
-def said(text: str) -> Json:
+def assistant_text(text: str) -> Json:
     return out(type="assistant", message={"content": [{"type": "text", "text": text}]})
 
 
@@ -189,21 +189,23 @@ RETOLD = sorted(path.stem for path in FIXTURES.glob("*.txt"))
 
 
 @pytest.mark.parametrize("name", RETOLD)
-async def test_recordings(stage: Stage, name: str) -> None:
+async def test_recordings(claude: RecordedClaude, name: str) -> None:
     turns = (FIXTURES / f"{name}.jsonl").read_text().count('"in":{"type":"user"}')
 
     def answering(asked: Asked) -> Response:
         return answered(asked, asked.options[0].id)
 
     told: list[str] = []
-    async with stage.play(name).channel() as channel:
+    async with claude.play(name).channel() as channel:
         for number in range(1, turns + 1):
             told += [f"turn {number}", *shorts(await turn(channel, "go", answering))]
     assert "\n".join(told) + "\n" == external_file(str(FIXTURES / f"{name}.txt"))
 
 
-async def test_a_recorded_interrupt_and_a_question_that_is_withdrawn(stage: Stage) -> None:
-    async with stage.play("d7_perm_error_and_cancel").channel() as channel:
+async def test_a_recorded_interrupt_and_a_question_that_is_withdrawn(
+    claude: RecordedClaude,
+) -> None:
+    async with claude.play("d7_perm_error_and_cancel").channel() as channel:
         await turn(channel, "go")
         asked: list[Asked] = []
 
@@ -218,12 +220,12 @@ async def test_a_recorded_interrupt_and_a_question_that_is_withdrawn(stage: Stag
         )
         assert told[-1] == TurnInterrupted("")
         await channel.answer(asked[0].key, approve(asked[0]))  # too late: no longer awaited
-    answers = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
+    answers = [line["response"] for line in claude.received() if line["type"] == "control_response"]
     assert len(answers) == 2  # both of the first turn
 
 
-async def test_a_recorded_interrupt_while_it_speaks(stage: Stage) -> None:
-    async with stage.play("e1_interrupt_streaming").channel() as channel:
+async def test_a_recorded_interrupt_while_it_speaks(claude: RecordedClaude) -> None:
+    async with claude.play("e1_interrupt_streaming").channel() as channel:
         said: list[str] = []
 
         def interrupting(update: Update) -> object:
@@ -239,16 +241,22 @@ async def test_a_recorded_interrupt_while_it_speaks(stage: Stage) -> None:
 # -- starting ----------------------------------------------------------------------------------
 
 
-async def test_what_it_is_started_with(stage: Stage) -> None:
-    desk = stage.play(one_turn())
-    desk.base_args = ("-p", "--output-format", "text", "--setting-sources=project", "--effort=low")
+async def test_what_it_is_started_with(claude: RecordedClaude) -> None:
+    harness = claude.play(one_turn())
+    harness.base_args = (
+        "-p",
+        "--output-format",
+        "text",
+        "--setting-sources=project",
+        "--effort=low",
+    )
     words = ["--resume", "x", "--dangerously-skip-permissions", "--add-dir", "/else", "-c"]
-    async with desk.channel(model="opus", additionalArgs=words) as channel:
+    async with harness.channel(model="opus", additionalArgs=words) as channel:
         assert (channel.holds_past, channel.alive) == (True, True)
         assert channel.pid is not None
         assert await reply(channel, "hi") == "ok"
         thread = channel.thread
-    assert stage.arguments() == [
+    assert claude.arguments() == [
         "-p",
         "--input-format=stream-json",
         "--output-format=stream-json",
@@ -267,34 +275,38 @@ async def test_what_it_is_started_with(stage: Stage) -> None:
         "--add-dir",
         "/else",
     ]
-    hello, prompt = stage.heard()
+    hello, prompt = claude.received()
     assert hello["request"]["hooks"]["PreToolUse"][0]["onFailure"] == "block"
     assert prompt["message"] == {"role": "user", "content": "hi"}
 
 
-async def test_a_reader_without_a_role(stage: Stage) -> None:
-    desk = stage.play(one_turn())
-    async with desk.channel(permissions={"mode": "read"}, systemInstruction="") as channel:
+async def test_a_reader_without_a_role(claude: RecordedClaude) -> None:
+    harness = claude.play(one_turn())
+    async with harness.channel(permissions={"mode": "read"}, systemInstruction="") as channel:
         await reply(channel, "hi")
-    words = stage.arguments()
+    words = claude.arguments()
     assert [word for word in words if "Edit,NotebookEdit,Write" in word]
     assert [word for word in words if "system-prompt" in word] == []
 
 
 @pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
-async def test_what_may_be_done_unasked_is_never_for_claude_to_say(stage: Stage, mode: str) -> None:
-    desk = stage.play(one_turn())
+async def test_what_may_be_done_unasked_is_never_for_claude_to_say(
+    claude: RecordedClaude, mode: str
+) -> None:
+    harness = claude.play(one_turn())
     words = ["--permission-mode", "bypassPermissions", "--dangerously-skip-permissions"]
-    async with desk.channel(permissions={"mode": mode}, additionalArgs=words) as channel:
+    async with harness.channel(permissions={"mode": mode}, additionalArgs=words) as channel:
         await reply(channel, "hi")
-    chosen = [word for word in stage.arguments() if "ermission" in word]
+    chosen = [word for word in claude.arguments() if "ermission" in word]
     assert chosen == ["--permission-prompt-tool=stdio", "--permission-mode=default"]
 
 
-def test_clocks(stage: Stage) -> None:
-    adapter = stage.desk.adapter
-    assert adapter.limits(stage.desk.member()) == Limits(1800, 120)
-    assert adapter.limits(stage.desk.member(timeoutMs=500, quietAfterMs=100)) == Limits(0.5, 0.1)
+def test_clocks(claude: RecordedClaude) -> None:
+    adapter = claude.harness.adapter
+    assert adapter.limits(claude.harness.member()) == Limits(1800, 120)
+    assert adapter.limits(claude.harness.member(timeoutMs=500, quietAfterMs=100)) == Limits(
+        0.5, 0.1
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,37 +317,37 @@ def test_clocks(stage: Stage) -> None:
     ],
     ids=["words", "result"],
 )
-async def test_a_thread_that_is_lost_is_begun_anew(stage: Stage, told: Json) -> None:
+async def test_a_thread_that_is_lost_is_begun_anew(claude: RecordedClaude, told: Json) -> None:
     lost = [told, {"exit": 1}]
-    async with stage.play(lost, one_turn()).channel("old") as channel:
+    async with claude.play(lost, one_turn()).channel("old") as channel:
         assert channel.thread != "old"
-        assert f"--session-id={channel.thread}" in stage.arguments(1)
-    assert "--resume=old" in stage.arguments(0)
-    assert stage.desk.log.seen == 2
+        assert f"--session-id={channel.thread}" in claude.arguments(1)
+    assert "--resume=old" in claude.arguments(0)
+    assert claude.harness.log.seen == 2
 
 
-async def test_one_that_does_not_start(stage: Stage) -> None:
-    stage.play([{"err": "error: unknown option\n"}, {"exit": 1}])
+async def test_one_that_does_not_start(claude: RecordedClaude) -> None:
+    claude.play([{"err": "error: unknown option\n"}, {"exit": 1}])
     with pytest.raises(AgentMissing, match="it ended with exit code 1\nerror: unknown option"):
-        await stage.desk.open("old")
-    assert stage.desk.log.running == {}
+        await claude.harness.open("old")
+    assert claude.harness.log.running == {}
 
 
 async def test_one_that_starts_and_says_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
-    stage.play([{"err": "busy\n"}, out(type="news"), {"in": {"type": "never"}}])
+    claude.play([{"err": "busy\n"}, out(type="news"), {"in": {"type": "never"}}])
     with pytest.raises(AgentMissing, match=r"it did not respond within 0\.5 s"):
-        await stage.desk.open()
-    assert stage.desk.log.running == {}
+        await claude.harness.open()
+    assert claude.harness.log.running == {}
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing(stage: Stage) -> None:
-    stage.play([{"in": {"type": "never"}}])
+async def test_a_start_that_is_cancelled_leaves_nothing(claude: RecordedClaude) -> None:
+    claude.play([{"in": {"type": "never"}}])
     with anyio.move_on_after(1):
-        await stage.desk.open()
-    assert stage.desk.log.running == {}
+        await claude.harness.open()
+    assert claude.harness.log.running == {}
 
 
 # -- signing in --------------------------------------------------------------------------------
@@ -343,11 +355,11 @@ async def test_a_start_that_is_cancelled_leaves_nothing(stage: Stage) -> None:
 NO = """printf '{\\n  "loggedIn": false,\\n  "authMethod": "none"\\n}\\n'; exit 1"""
 
 
-async def test_nobody_signed_in(stage: Stage) -> None:
-    told = stage.folder / "told"
+async def test_nobody_signed_in(claude: RecordedClaude) -> None:
+    told = claude.folder / "told"
     words = "$CLAUDE_CONFIG_DIR $PWD $*"
-    stage.status = f'echo "{words}" >> {told}; [ -e {told}.login ] && exit 0; {NO}'
-    async with stage.play(one_turn()).channel() as channel:
+    claude.status = f'echo "{words}" >> {told}; [ -e {told}.login ] && exit 0; {NO}'
+    async with claude.play(one_turn()).channel() as channel:
         assert (channel.thread, channel.pid, channel.alive) == (None, None, False)
         assert await turn(channel, "hi") == [
             TurnFailed(
@@ -359,17 +371,19 @@ async def test_nobody_signed_in(stage: Stage) -> None:
             )
         ]
         await channel.interrupt()
-    assert stage.desk.log.seen == 1
-    (stage.folder / "told.login").touch()
-    async with stage.desk.channel() as channel:
+    assert claude.harness.log.seen == 1
+    (claude.folder / "told.login").touch()
+    async with claude.harness.channel() as channel:
         assert await reply(channel, "hi") == "ok"
         thread = channel.thread
-    async with stage.desk.channel(thread) as channel:  # it has replied before: not checked again
+    async with claude.harness.channel(
+        thread
+    ) as channel:  # it has replied before: not checked again
         assert await reply(channel, "hi") == "ok"
-    home = stage.desk.project / ".coterie" / "teams" / "garden" / "ann" / "home"
+    home = claude.harness.project / ".coterie" / "teams" / "garden" / "ann" / "home"
     asked = f"{home}/.claude {home} --setting-sources=user --strict-mcp-config auth status\n"
     assert told.read_text() == asked * 2
-    assert stage.desk.log.seen == 4
+    assert claude.harness.log.seen == 4
 
 
 @pytest.mark.parametrize(
@@ -383,27 +397,27 @@ async def test_nobody_signed_in(stage: Stage) -> None:
     ],
 )
 async def test_what_is_no_clear_word_is_left_to_the_turn(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, status: str
+    claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     monkeypatch.setattr("coterie.agents.claude.adapter.PATIENCE", 1.0)
-    stage.status = status
-    async with stage.play(one_turn()).channel() as channel:
+    claude.status = status
+    async with claude.play(one_turn()).channel() as channel:
         assert await reply(channel, "hi") == "ok"
 
 
-async def test_where_its_own_word_would_be_wrong_it_is_not_asked(stage: Stage) -> None:
-    stage.status = NO
-    desk = stage.play(one_turn())
+async def test_where_its_own_word_would_be_wrong_it_is_not_asked(claude: RecordedClaude) -> None:
+    claude.status = NO
+    harness = claude.play(one_turn())
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"rehearsal": "http://127.0.0.1:9"}, {}),
         ({"env": {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: given"}}, {}),
         ({}, {"additionalArgs": ["--settings", "key.json"]}),
         ({}, {"additionalArgs": ["--settings=key.json"]}),
     ]
-    for desk.more, member in cases:
-        async with desk.channel(**member) as channel:
+    for harness.more, member in cases:
+        async with harness.channel(**member) as channel:
             assert await reply(channel, "hi") == "ok"
-    assert desk.log.seen == len(cases)
+    assert harness.log.seen == len(cases)
 
 
 # -- unexpected output -------------------------------------------------------------------------
@@ -430,8 +444,10 @@ STRANGE = [
 ]
 
 
-async def test_what_is_not_known_breaks_nothing(stage: Stage) -> None:
-    async with stage.play([*one_turn(*STRANGE, said("Two.")), *BEGINS, *ENDS]).channel() as channel:
+async def test_what_is_not_known_breaks_nothing(claude: RecordedClaude) -> None:
+    async with claude.play(
+        [*one_turn(*STRANGE, assistant_text("Two.")), *BEGINS, *ENDS]
+    ).channel() as channel:
         told = await turn(channel, "go")
         assert shorts(told) == snapshot(
             [
@@ -508,9 +524,9 @@ def test_no_field_of_any_type_harms(messages: list[tuple[str, str, Json]]) -> No
     assert heard.end()
 
 
-async def test_it_ends_in_the_middle(stage: Stage) -> None:
-    steps = [*HELLO, *BEGINS, said("One."), {"err": "out of memory\n"}, {"exit": 3}]
-    async with stage.play(steps).channel() as channel:
+async def test_it_ends_in_the_middle(claude: RecordedClaude) -> None:
+    steps = [*HELLO, *BEGINS, assistant_text("One."), {"err": "out of memory\n"}, {"exit": 3}]
+    async with claude.play(steps).channel() as channel:
         told = await turn(channel, "go")
         assert told[-1] == TurnFailed(
             "exit",
@@ -521,18 +537,18 @@ async def test_it_ends_in_the_middle(stage: Stage) -> None:
         assert not channel.alive
 
 
-async def test_it_says_that_it_is_done_and_gives_no_result(stage: Stage) -> None:
+async def test_it_says_that_it_is_done_and_gives_no_result(claude: RecordedClaude) -> None:
     steps = [*HELLO, *BEGINS, lifecycle("completed"), state("idle")]
-    async with stage.play(steps).channel() as channel:
+    async with claude.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert end == TurnFailed("protocol", "claude accepted the message but gave no result")
 
 
-async def test_it_breaks_off_by_itself(stage: Stage) -> None:
+async def test_it_breaks_off_by_itself(claude: RecordedClaude) -> None:
     why = ["why", 5]
     result = out(type="result", subtype="error_during_execution", is_error=True, errors=why)
     steps = [*HELLO, *BEGINS, result, lifecycle("cancelled"), state("idle")]
-    async with stage.play(steps).channel() as channel:
+    async with claude.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     words = 'claude ended the turn by itself. It says: "why"'
     assert end == TurnFailed("protocol", words)
@@ -565,14 +581,14 @@ def limit_error(**more: object) -> Json:
 
 
 @pytest.mark.parametrize("told_as", ["event", "error"])
-async def test_a_limit_that_ends_at_a_time(stage: Stage, told_as: str) -> None:
+async def test_a_limit_that_ends_at_a_time(claude: RecordedClaude, told_as: str) -> None:
     info, ends = limit_that_ends(7200)
     if told_as == "event":
         told = [limit_event(info), limit_error()]
     else:  # a limit that has not changed is only reported here
         params = {"rate_limit_info": info}
         told = [limit_error(api_error="usage_limit_reached", api_error_params=params)]
-    async with stage.play(limited(*told)).channel() as channel:
+    async with claude.play(limited(*told)).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert end == TurnFailed(
         "rate_limit",
@@ -595,9 +611,9 @@ async def test_a_limit_that_ends_at_a_time(stage: Stage, told_as: str) -> None:
     ],
     ids=["past", "far", "paid-for", "allowed", "words", "untold"],
 )
-async def test_a_limit_whose_end_is_not_known(stage: Stage, info: Json) -> None:
+async def test_a_limit_whose_end_is_not_known(claude: RecordedClaude, info: Json) -> None:
     steps = limited(limit_event(limit_that_ends(60)[0]), limit_event(info), limit_error())
-    async with stage.play(steps).channel() as channel:
+    async with claude.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry, end.until) == ("rate_limit", True, None)
@@ -608,7 +624,7 @@ def retrying(**more: object) -> Json:
     return out(type="system", subtype="api_retry", **{**tries, **more})
 
 
-async def test_it_need_not_try_where_the_limit_ends_much_later(stage: Stage) -> None:
+async def test_it_need_not_try_where_the_limit_ends_much_later(claude: RecordedClaude) -> None:
     info, ends = limit_that_ends(7200)
     broken = out(type="result", subtype="error_during_execution", is_error=True)
     steps = [
@@ -621,7 +637,7 @@ async def test_it_need_not_try_where_the_limit_ends_much_later(stage: Stage) -> 
         lifecycle("cancelled"),
         state("idle"),
     ]
-    async with stage.play(steps).channel() as channel:
+    async with claude.play(steps).channel() as channel:
         told = await turn(channel, "go")
         assert channel.alive
     assert told[-2:] == [
@@ -636,19 +652,23 @@ async def test_it_need_not_try_where_the_limit_ends_much_later(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("seconds", [40, None], ids=["soon", "unknown"])
-async def test_it_may_try_where_the_limit_ends_soon(stage: Stage, seconds: float | None) -> None:
+async def test_it_may_try_where_the_limit_ends_soon(
+    claude: RecordedClaude, seconds: float | None
+) -> None:
     told = [limit_event(limit_that_ends(seconds)[0])] if seconds else []
-    steps = one_turn(*told, retrying(), said("Now."))
-    async with stage.play(steps).channel() as channel:
+    steps = one_turn(*told, retrying(), assistant_text("Now."))
+    async with claude.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert isinstance(end, TurnCompleted)
 
 
-async def test_an_old_version_is_believed_at_its_result(stage: Stage) -> None:
+async def test_an_old_version_is_believed_at_its_result(claude: RecordedClaude) -> None:
     used = {"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 3}
     result = out(type="result", subtype="success", is_error=False, result="ok", usage=used)
     news = out(type="system", subtype="init", claude_code_version="2.1.197", cwd="/w")
-    async with stage.play([*HELLO, PROMPTED, news, said("Old."), result]).channel() as channel:
+    async with claude.play(
+        [*HELLO, PROMPTED, news, assistant_text("Old."), result]
+    ).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert short(end) == snapshot(
         """\
@@ -658,36 +678,38 @@ completed 'Old.'
     )
 
 
-async def test_what_it_asks_between_two_turns_is_refused(stage: Stage) -> None:
+async def test_what_it_asks_between_two_turns_is_refused(claude: RecordedClaude) -> None:
     stray = out(type="control_request", request_id="stray", request={"subtype": "hook_callback"})
     refusal = {"in": {"type": "control_response", "response": {"request_id": "stray"}}}
     steps = [*one_turn(), stray, refusal, *BEGINS, *ENDS]
-    async with stage.play(steps).channel() as channel:
+    async with claude.play(steps).channel() as channel:
         await reply(channel, "one")
         while not channel._process._messages:  # noqa: ASYNC110 - until the stray has come
             await anyio.sleep(0.01)
         await reply(channel, "two")
-    [response] = [line for line in stage.heard() if line["type"] == "control_response"]
+    [response] = [line for line in claude.received() if line["type"] == "control_response"]
     assert response["response"]["subtype"] == "error"
 
 
 # -- questions ---------------------------------------------------------------------------------
 
 
-async def ask(stage: Stage, steps: list[Json], answering: Answering, mode: str = "ask") -> Json:
+async def ask(
+    claude: RecordedClaude, steps: list[Json], answering: Answering, mode: str = "ask"
+) -> Json:
     """Play a question and return the answer that Claude received."""
-    desk = stage.play(one_turn(*steps))
-    async with desk.channel(permissions={"mode": mode}) as channel:
+    harness = claude.play(one_turn(*steps))
+    async with harness.channel(permissions={"mode": mode}) as channel:
         await turn(channel, "go", answering)
-    [line] = [line for line in stage.heard() if line["type"] == "control_response"]
+    [line] = [line for line in claude.received() if line["type"] == "control_response"]
     return line["response"]
 
 
-async def test_a_yes_is_for_what_was_asked_and_no_more(stage: Stage) -> None:
+async def test_a_yes_is_for_what_was_asked_and_no_more(claude: RecordedClaude) -> None:
     suggested = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
     steps = permission("r1", "Bash", command="ls", run_in_background=True)
     steps[0]["out"]["request"]["permission_suggestions"] = suggested
-    assert await ask(stage, steps, approve) == {
+    assert await ask(claude, steps, approve) == {
         "subtype": "success",
         "request_id": "r1",
         "response": {
@@ -701,31 +723,31 @@ async def test_a_yes_is_for_what_was_asked_and_no_more(stage: Stage) -> None:
     ("answering", "words"),
     [
         (reject, "The user said no: not today"),
-        (nobody, "Nobody answered, so permission was denied."),
+        (no_answer, "Nobody answered, so permission was denied."),
     ],
 )
-async def test_a_no(stage: Stage, answering: Answering, words: str) -> None:
-    given = await ask(stage, permission("r1", "WebFetch", url="http://x"), answering)
+async def test_a_no(claude: RecordedClaude, answering: Answering, words: str) -> None:
+    given = await ask(claude, permission("r1", "WebFetch", url="http://x"), answering)
     assert given["response"] == {"behavior": "deny", "message": words}
 
 
-async def test_full_permission_is_the_gates_yes(stage: Stage) -> None:
-    gate = Gate(Permissions(mode="full"), stage.desk.project, nobody)
-    given = await ask(stage, permission("r1", "Bash", command="rm x"), gate, mode="full")
+async def test_full_permission_is_the_gates_yes(claude: RecordedClaude) -> None:
+    gate = Gate(Permissions(mode="full"), claude.harness.project, no_answer)
+    given = await ask(claude, permission("r1", "Bash", command="rm x"), gate, mode="full")
     assert given["response"] == {"behavior": "allow", "updatedInput": {"command": "rm x"}}
     assert gate.asked == []
 
 
-async def test_a_rule_that_says_no_says_which(stage: Stage) -> None:
-    gate = Gate(Permissions(mode="full", deny=("run(rm *)",)), stage.desk.project)
-    given = await ask(stage, permission("r1", "Bash", command="rm x"), gate, mode="full")
+async def test_a_rule_that_says_no_says_which(claude: RecordedClaude) -> None:
+    gate = Gate(Permissions(mode="full", deny=("run(rm *)",)), claude.harness.project)
+    given = await ask(claude, permission("r1", "Bash", command="rm x"), gate, mode="full")
     assert given["response"] == {
         "behavior": "deny",
         "message": "Permission was denied: not permitted here: deny run(rm *)",
     }
 
 
-async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) -> None:
+async def test_a_permission_tells_all_that_is_known_of_its_call(claude: RecordedClaude) -> None:
     asked: list[Asked] = []
 
     def answering(question: Asked) -> Response:
@@ -734,13 +756,13 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
 
     hook = {"tool_name": "Bash", "tool_use_id": "call-r1", "cwd": "/w/below"}
     steps = [
-        said("One moment."),
+        assistant_text("One moment."),
         *request("h1", subtype="hook_callback", input=hook),
         *request("h2", subtype="hook_callback", input=hook | {"tool_use_id": "x", "cwd": "/w"}),
         *permission("r1", "Bash", command="touch x", description="make it"),
         *permission("r2", "Bash", command="serve", run_in_background=True),
     ]
-    async with stage.play(one_turn(*steps)).channel() as channel:
+    async with claude.play(one_turn(*steps)).channel() as channel:
         await turn(channel, "go", answering)
     assert shown(asked[0]) == Display(title="Run a command", content="touch x")
     assert asked[0].call == PendingCall(
@@ -761,25 +783,25 @@ def held(tool: str, cwd: str, command: str) -> Action:
     return Action("run", tool, cwd, command=command, read_only_sandbox=True, keeps_folder=True)
 
 
-async def test_a_yes_to_look_rewrites_the_command_and_nothing_else(stage: Stage) -> None:
+async def test_a_yes_to_look_rewrites_the_command_and_nothing_else(claude: RecordedClaude) -> None:
     def looking(question: Asked) -> Response:
         return approve(question).model_copy(update={"selected_option_id": "read_only"})
 
     line = "cat 'a b' \"$HOME\" | sort # it's \\ so\nwc -l"
     steps = [*permission("r1", "Bash", command=line, timeout=5)]
-    async with stage.play(one_turn(*steps)).channel() as channel:
+    async with claude.play(one_turn(*steps)).channel() as channel:
         updates = await turn(channel, "go", looking)
     [asked] = [one for one in updates if isinstance(one, Asked)]
     assert asked.call is not None
     assert (shown(asked).content, asked.call.input["command"]) == (line, line)
-    [said_yes] = [line["response"] for line in stage.heard() if "updatedInput" in str(line)]
+    [said_yes] = [line["response"] for line in claude.received() if "updatedInput" in str(line)]
     given = said_yes["response"]["updatedInput"]
     assert given["timeout"] == 5
     *words, shell, option, script = shlex.split(given["command"])
     assert ("/bwrap" in " ".join(words), shell, option, script) == (True, "/bin/sh", "-c", line)
 
 
-async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> None:
+async def test_claude_has_to_ask_about_whatever_it_would_do(claude: RecordedClaude) -> None:
     """Also about what its own settings would allow; calls without effect pass."""
     tools = ("Bash", "Read", "mcp__other__tool", "Tomorrow", "TodoWrite", "mcp__coterie__ask_human")
     steps = [
@@ -787,9 +809,9 @@ async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> Non
         for tool in tools
         for step in request(tool, subtype="hook_callback", input={"tool_name": tool})
     ]
-    async with stage.play(one_turn(*steps)).channel() as channel:
+    async with claude.play(one_turn(*steps)).channel() as channel:
         updates = await turn(channel, "go")
-    replies = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
+    replies = [line["response"] for line in claude.received() if line["type"] == "control_response"]
     told = {reply["request_id"]: reply["response"].get("hookSpecificOutput") for reply in replies}
     ask = {"hookEventName": "PreToolUse", "permissionDecision": "ask"}
     assert told == {
@@ -801,19 +823,19 @@ async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> Non
     assert effects == ["run", "read", "other", "other", "read", "read"]
 
 
-async def test_calls_that_nobody_hears_the_end_of(stage: Stage) -> None:
+async def test_calls_that_nobody_hears_the_end_of(claude: RecordedClaude) -> None:
     begun = request("h1", subtype="hook_callback", input={"tool_name": "Bash", "tool_use_id": "c"})
-    async with stage.play(one_turn(*begun)).channel() as channel:
+    async with claude.play(one_turn(*begun)).channel() as channel:
         updates = await turn(channel, "go")
     assert updates[-2] == ToolCallFinished("c", True, {"status": "unknown"})
 
 
-async def test_a_question_without_questions_is_a_permission(stage: Stage) -> None:
-    given = await ask(stage, permission("r1", "AskUserQuestion", questions=[]), approve)
+async def test_a_question_without_questions_is_a_permission(claude: RecordedClaude) -> None:
+    given = await ask(claude, permission("r1", "AskUserQuestion", questions=[]), approve)
     assert given["response"] == {"behavior": "allow", "updatedInput": {"questions": []}}
 
 
-async def test_choices_that_look_alike(stage: Stage) -> None:
+async def test_choices_that_look_alike(claude: RecordedClaude) -> None:
     offered = [{"label": label, "description": "d"} for label in ("Yes!", "yes", "…")]
     question = {"question": "Sure?", "options": offered}
 
@@ -821,12 +843,12 @@ async def test_choices_that_look_alike(stage: Stage) -> None:
         assert [option.id for option in asked.options] == ["yes", "yes-2", "-3"]
         return answered(asked, "yes-2")
 
-    given = await ask(stage, permission("r1", "AskUserQuestion", questions=[question]), answering)
+    given = await ask(claude, permission("r1", "AskUserQuestion", questions=[question]), answering)
     assert given["response"]["updatedInput"]["answers"] == {"Sure?": "yes"}
 
 
-async def test_a_request_that_is_not_known_is_refused(stage: Stage) -> None:
-    given = await ask(stage, request("r1", subtype="tomorrow"), nobody)
+async def test_a_request_that_is_not_known_is_refused(claude: RecordedClaude) -> None:
+    given = await ask(claude, request("r1", subtype="tomorrow"), no_answer)
     assert given == {
         "subtype": "error",
         "request_id": "r1",
@@ -834,7 +856,7 @@ async def test_a_request_that_is_not_known_is_refused(stage: Stage) -> None:
     }
 
 
-async def test_what_comes_out_is_cut_and_what_goes_in_is_not(stage: Stage) -> None:
+async def test_what_comes_out_is_cut_and_what_goes_in_is_not(claude: RecordedClaude) -> None:
     long = "x" * 50_000
     hook = {"tool_name": "Bash", "tool_use_id": "c1", "tool_input": {"command": [{"a": long}]}}
     result = [{"type": "tool_result", "tool_use_id": "c1", "content": long}]
@@ -843,7 +865,7 @@ async def test_what_comes_out_is_cut_and_what_goes_in_is_not(stage: Stage) -> No
         *permission("r1", "Bash", command=long),
         out(type="user", message={"content": result}),
     ]
-    async with stage.play(one_turn(*steps)).channel() as channel:
+    async with claude.play(one_turn(*steps)).channel() as channel:
         begun, asked, ended, _ = [
             update for update in await turn(channel, "go") if not isinstance(update, Activity)
         ]
@@ -869,9 +891,9 @@ def calling(request_id: str, tool: str, **given: object) -> list[Json]:
     return to_server(request_id, "tools/call", name=tool, arguments=given)
 
 
-def from_server(stage: Stage) -> dict[str, Any]:
+def from_server(claude: RecordedClaude) -> dict[str, Any]:
     """What our server replied, by request id."""
-    replies = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
+    replies = [line["response"] for line in claude.received() if line["type"] == "control_response"]
     messages = [reply["response"]["mcp_response"] for reply in replies if "response" in reply]
     return {message["id"]: message.get("result", message.get("error")) for message in messages}
 
@@ -880,7 +902,7 @@ def text_result(text: str, *, failed: bool = False) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
-async def test_our_tools_are_met_before_the_first_turn(stage: Stage) -> None:
+async def test_our_tools_are_met_before_the_first_turn(claude: RecordedClaude) -> None:
     meeting = [
         HELLO[0],
         *to_server("i", "initialize", protocolVersion="2025-06-18"),
@@ -888,29 +910,29 @@ async def test_our_tools_are_met_before_the_first_turn(stage: Stage) -> None:
         *to_server("x", "resources/list"),
         *to_server("l", "tools/list"),
     ]
-    stage.desk.more["others"] = {"rex": "speed"}
-    async with stage.play([*meeting, *BEGINS, *ENDS]).channel() as channel:
+    claude.harness.more["others"] = {"rex": "speed"}
+    async with claude.play([*meeting, *BEGINS, *ENDS]).channel() as channel:
         await reply(channel, "hi")
-    replies = from_server(stage)
+    replies = from_server(claude)
     assert replies["i"]["protocolVersion"] == "2025-06-18"
     assert [tool["name"] for tool in replies["l"]["tools"]] == ["ask_human", "hand_over"]
     assert "rex (speed)" in replies["l"]["tools"][1]["description"]
     assert replies["x"] == {"code": -32601, "message": "resources/list is not supported"}
 
 
-async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
-    stage.desk.more["others"] = {"rex": "speed"}
+async def test_asking_the_human_and_handing_over(claude: RecordedClaude) -> None:
+    claude.harness.more["others"] = {"rex": "speed"}
     steps = [
         *calling("a", "ask_human", question="Which?", options=["Red", "Blue"]),
         *calling("b", "ask_human", question="Why?"),
         *calling("c", "hand_over", to="Rex", message="Look at it."),
-        said("Done."),
+        assistant_text("Done."),
     ]
 
     def answering(asked: Asked) -> Response:
         return answered(asked, "blue") if asked.options else answered(asked, said="So.")
 
-    async with stage.play(one_turn(*steps)).channel() as channel:
+    async with claude.play(one_turn(*steps)).channel() as channel:
         updates = await turn(channel, "go", answering)
     assert [update for update in updates if isinstance(update, Asked)] == [
         Asked(
@@ -928,7 +950,7 @@ async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
             validation=Validation(required=True),
         ),
     ]
-    assert from_server(stage) == {
+    assert from_server(claude) == {
         "a": text_result("Blue"),
         "b": text_result("So."),
         "c": text_result("ok, your turn ends here"),
@@ -937,21 +959,21 @@ async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
     assert updates[-1].text == "Done.\n\nLook at it.\n\n[NEXT: rex]"
 
 
-async def test_nobody_answers_and_it_is_nobodys_turn(stage: Stage) -> None:
+async def test_nobody_answers_and_it_is_nobodys_turn(claude: RecordedClaude) -> None:
     between = calling("b", "ask_human", question="Now?")
     steps = [*one_turn(*calling("a", "ask_human", question="Why?")), *between, *BEGINS, *ENDS]
-    async with stage.play(steps).channel() as channel:
-        await turn(channel, "go", nobody)
+    async with claude.play(steps).channel() as channel:
+        await turn(channel, "go", no_answer)
         while not channel._process._messages:  # noqa: ASYNC110 - until the stray has come
             await anyio.sleep(0.01)
         await reply(channel, "again")
-    assert from_server(stage) == {
+    assert from_server(claude) == {
         "a": text_result("Nobody answered.", failed=True),
         "b": text_result("It is not your turn, so nobody can be asked.", failed=True),
     }
 
 
-async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
+async def test_a_question_that_an_interrupt_takes_back(claude: RecordedClaude) -> None:
     asked = out(
         type="control_request",
         request_id="a",
@@ -960,7 +982,7 @@ async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
     late = calling("b", "ask_human", question="Why not?")
     interrupted = {"in": {"request": {"subtype": "interrupt"}}}
     broken = [interrupted, *late, lifecycle("cancelled"), state("idle")]
-    async with stage.play([*HELLO, *BEGINS, asked, *broken]).channel() as channel:
+    async with claude.play([*HELLO, *BEGINS, asked, *broken]).channel() as channel:
 
         def interrupting(update: Update) -> object:
             return channel.interrupt() if isinstance(update, Asked) else None
@@ -969,18 +991,18 @@ async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
         assert told[-1] == TurnInterrupted("")
         assert len([update for update in told if isinstance(update, Asked)]) == 1
     not_now = text_result("It is not your turn, so nobody can be asked.", failed=True)
-    assert from_server(stage) == {"b": not_now}
+    assert from_server(claude) == {"b": not_now}
 
 
 # -- interrupting ------------------------------------------------------------------------------
 
 
 async def test_one_that_will_not_break_off_is_ended(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.claude.channel.AFTER_INTERRUPT", 0.3)
-    steps = [*HELLO, *BEGINS, said("One."), {"in": {"type": "never"}}]
-    async with stage.play(steps).channel() as channel:
+    steps = [*HELLO, *BEGINS, assistant_text("One."), {"in": {"type": "never"}}]
+    async with claude.play(steps).channel() as channel:
 
         def interrupting(update: Update) -> object:
             return channel.interrupt() if isinstance(update, TextDelta) else None
@@ -990,7 +1012,7 @@ async def test_one_that_will_not_break_off_is_ended(
 
 
 async def test_work_in_the_background_that_is_owed_a_word(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work has ended, but Claude never mentions it: the turn ends all the same."""
     monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 0.3)
@@ -1001,5 +1023,5 @@ async def test_work_in_the_background_that_is_owed_a_word(
         out(type="system", subtype="task_notification", task_id="t1", status="completed"),
         out(type="system", subtype="background_tasks_changed", tasks=[]),
     ]
-    async with stage.play([*HELLO, *BEGINS, said("One."), *steps]).channel() as channel:
+    async with claude.play([*HELLO, *BEGINS, assistant_text("One."), *steps]).channel() as channel:
         assert await reply(channel, "go") == "One."

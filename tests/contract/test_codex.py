@@ -70,26 +70,26 @@ class Log:
 
 
 @dataclass
-class House:
+class CodexHarness:
     """A project whose Codex plays recordings."""
 
     root: Path
     log: Log = field(default_factory=Log)
     others: dict[str, str] = field(default_factory=dict)
 
-    def heard(self) -> list[Row]:
+    def received(self) -> list[Row]:
         """What Codex received."""
         return [json.loads(line) for line in (self.root / "heard.jsonl").read_text().splitlines()]
 
     def replies(self) -> Row:
         """The results Codex received, by request id."""
-        return {each["id"]: each["result"] for each in self.heard() if "result" in each}
+        return {each["id"]: each["result"] for each in self.received() if "result" in each}
 
     @property
     def program(self) -> Path:
         return self.root / "codex"
 
-    def plays(self, recording: str | Sequence[Row], mode: str = "plain", exec_: str = "") -> None:
+    def play(self, recording: str | Sequence[Row], mode: str = "plain", exec_: str = "") -> None:
         """Install the program; without `exec_` it plays the same recording for every command."""
         played = FIXTURES / f"{recording}.jsonl"
         if not isinstance(recording, str):
@@ -128,12 +128,12 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def harness(tmp_path: Path) -> CodexHarness:
     (tmp_path / "project").mkdir()
-    return House(tmp_path)
+    return CodexHarness(tmp_path)
 
 
-def said(choice: str) -> Response:
+def response(choice: str) -> Response:
     return Response(
         interaction_id="q1", task_id="k3f9", author_actor_id="you", selected_option_id=choice
     )
@@ -142,7 +142,7 @@ def said(choice: str) -> Response:
 Hook = Callable[[Update], Any]
 
 
-async def take(
+async def take_turn(
     opened: CodexChannel | OneShotChannel, choice: str = "reject", hook: Hook | None = None
 ) -> list[Update]:
     """All updates of a turn except signs of life."""
@@ -150,7 +150,7 @@ async def take(
     with anyio.fail_after(60):
         async for update in opened.take_turn(Prompt("hello")):
             if isinstance(update, Asked) and choice:
-                await opened.answer(update.key, said(choice))
+                await opened.answer(update.key, response(choice))
             if hook is not None and (waited := hook(update)) is not None:
                 await waited
             if not isinstance(update, Activity):
@@ -164,12 +164,16 @@ MODES = pytest.mark.parametrize("mode", ["plain", "halves", "noise"])
 
 
 @MODES
-async def test_approvals(house: House, mode: str) -> None:
-    house.plays("approvals", mode)
-    async with house.open() as opened:
-        told = [await take(opened, "approve"), await take(opened), await take(opened, "approve")]
-        told += [await take(opened), await take(opened)]
-    assert [brief(turn) for turn in told] == snapshot(
+async def test_approvals(harness: CodexHarness, mode: str) -> None:
+    harness.play("approvals", mode)
+    async with harness.open() as opened:
+        told = [
+            await take_turn(opened, "approve"),
+            await take_turn(opened),
+            await take_turn(opened, "approve"),
+        ]
+        told += [await take_turn(opened), await take_turn(opened)]
+    assert [short_lines(turn) for turn in told] == snapshot(
         [
             [
                 'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /',
@@ -209,12 +213,12 @@ async def test_approvals(house: House, mode: str) -> None:
     )
 
 
-def brief(updates: list[Update]) -> list[str]:
+def short_lines(updates: list[Update]) -> list[str]:
     """A turn as a list of short lines."""
-    return [_brief(update)[:76] for update in updates]
+    return [_short_line(update)[:76] for update in updates]
 
 
-def _brief(update: Update) -> str:
+def _short_line(update: Update) -> str:
     match update:
         case TextDelta(text):
             return f"says {text!r}"
@@ -233,11 +237,13 @@ def _brief(update: Update) -> str:
 
 
 @MODES
-async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: str) -> None:
-    house.plays("raw", mode)
-    async with house.open("read") as opened:
-        told = await take(opened)
-    assert brief(told) == snapshot(
+async def test_raw_items_tell_of_a_command_without_an_item(
+    harness: CodexHarness, mode: str
+) -> None:
+    harness.play("raw", mode)
+    async with harness.open("read") as opened:
+        told = await take_turn(opened)
+    assert short_lines(told) == snapshot(
         [
             'starts shell {"command": "pwd; echo x > ro.txt"}',
             'fails {"exit_code": 1, "output": "/lab/work\\n/bin/bash: line 1: ro.txt: Read',
@@ -248,20 +254,20 @@ async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: s
 
 
 @MODES
-async def test_interrupting(house: House, mode: str) -> None:
-    house.plays("interrupt", mode)
-    async with house.open() as opened:
+async def test_interrupting(harness: CodexHarness, mode: str) -> None:
+    harness.play("interrupt", mode)
+    async with harness.open() as opened:
 
         def at(kind: type[Update]) -> Hook:
             return lambda update: opened.interrupt() if isinstance(update, kind) else None
 
-        assert brief(await take(opened, hook=at(TextDelta))) == snapshot(
+        assert short_lines(await take_turn(opened, hook=at(TextDelta))) == snapshot(
             ["says 'aa'", "says 'aa'", "TurnInterrupted(text='aaaa')"]
         )
-        assert brief(await take(opened, hook=at(Activity))) == snapshot(
+        assert short_lines(await take_turn(opened, hook=at(Activity))) == snapshot(
             ["TurnInterrupted(text='')"]
         )
-        assert brief(await take(opened, hook=at(ToolCallStarted))) == snapshot(
+        assert short_lines(await take_turn(opened, hook=at(ToolCallStarted))) == snapshot(
             [
                 'starts shell {"command": "sleep 77"}',
                 'fails {"status": "interrupted"}',
@@ -271,22 +277,22 @@ async def test_interrupting(house: House, mode: str) -> None:
 
 
 @MODES
-async def test_a_thread_taken_up_again(house: House, mode: str) -> None:
-    house.plays("resume", mode)
+async def test_a_thread_taken_up_again(harness: CodexHarness, mode: str) -> None:
+    harness.play("resume", mode)
     thread = "01a1dde6-3142-71a1-92f9-e683a0ca3f29"
-    async with house.open(thread=thread) as opened:
+    async with harness.open(thread=thread) as opened:
         assert opened.thread == thread
-        told = await take(opened)
+        told = await take_turn(opened)
     # 2,100 tokens in total, of which 1,050 were used before.
     assert told == [TextDelta("three"), TurnCompleted("three", Usage(1000, 50, source="codex"))]
 
 
 @MODES
-async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
-    house.plays("mcp", mode)
-    async with house.open() as opened:
-        told = await take(opened, "approve")
-    assert brief(told) == snapshot(
+async def test_tools_of_an_mcp_server(harness: CodexHarness, mode: str) -> None:
+    harness.play("mcp", mode)
+    async with harness.open() as opened:
+        told = await take_turn(opened, "approve")
+    assert short_lines(told) == snapshot(
         [
             'starts mcp__team__ask_user {"question": "go?"}',
             "asks 'mcp__team__ask_user': '{\\n  \"question\": \"go?\"\\n}'",
@@ -300,11 +306,11 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
-async def test_codex_has_to_ask_whoever_the_member_is(house: House, mode: Mode) -> None:
+async def test_codex_has_to_ask_whoever_the_member_is(harness: CodexHarness, mode: Mode) -> None:
     """`full` is an answer by the gate like any other: Codex itself is never told not to ask."""
-    house.plays("approvals")
-    async with house.open(mode) as opened:
-        told = await take(opened, "approve")
+    harness.play("approvals")
+    async with harness.open(mode) as opened:
+        told = await take_turn(opened, "approve")
     assert len([update for update in told if isinstance(update, Asked)]) == 1
     assert isinstance(told[-1], TurnCompleted)
 
@@ -322,7 +328,7 @@ def answers(result: Row, number: int = 1) -> Row:
     return {"dir": "<", "msg": {"id": number, "result": result}}
 
 
-def tells(method: str, **params: Any) -> Row:
+def notification(method: str, **params: Any) -> Row:
     given = {"threadId": THREAD, "turnId": "turn-1", **params}
     return {"dir": "<", "msg": {"method": method, "params": given}}
 
@@ -338,31 +344,33 @@ def turn(*rows: Row, status: str = "completed", error: Row | None = None) -> lis
         asks("turn/start"),
         answers({"turn": {"id": "turn-1"}}),
         *rows,
-        tells("turn/completed", turn=end),
+        notification("turn/completed", turn=end),
     ]
 
 
-async def played(house: House, rows: list[Row], **more: Any) -> list[Update]:
-    house.plays(rows)
-    async with house.open() as opened:
-        return await take(opened, **more)
+async def played(harness: CodexHarness, rows: list[Row], **more: Any) -> list[Update]:
+    harness.play(rows)
+    async with harness.open() as opened:
+        return await take_turn(opened, **more)
 
 
-async def test_a_turn_without_a_word(house: House) -> None:
-    assert await played(house, turn()) == [TurnCompleted("", None)]
+async def test_a_turn_without_a_word(harness: CodexHarness) -> None:
+    assert await played(harness, turn()) == [TurnCompleted("", None)]
 
 
-async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
+async def test_several_messages_and_the_last_is_the_reply(harness: CodexHarness) -> None:
     def message(key: str, text: str) -> Row:
-        return tells("item/completed", item={"type": "agentMessage", "id": key, "text": text})
+        return notification(
+            "item/completed", item={"type": "agentMessage", "id": key, "text": text}
+        )
 
     rows = turn(
-        tells("item/agentMessage/delta", itemId="a", delta="Let me "),
-        tells("item/agentMessage/delta", itemId="a", delta="see\ud800"),
+        notification("item/agentMessage/delta", itemId="a", delta="Let me "),
+        notification("item/agentMessage/delta", itemId="a", delta="see\ud800"),
         message("a", "Let me see"),
         message("b", "Done."),
     )
-    assert await played(house, rows) == [
+    assert await played(harness, rows) == [
         TextDelta("Let me "),
         TextDelta("see\ufffd"),
         TextDelta("\n\n"),
@@ -394,9 +402,9 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
     ],
 )
 async def test_failed_turns(
-    house: House, error: Row | None, kind: str, retry: bool, words: str
+    harness: CodexHarness, error: Row | None, kind: str, retry: bool, words: str
 ) -> None:
-    [end] = await played(house, turn(status="failed", error=error))
+    [end] = await played(harness, turn(status="failed", error=error))
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == (kind, retry)
     assert words in end.message
@@ -416,20 +424,22 @@ def window(percent: int, resets_at: object) -> Row:
     return {"usedPercent": percent, "windowDurationMins": 300, "resetsAt": resets_at}
 
 
-async def used_up(house: House, *rows: Row, name: str = "usageLimitExceeded") -> TurnFailed:
+async def used_up(
+    harness: CodexHarness, *rows: Row, name: str = "usageLimitExceeded"
+) -> TurnFailed:
     error = {"codexErrorInfo": name, "message": "You’ve hit your usage limit."}
-    end = (await played(house, turn(*rows, status="failed", error=error)))[-1]
+    end = (await played(harness, turn(*rows, status="failed", error=error)))[-1]
     assert isinstance(end, TurnFailed)
     return end
 
 
-async def test_a_usage_limit_that_ends_at_a_time(house: House) -> None:
+async def test_a_usage_limit_that_ends_at_a_time(harness: CodexHarness) -> None:
     soon, later = in_seconds(3600), in_seconds(7200)
     rows = (
         limits(primary=window(100, soon), secondary=window(100, later)),
         limits(primary=window(100, soon)),  # a window that is not mentioned is unchanged
     )
-    assert await used_up(house, *rows) == TurnFailed(
+    assert await used_up(harness, *rows) == TurnFailed(
         "rate_limit",
         'the account\'s usage limit is reached. It says: "You’ve hit your usage limit."',
         retry=False,
@@ -453,20 +463,22 @@ async def test_a_usage_limit_that_ends_at_a_time(house: House) -> None:
     ],
     ids=["nothing", "not-reached", "untold", "past", "far", "credits"],
 )
-async def test_a_usage_limit_whose_end_is_not_known(house: House, told: Row) -> None:
+async def test_a_usage_limit_whose_end_is_not_known(harness: CodexHarness, told: Row) -> None:
     reached = limits(secondary=window(100, in_seconds(60)))
     begun_anew = limits(secondary=window(0, in_seconds(60)))
-    assert (await used_up(house, reached, begun_anew, limits(**told))).until is None
+    assert (await used_up(harness, reached, begun_anew, limits(**told))).until is None
 
 
-async def test_a_limit_of_the_moment_has_nothing_to_do_with_the_account(house: House) -> None:
+async def test_a_limit_of_the_moment_has_nothing_to_do_with_the_account(
+    harness: CodexHarness,
+) -> None:
     row = limits(primary=window(100, in_seconds(3600)))
-    assert (await used_up(house, row, name="rateLimitExceeded")).until is None
+    assert (await used_up(harness, row, name="rateLimitExceeded")).until is None
 
 
-async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> None:
+async def test_an_error_that_will_be_tried_again_ends_nothing(harness: CodexHarness) -> None:
     def error(more: Row, **rest: Any) -> Row:
-        return tells("error", error={"message": "Reconnecting... 2/5", **more}, **rest)
+        return notification("error", error={"message": "Reconnecting... 2/5", **more}, **rest)
 
     disconnected = {"responseStreamDisconnected": {"httpStatusCode": 429}}
     rows = turn(
@@ -475,7 +487,7 @@ async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> N
         error({"message": "waiting"}, willRetry=True),
         error({"message": "the last"}, willRetry=False),
     )
-    assert await played(house, rows) == [
+    assert await played(harness, rows) == [
         Waiting("model", "429, retry 2 of 5"),
         Waiting("model", "no network, retry 2 of 5"),
         Waiting("model", "no answer"),
@@ -484,33 +496,41 @@ async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> N
 
 
 @pytest.mark.parametrize("status", ["interrupted", "postponed"])
-async def test_an_end_that_nobody_asked_for(house: House, status: str) -> None:
-    [end] = await played(house, turn(status=status))
+async def test_an_end_that_nobody_asked_for(harness: CodexHarness, status: str) -> None:
+    [end] = await played(harness, turn(status=status))
     assert end == TurnFailed("protocol", f"codex ended the turn as {status!r} by itself")
 
 
-async def test_a_command_that_runs_on(house: House) -> None:
+async def test_a_command_that_runs_on(harness: CodexHarness) -> None:
     item = {"type": "commandExecution", "id": "c1", "command": "serve 'half"}
     said = "Process running with session ID 7"
     output = {"type": "function_call_output", "call_id": "c1", "output": said}
-    rows = turn(tells("item/started", item=item), tells("rawResponseItem/completed", item=output))
-    assert await played(house, rows) == [
+    rows = turn(
+        notification("item/started", item=item),
+        notification("rawResponseItem/completed", item=output),
+    )
+    assert await played(harness, rows) == [
         ToolCallStarted("c1", "shell", {"command": "serve 'half"}, "run"),
         ToolCallFinished("c1", False, {"status": "running"}),
         TurnCompleted("", None),
     ]
 
 
-async def test_what_a_command_prints_is_not_taken_for_codex_own_words(house: House) -> None:
+async def test_what_a_command_prints_is_not_taken_for_codex_own_words(
+    harness: CodexHarness,
+) -> None:
     item = {"type": "commandExecution", "id": "c1", "command": "grep -r session"}
     said = "Process exited with code 0\nOutput:\nProcess running with session ID 7\n"
     output = {"type": "function_call_output", "call_id": "c1", "output": said}
-    rows = turn(tells("item/started", item=item), tells("rawResponseItem/completed", item=output))
+    rows = turn(
+        notification("item/started", item=item),
+        notification("rawResponseItem/completed", item=output),
+    )
     printed = {"exit_code": 0, "output": "Process running with session ID 7\n"}
-    assert (await played(house, rows))[1] == ToolCallFinished("c1", False, printed)
+    assert (await played(harness, rows))[1] == ToolCallFinished("c1", False, printed)
 
 
-async def test_commands_whose_item_never_ends(house: House) -> None:
+async def test_commands_whose_item_never_ends(harness: CodexHarness) -> None:
     """A command stopped by the sandbox ends only in the raw items; one made by code has no end."""
     items = [
         {"type": "commandExecution", "id": f"c{number}", "command": f"touch /etc/{number}"}
@@ -519,37 +539,37 @@ async def test_commands_whose_item_never_ends(house: House) -> None:
     said = "Chunk ID: x\nProcess exited with code 1\nOutput:\nRead-only file system\n"
     output = {"type": "function_call_output", "call_id": "c1", "output": said}
     rows = turn(
-        *(tells("item/started", item=item) for item in items),
-        tells("rawResponseItem/completed", item=output),
+        *(notification("item/started", item=item) for item in items),
+        notification("rawResponseItem/completed", item=output),
     )
-    assert (await played(house, rows))[2:] == [
+    assert (await played(harness, rows))[2:] == [
         ToolCallFinished("c1", True, {"exit_code": 1, "output": "Read-only file system\n"}),
         ToolCallFinished("c2", True, {"status": "unknown"}),
         TurnCompleted("", None),
     ]
 
 
-async def test_requests_nobody_can_answer_are_refused(house: House) -> None:
+async def test_requests_nobody_can_answer_are_refused(harness: CodexHarness) -> None:
     meta = {"codex_approval_kind": "mcp_tool_call"}
     rows = turn(
         *asking("future/question", 7),
         *asking("mcpServer/elicitation/request", 8, serverName="x", _meta=None),
         *asking("mcpServer/elicitation/request", 9, serverName="x", _meta=meta),
     )
-    assert await played(house, rows) == [TurnCompleted("", None)]
+    assert await played(harness, rows) == [TurnCompleted("", None)]
 
 
-async def test_an_edit_whose_diff_was_not_told(house: House) -> None:
+async def test_an_edit_whose_diff_was_not_told(harness: CodexHarness) -> None:
     ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
     rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
-    [asked, _] = await played(house, rows)
+    [asked, _] = await played(harness, rows)
     assert isinstance(asked, Asked)
     assert shown(asked) == Display(title="apply_patch", content="{}", content_kind="Json")
     assert asked.call is not None
-    assert asked.call.action == Action("write", "apply_patch", str(house.root / "project"))
+    assert asked.call.action == Action("write", "apply_patch", str(harness.root / "project"))
 
 
-async def test_a_diff_of_every_kind(house: House) -> None:
+async def test_a_diff_of_every_kind(harness: CodexHarness) -> None:
     changes = [
         {"path": "/a", "kind": {"type": "update"}, "diff": "@@ -1 +1 @@\n-x\n+y"},
         {"path": "/b", "kind": {"type": "delete"}, "diff": "gone\n"},
@@ -559,11 +579,11 @@ async def test_a_diff_of_every_kind(house: House) -> None:
     item = {"type": "fileChange", "id": "p1", "changes": changes}
     ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
     rows = turn(
-        tells("item/started", item=item),
+        notification("item/started", item=item),
         {"dir": "<", "msg": ask},
         {"dir": ">", "msg": {"id": 7}},
     )
-    [_, asked, *_] = await played(house, rows)
+    [_, asked, *_] = await played(harness, rows)
     assert isinstance(asked, Asked)
     assert shown(asked).content == (
         "--- /a\n+++ /a\n@@ -1 +1 @@\n-x\n+y\n"
@@ -587,26 +607,26 @@ def asking(method: str, number: int = 7, **params: Any) -> list[Row]:
 
 def called(name: str, given: Row, call_id: str = "c1") -> Row:
     call = {"type": "function_call", "call_id": call_id, "name": name}
-    return tells("rawResponseItem/completed", item={**call, "arguments": json.dumps(given)})
+    return notification("rawResponseItem/completed", item={**call, "arguments": json.dumps(given)})
 
 
 def asked_in(told: list[Update]) -> list[Asked]:
     return [update for update in told if isinstance(update, Asked)]
 
 
-async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> None:
+async def test_a_question_tells_all_that_is_known_of_its_call(harness: CodexHarness) -> None:
     line = "/bin/bash -c 'make x'"
     escalated = {"cmd": "make y", "sandbox_permissions": "require_escalated"}
-    project = str(house.root / "project")
+    project = str(harness.root / "project")
     rows = turn(
-        tells("item/agentMessage/delta", itemId="a", delta="Well."),
+        notification("item/agentMessage/delta", itemId="a", delta="Well."),
         called("exec_command", {"cmd": "make x"}),
         *asking(COMMAND, itemId="c1", command=line, cwd="/w"),
         *asking(COMMAND, 8, itemId="c1", command=line, cwd="/w"),
         called("exec_command", escalated, "c2"),
         *asking(COMMAND, 9, itemId="c2", command="make y", reason="needed"),
     )
-    first, again, outside = asked_in(await played(house, rows))
+    first, again, outside = asked_in(await played(harness, rows))
     assert shown(first) == Display(title="Run a command", content="make x")
     assert first.call == PendingCall(
         "c1",
@@ -647,7 +667,7 @@ def test_only_a_shell_is_taken_off_a_command(line: str, command: str) -> None:
     assert command_of(line) == command
 
 
-async def test_what_else_it_may_ask(house: House) -> None:
+async def test_what_else_it_may_ask(harness: CodexHarness) -> None:
     wanted = {"network": {"enabled": True}, "fileSystem": None}
     network = {"host": "example.com", "protocol": "https"}
     typed = "write_stdin --session-id 7 'rm x\n'"
@@ -656,10 +676,10 @@ async def test_what_else_it_may_ask(house: House) -> None:
         *asking(COMMAND, 8, itemId="c1", networkApprovalContext=network),
         *asking(PERMISSIONS, 9, itemId="c3", cwd="/w", permissions=wanted),
     )
-    house.plays(rows)
-    async with house.open() as opened:
-        told = await take(opened, "approve")
-    project = str(house.root / "project")
+    harness.play(rows)
+    async with harness.open() as opened:
+        told = await take_turn(opened, "approve")
+    project = str(harness.root / "project")
     assert [one.call.action for one in asked_in(told) if one.call] == [
         Action("other", "write_stdin", project),
         Action("fetch", "network", project, target="example.com"),
@@ -682,8 +702,8 @@ async def test_what_else_it_may_ask(house: House) -> None:
 # -- tools of Coterie --------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(house: House) -> None:
-    house.others = {"rex": "speed"}
+async def test_asking_the_human_and_handing_over(harness: CodexHarness) -> None:
+    harness.others = {"rex": "speed"}
 
     def own(number: int, tool: str, **given: Any) -> list[Row]:
         return asking("item/tool/call", number, callId=f"c{number}", tool=tool, arguments=given)
@@ -693,15 +713,15 @@ async def test_asking_the_human_and_handing_over(house: House) -> None:
         *own(8, "ask_human", question="Why?"),
         *own(9, "hand_over", to="nobody", message=""),
         *own(10, "hand_over", to="REX", message="Look at it."),
-        tells("item/completed", item={"type": "agentMessage", "id": "a", "text": "Done."}),
+        notification("item/completed", item={"type": "agentMessage", "id": "a", "text": "Done."}),
     )
-    house.plays(rows)
-    async with house.open() as opened:
-        told = await take(opened, "blue")
+    harness.play(rows)
+    async with harness.open() as opened:
+        told = await take_turn(opened, "blue")
     which, why = asked_in(told)
     assert (which.key, which.kind, shown(which).title) == ("ask.c7", "Select", "Which?")
     assert (why.key, why.kind, why.call) == ("ask.c8", "Input", None)
-    assert house.replies() == {
+    assert harness.replies() == {
         7: {"contentItems": [{"type": "inputText", "text": "Blue"}], "success": True},
         8: {"contentItems": [{"type": "inputText", "text": "Nobody answered."}], "success": False},
         9: {
@@ -721,36 +741,36 @@ async def test_asking_the_human_and_handing_over(house: House) -> None:
     assert told[-1] == TurnCompleted("Done.\n\nLook at it.\n\n[NEXT: rex]", None)
 
 
-async def test_a_call_of_ours_is_on_record(house: House) -> None:
+async def test_a_call_of_ours_is_on_record(harness: CodexHarness) -> None:
     item = {"type": "dynamicToolCall", "id": "c1", "tool": "ask_human", "arguments": {"q": 1}}
     said = [{"type": "inputText", "text": "Blue"}]
     done = {**item, "status": "completed", "contentItems": said, "success": True}
-    rows = turn(tells("item/started", item=item), tells("item/completed", item=done))
-    assert (await played(house, rows))[:2] == [
+    rows = turn(notification("item/started", item=item), notification("item/completed", item=done))
+    assert (await played(harness, rows))[:2] == [
         ToolCallStarted("c1", "ask_human", {"q": 1}, "read"),
         ToolCallFinished("c1", False, {"status": "completed", "result": said}),
     ]
 
 
-async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
-    house.plays(turn())
-    async with house.open() as opened:
-        await opened.answer("7", said("approve"))
+async def test_an_answer_to_something_else_is_dropped(harness: CodexHarness) -> None:
+    harness.play(turn())
+    async with harness.open() as opened:
+        await opened.answer("7", response("approve"))
         await opened.interrupt()  # nothing is running
-        assert await take(opened) == [TurnCompleted("", None)]
+        assert await take_turn(opened) == [TurnCompleted("", None)]
 
 
 @pytest.mark.parametrize("status", ["failed", None])
 async def test_a_command_that_outlived_its_turn(
-    house: House, status: str | None, monkeypatch: pytest.MonkeyPatch
+    harness: CodexHarness, status: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wait for its end; without one, it counts as interrupted."""
     monkeypatch.setattr(channel, "PATIENCE", 30.0 if status else 0.5)
     item = {"type": "commandExecution", "id": "c1", "command": "sleep 9"}
-    ended = [tells("item/completed", item={**item, "status": status})] if status else []
+    ended = [notification("item/completed", item={**item, "status": status})] if status else []
     rows = [
         *turn(
-            tells("item/started", item=item),
+            notification("item/started", item=item),
             asks("turn/interrupt", 2),
             answers({}, 2),
             status="interrupted",
@@ -761,9 +781,9 @@ async def test_a_command_that_outlived_its_turn(
         answers({}, 4),
         *ended,
     ]
-    house.plays(rows)
-    async with house.open() as opened:
-        told = await take(
+    harness.play(rows)
+    async with harness.open() as opened:
+        told = await take_turn(
             opened,
             hook=lambda update: opened.interrupt() if isinstance(update, ToolCallStarted) else None,
         )
@@ -774,32 +794,34 @@ async def test_a_command_that_outlived_its_turn(
     ]
 
 
-async def test_an_interrupted_turn_is_one_even_if_nothing_can_be_cleaned(house: House) -> None:
+async def test_an_interrupted_turn_is_one_even_if_nothing_can_be_cleaned(
+    harness: CodexHarness,
+) -> None:
     refusal = {"dir": "<", "msg": {"id": 3, "error": {"message": "unknown method"}}}
     rows = turn(
-        tells("item/agentMessage/delta", itemId="a", delta="Well"),
+        notification("item/agentMessage/delta", itemId="a", delta="Well"),
         asks("turn/interrupt", 2),
         answers({}, 2),
         status="interrupted",
     )
-    house.plays([*rows, asks("thread/backgroundTerminals/list", 3), refusal])
-    async with house.open() as opened:
-        told = await take(
+    harness.play([*rows, asks("thread/backgroundTerminals/list", 3), refusal])
+    async with harness.open() as opened:
+        told = await take_turn(
             opened,
             hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
         )
     assert told == [TextDelta("Well"), TurnInterrupted("Well")]
 
 
-async def test_interrupted_before_it_began(house: House) -> None:
+async def test_interrupted_before_it_began(harness: CodexHarness) -> None:
     """The turn's id is not known yet: the interrupt is deferred until it is."""
     rows = turn(asks("turn/interrupt", 2), answers({}, 2), status="interrupted")
-    house.plays(rows)
+    harness.play(rows)
     told: list[Update] = []
-    async with house.open() as opened, anyio.create_task_group() as group:
+    async with harness.open() as opened, anyio.create_task_group() as group:
 
         async def taking() -> None:
-            told.extend(await take(opened))
+            told.extend(await take_turn(opened))
 
         group.start_soon(taking)
         await anyio.lowlevel.checkpoint()
@@ -809,12 +831,12 @@ async def test_interrupted_before_it_began(house: House) -> None:
 
 
 async def test_one_that_will_not_be_interrupted_is_ended(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: CodexHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.3)
-    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well"))[:-1])
-    async with house.open() as opened:
-        told = await take(
+    harness.play(turn(notification("item/agentMessage/delta", itemId="a", delta="Well"))[:-1])
+    async with harness.open() as opened:
+        told = await take_turn(
             opened,
             hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
         )
@@ -822,20 +844,20 @@ async def test_one_that_will_not_be_interrupted_is_ended(
         assert not opened.alive
 
 
-async def test_an_interrupted_turn_asks_nobody(house: House) -> None:
+async def test_an_interrupted_turn_asks_nobody(harness: CodexHarness) -> None:
     command = asking(COMMAND, 7, itemId="c1", command="make", cwd="/w")
     question = {"callId": "c2", "tool": "ask_human", "arguments": {"question": "Why?"}}
     rows = turn(
-        tells("item/agentMessage/delta", itemId="a", delta="Well"),
+        notification("item/agentMessage/delta", itemId="a", delta="Well"),
         asks("turn/interrupt", 2),
         answers({}, 2),
         *command,
         *asking("item/tool/call", 8, **question),
         status="interrupted",
     )
-    house.plays(rows)
-    async with house.open() as opened:
-        told = await take(
+    harness.play(rows)
+    async with harness.open() as opened:
+        told = await take_turn(
             opened,
             hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
         )
@@ -845,10 +867,10 @@ async def test_an_interrupted_turn_asks_nobody(house: House) -> None:
 # -- failures ----------------------------------------------------------------------------------
 
 
-async def test_the_process_ends_in_the_middle(house: House) -> None:
-    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well")), "exit:9")
-    async with house.open() as opened:
-        told = await take(opened)
+async def test_the_process_ends_in_the_middle(harness: CodexHarness) -> None:
+    harness.play(turn(notification("item/agentMessage/delta", itemId="a", delta="Well")), "exit:9")
+    async with harness.open() as opened:
+        told = await take_turn(opened)
         assert told[0] == TextDelta("Well")
         end = told[-1]
         assert isinstance(end, TurnFailed)
@@ -859,50 +881,52 @@ async def test_the_process_ends_in_the_middle(house: House) -> None:
         assert opened.pid is None
 
 
-async def test_a_turn_that_is_refused(house: House) -> None:
+async def test_a_turn_that_is_refused(harness: CodexHarness) -> None:
     refusal = {"dir": "<", "msg": {"id": 1, "error": {"code": -32600, "message": "not now"}}}
-    told = await played(house, [*opening(), asks("turn/start"), refusal])
+    told = await played(harness, [*opening(), asks("turn/start"), refusal])
     assert told == [TurnFailed("protocol", "codex refused turn/start: not now")]
 
 
-async def missing(house: House) -> str:
+async def missing(harness: CodexHarness) -> str:
     with pytest.raises(AgentMissing) as caught:
-        async with house.open():
+        async with harness.open():
             pass
-    assert house.log.living == {}
+    assert harness.log.living == {}
     return str(caught.value)
 
 
-async def test_it_ends_at_once(house: House) -> None:
-    house.plays([], "end")
-    assert "it ended with exit code 1\nboom" in await missing(house)
+async def test_it_ends_at_once(harness: CodexHarness) -> None:
+    harness.play([], "end")
+    assert "it ended with exit code 1\nboom" in await missing(harness)
 
 
-async def test_it_starts_and_says_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_starts_and_says_nothing(
+    harness: CodexHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("coterie.agents.program.START", 0.5)
-    house.plays([], "silent")
-    assert "it did not respond within 0.5 s" in await missing(house)
+    harness.play([], "silent")
+    assert "it did not respond within 0.5 s" in await missing(harness)
 
 
-async def test_it_opens_no_thread(house: House) -> None:
+async def test_it_opens_no_thread(harness: CodexHarness) -> None:
     refusal = {"dir": "<", "msg": {"id": 1, "error": {"message": "bad settings"}}}
-    house.plays([asks("thread/start"), refusal])
-    assert "it refused thread/start: bad settings" in await missing(house)
+    harness.play([asks("thread/start"), refusal])
+    assert "it refused thread/start: bad settings" in await missing(harness)
 
 
 @pytest.mark.parametrize("more", [{"activePermissionProfile": {"id": ":workspace"}}])
-async def test_it_keeps_to_other_limits(house: House, more: Row) -> None:
-    house.plays(opening(**more))
-    assert "it did not apply the permissions it was given" in await missing(house)
+async def test_it_keeps_to_other_limits(harness: CodexHarness, more: Row) -> None:
+    harness.play(opening(**more))
+    assert "it did not apply the permissions it was given" in await missing(harness)
 
 
-async def test_nobody_signed_in(house: House) -> None:
+async def test_nobody_signed_in(harness: CodexHarness) -> None:
     told = {"account": None, "requiresOpenaiAuth": True}
-    house.plays([asks("account/read"), answers(told), *opening()])
-    async with house.open() as opened:
-        assert house.log.living == {}
+    harness.play([asks("account/read"), answers(told), *opening()])
+    async with harness.open() as opened:
+        assert harness.log.living == {}
         assert (opened.thread, opened.pid, opened.alive) == (None, None, False)
-        assert await take(opened) == [
+        assert await take_turn(opened) == [
             TurnFailed(
                 "signed_out",
                 "codex is not signed in",
@@ -911,21 +935,21 @@ async def test_nobody_signed_in(house: House) -> None:
                 "Then try again.",
             )
         ]
-        await opened.answer("1", said("approve"))
+        await opened.answer("1", response("approve"))
         await opened.interrupt()
 
 
-async def test_it_is_not_installed(house: House) -> None:
-    assert "No such file or directory" in await missing(house)
+async def test_it_is_not_installed(harness: CodexHarness) -> None:
+    assert "No such file or directory" in await missing(harness)
 
 
-async def test_opening_is_broken_off(house: House) -> None:
-    house.plays([], "silent")
+async def test_opening_is_broken_off(harness: CodexHarness) -> None:
+    harness.play([], "silent")
     with anyio.move_on_after(0.5) as scope:
-        async with house.open():
+        async with harness.open():
             pass
     assert scope.cancelled_caught
-    assert house.log.living == {}
+    assert harness.log.living == {}
 
 
 # -- without an app-server ---------------------------------------------------------------------
@@ -933,16 +957,16 @@ async def test_opening_is_broken_off(house: House) -> None:
 REFUSED = [asks("initialize"), {"dir": "<", "msg": {"id": 1, "error": {"message": "what?"}}}]
 
 
-async def test_exec(house: House) -> None:
+async def test_exec(harness: CodexHarness) -> None:
     told: dict[str, list[str]] = {}
     for recording in ("exec_shell", "exec_patch", "exec_mcp", "exec_401"):
-        house.plays(REFUSED, exec_=recording)
-        async with house.open() as opened:
+        harness.play(REFUSED, exec_=recording)
+        async with harness.open() as opened:
             assert isinstance(opened, OneShotChannel)
-            updates = await take(opened)
-            await opened.answer("1", said("approve"))  # it never asks
+            updates = await take_turn(opened)
+            await opened.answer("1", response("approve"))  # it never asks
             assert opened.thread is not None
-        told[recording] = brief(updates)
+        told[recording] = short_lines(updates)
     assert told == snapshot(
         {
             "exec_shell": [
@@ -970,13 +994,13 @@ async def test_exec(house: House) -> None:
     )
 
 
-async def test_a_codex_that_does_not_know_the_word(house: House) -> None:
+async def test_a_codex_that_does_not_know_the_word(harness: CodexHarness) -> None:
     """It exits at once, perhaps before anybody reads; repeated often enough to see both cases."""
-    house.program.write_text("#!/bin/sh\necho 'error: unrecognized subcommand' >&2; exit 2\n")
-    house.program.chmod(0o755)
+    harness.program.write_text("#!/bin/sh\necho 'error: unrecognized subcommand' >&2; exit 2\n")
+    harness.program.chmod(0o755)
     for _ in range(20):
         with anyio.fail_after(30):
-            async with house.open() as opened:
+            async with harness.open() as opened:
                 assert isinstance(opened, OneShotChannel)
 
 
@@ -988,29 +1012,31 @@ def test_exec_with_fields_of_any_type() -> None:
                 assert list(run.take({"type": kind, name: odd}))
 
 
-async def test_exec_that_ends_without_a_word(house: House) -> None:
-    house.plays(REFUSED)
-    async with house.open() as opened:
-        [end] = await take(opened)
+async def test_exec_that_ends_without_a_word(harness: CodexHarness) -> None:
+    harness.play(REFUSED)
+    async with harness.open() as opened:
+        [end] = await take_turn(opened)
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.exit_code) == ("exit", 0)
 
 
 async def test_exec_that_ignores_an_interrupt_is_ended(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: CodexHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.3)
-    house.plays(REFUSED)
-    async with house.open() as opened:
-        house.program.write_text("#!/bin/sh\ntrap '' INT\necho '{}'\nexec sleep 3600\n")
-        assert await take(opened, hook=lambda update: opened.interrupt()) == [TurnInterrupted("")]
+    harness.play(REFUSED)
+    async with harness.open() as opened:
+        harness.program.write_text("#!/bin/sh\ntrap '' INT\necho '{}'\nexec sleep 3600\n")
+        assert await take_turn(opened, hook=lambda update: opened.interrupt()) == [
+            TurnInterrupted("")
+        ]
 
 
-async def test_exec_that_is_gone(house: House) -> None:
-    house.plays(REFUSED)
-    async with house.open() as opened:
-        house.program.unlink()
-        [end] = await take(opened)
+async def test_exec_that_is_gone(harness: CodexHarness) -> None:
+    harness.play(REFUSED)
+    async with harness.open() as opened:
+        harness.program.unlink()
+        [end] = await take_turn(opened)
         assert isinstance(end, TurnFailed)
         assert (end.kind, end.retry) == ("missing", False)
 
@@ -1018,11 +1044,11 @@ async def test_exec_that_is_gone(house: House) -> None:
 # -- units -------------------------------------------------------------------------------------
 
 
-def test_limits(house: House) -> None:
+def test_limits(harness: CodexHarness) -> None:
     member = Member(id="ann", name="ann", display_name="Ann")
-    assert house.adapter().limits(member) == Limits(1800, 120)
+    assert harness.adapter().limits(member) == Limits(1800, 120)
     hasty = member.model_copy(update={"timeout_ms": 5000, "quiet_after_ms": 1000})
-    assert house.adapter().limits(hasty) == Limits(5, 1)
+    assert harness.adapter().limits(hasty) == Limits(5, 1)
 
 
 def test_arguments() -> None:

@@ -27,27 +27,27 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from tests.contract.acp.house import Log, Taken, said, take
-from tests.contract.acp.playing import NOISE, Json, PlayingHouse, fixture
+from tests.contract.acp.harness import Log, TurnUpdates, response, take_turn
+from tests.contract.acp.timeline_agent import NOISE, Json, TimelineHarness, recorded_steps
 from tests.contract.gate import shown
 
 NO_PROTOCOL: list[Json] = [{"err": "Unknown argument: acp\nUsage: gemini\n"}, {"exit": 1}]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> PlayingHouse:
-    return PlayingHouse.made(tmp_path, GeminiAdapter, "gemini")
+def harness(tmp_path: Path) -> TimelineHarness:
+    return TimelineHarness.create(tmp_path, GeminiAdapter, "gemini")
 
 
-def told(taken: Taken) -> list[Any]:
+def reported_updates(taken: TurnUpdates) -> list[Any]:
     """All updates except signs of life and questions."""
     return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
 
 
-def test_limits(house: PlayingHouse) -> None:
-    adapter = house.adapter()
-    assert adapter.limits(house.member()) == Limits(30 * 60, 120)
-    assert adapter.limits(house.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
+def test_limits(harness: TimelineHarness) -> None:
+    adapter = harness.adapter()
+    assert adapter.limits(harness.member()) == Limits(30 * 60, 120)
+    assert adapter.limits(harness.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
 
 
 def test_arguments_that_are_the_adapters_own() -> None:
@@ -59,13 +59,13 @@ def test_arguments_that_are_the_adapters_own() -> None:
     )
 
 
-async def test_talking(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/talk"))
-    member = house.member(model="gemini-2.5-pro", additional_args=("--debug",))
-    async with house.open(member) as channel:
+async def test_talking(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/talk"))
+    member = harness.member(model="gemini-2.5-pro", additional_args=("--debug",))
+    async with harness.open(member) as channel:
         assert isinstance(channel, AcpChannel)
         assert channel.thread == "9253dac9-0281-4ea2-84d2-869b74d5cfad"
-        assert told(await take(channel, "one")) == snapshot(
+        assert reported_updates(await take_turn(channel, "one")) == snapshot(
             [
                 TextDelta(text="one "),
                 TextDelta(text="two "),
@@ -77,7 +77,7 @@ async def test_talking(house: PlayingHouse) -> None:
                 ),
             ]
         )
-        assert told(await take(channel, "two")) == snapshot(
+        assert reported_updates(await take_turn(channel, "two")) == snapshot(
             [
                 TextDelta(text="after thinking"),
                 TurnCompleted(
@@ -86,11 +86,11 @@ async def test_talking(house: PlayingHouse) -> None:
                 ),
             ]
         )
-    assert house.arguments() == ["--acp", "--model", "gemini-2.5-pro", "--debug"]
-    first, new, *prompts = house.heard()
+    assert harness.arguments() == ["--acp", "--model", "gemini-2.5-pro", "--debug"]
+    first, new, *prompts = harness.received()
     assert first["params"]["protocolVersion"] == 1
     assert first["params"]["clientCapabilities"] == {}
-    assert new["params"] == {"cwd": str(house.project.resolve()), "mcpServers": []}
+    assert new["params"] == {"cwd": str(harness.project.resolve()), "mcpServers": []}
     # Its role is in a file in its home, and therefore not in front of the message.
     assert [prompt["params"]["prompt"] for prompt in prompts] == [
         [{"type": "text", "text": "one"}],
@@ -98,11 +98,11 @@ async def test_talking(house: PlayingHouse) -> None:
     ]
 
 
-async def test_an_edit(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/write"))
-    async with house.open() as channel:
-        taken = await take(channel, choice="approve")
-    assert told(taken) == snapshot(
+async def test_an_edit(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/write"))
+    async with harness.open() as channel:
+        taken = await take_turn(channel, choice="approve")
+    assert reported_updates(taken) == snapshot(
         [
             ToolCallStarted(
                 call_id="write_file__write_file_1794723762318_0",
@@ -132,7 +132,7 @@ async def test_an_edit(house: PlayingHouse) -> None:
         ]
     )
     (asked,) = taken.of(Asked)
-    project = str(house.project.resolve())
+    project = str(harness.project.resolve())
     assert (asked.call.cwd, asked.call.why, asked.takes_words) == (project, "", False)
     path = "/lab/work/acp2nofs/out.txt"
     assert asked.call.action == Action("write", "write_file", project, paths=(path,))
@@ -160,13 +160,13 @@ async def test_an_edit(house: PlayingHouse) -> None:
             "path": "/lab/work/acp2nofs/out.txt",
         }
     )
-    assert house.replies() == [{"outcome": {"outcome": "selected", "optionId": "proceed_once"}}]
+    assert harness.replies() == [{"outcome": {"outcome": "selected", "optionId": "proceed_once"}}]
 
 
-async def test_commands(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/shell"))
-    async with house.open() as channel:
-        assert told(await take(channel)) == snapshot(
+async def test_commands(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/shell"))
+    async with harness.open() as channel:
+        assert reported_updates(await take_turn(channel)) == snapshot(
             [
                 ToolCallStarted(
                     call_id="run_shell_command__run_shell_command_1794724835261_0",
@@ -187,8 +187,8 @@ async def test_commands(house: PlayingHouse) -> None:
             ]
         )
         # After a rejection nothing more is reported about the call.
-        taken = await take(channel, choice="reject")
-        assert told(taken) == snapshot(
+        taken = await take_turn(channel, choice="reject")
+        assert reported_updates(taken) == snapshot(
             [
                 ToolCallStarted(
                     call_id="run_shell_command__run_shell_command_1794724837472_0",
@@ -211,13 +211,13 @@ async def test_commands(house: PlayingHouse) -> None:
             ]
         )
         assert [shown(asked).content for asked in taken.of(Asked)] == ["touch x"]
-    assert house.replies() == [{"outcome": {"outcome": "selected", "optionId": "cancel"}}]
+    assert harness.replies() == [{"outcome": {"outcome": "selected", "optionId": "cancel"}}]
 
 
-async def test_what_needed_no_leave(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/unasked"))
-    async with house.open() as channel:
-        assert told(await take(channel)) == snapshot(
+async def test_what_needed_no_leave(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/unasked"))
+    async with harness.open() as channel:
+        assert reported_updates(await take_turn(channel)) == snapshot(
             [
                 ToolCallStarted(
                     call_id="run_shell_command__run_shell_command_1794724022205_0",
@@ -245,7 +245,7 @@ SHELL_RAN_42
                 ),
             ]
         )
-        assert told(await take(channel))[:2] == snapshot(
+        assert reported_updates(await take_turn(channel))[:2] == snapshot(
             [
                 ToolCallStarted(
                     call_id="write_file__write_file_1794724023650_0",
@@ -262,26 +262,28 @@ SHELL_RAN_42
         )
 
 
-async def test_breaking_off(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/cancel"))
-    async with house.open() as channel:
+async def test_breaking_off(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/cancel"))
+    async with harness.open() as channel:
 
         def at_the_third(update: object) -> Any:
             third = isinstance(update, TextDelta) and update.text == "tick2 "
             return channel.interrupt() if third else None
 
-        assert told(await take(channel, hook=at_the_third))[-1] == TurnInterrupted(
+        assert reported_updates(await take_turn(channel, hook=at_the_third))[-1] == TurnInterrupted(
             "tick0 tick1 tick2 "
         )
 
         async def answer_and_stop(asked: Asked) -> None:
-            await channel.answer(asked.key, said("approve"))
+            await channel.answer(asked.key, response("approve"))
             await channel.interrupt()
 
         def at_the_question(update: object) -> Any:
             return answer_and_stop(update) if isinstance(update, Asked) else None
 
-        assert told(await take(channel, choice="", hook=at_the_question)) == snapshot(
+        assert reported_updates(
+            await take_turn(channel, choice="", hook=at_the_question)
+        ) == snapshot(
             [
                 ToolCallStarted(
                     call_id="run_shell_command__run_shell_command_1794723528128_0",
@@ -302,10 +304,10 @@ async def test_breaking_off(house: PlayingHouse) -> None:
         )
 
 
-async def test_failing(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/errors"))
-    async with house.open() as channel:
-        ends = [(await take(channel)).end for _ in range(4)]
+async def test_failing(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/errors"))
+    async with harness.open() as channel:
+        ends = [(await take_turn(channel)).end for _ in range(4)]
         assert channel.alive
     assert ends == snapshot(
         [
@@ -334,10 +336,10 @@ async def test_failing(house: PlayingHouse) -> None:
     )
 
 
-async def test_signed_out(house: PlayingHouse) -> None:
-    house.plays(fixture("gemini/signed_out"))
-    async with house.open() as channel:
-        assert (await take(channel)).end == snapshot(
+async def test_signed_out(harness: TimelineHarness) -> None:
+    harness.play(recorded_steps("gemini/signed_out"))
+    async with harness.open() as channel:
+        assert (await take_turn(channel)).end == snapshot(
             TurnFailed(
                 kind="signed_out",
                 message="gemini is not signed in. It says: "
@@ -376,23 +378,25 @@ def halved(steps: list[Json]) -> list[Json]:
 @pytest.mark.parametrize("change", [noisy, halved])
 @pytest.mark.parametrize("recording", ["talk", "write", "shell", "unasked"])
 async def test_noise_and_halves_change_nothing(
-    house: PlayingHouse, recording: str, change: Any
+    harness: TimelineHarness, recording: str, change: Any
 ) -> None:
-    plain = fixture(f"gemini/{recording}")
-    house.plays(plain, change(plain))
-    async with house.open() as channel:
-        expected = [told(await take(channel)) for _ in range(1 + (recording != "write"))]
-    async with house.open() as channel:
-        assert [told(await take(channel)) for _ in expected] == expected
+    plain = recorded_steps(f"gemini/{recording}")
+    harness.play(plain, change(plain))
+    async with harness.open() as channel:
+        expected = [
+            reported_updates(await take_turn(channel)) for _ in range(1 + (recording != "write"))
+        ]
+    async with harness.open() as channel:
+        assert [reported_updates(await take_turn(channel)) for _ in expected] == expected
 
 
 @pytest.mark.parametrize("kept", range(5, 9))
-async def test_an_exit_in_the_middle(house: PlayingHouse, kept: int) -> None:
-    steps = fixture("gemini/talk")[: kept + 1]
+async def test_an_exit_in_the_middle(harness: TimelineHarness, kept: int) -> None:
+    steps = recorded_steps("gemini/talk")[: kept + 1]
     steps += [{"raw": '{"jsonrpc": "2.0", "met'}, {"err": "it broke\n"}, {"exit": 3}]
-    house.plays(steps)
-    async with house.open() as channel:
-        failure = (await take(channel)).failure
+    harness.play(steps)
+    async with harness.open() as channel:
+        failure = (await take_turn(channel)).failure
         assert failure == TurnFailed(
             "exit",
             "gemini ended with exit code 3 in the middle of the turn",
@@ -402,29 +406,29 @@ async def test_an_exit_in_the_middle(house: PlayingHouse, kept: int) -> None:
         assert not channel.alive
 
 
-async def test_an_exit_before_anything(house: PlayingHouse) -> None:
-    house.plays([{"err": "Invalid auth method selected.\n"}, {"exit": 41}])
+async def test_an_exit_before_anything(harness: TimelineHarness) -> None:
+    harness.play([{"err": "Invalid auth method selected.\n"}, {"exit": 41}])
     with pytest.raises(AgentMissing) as raised:
-        async with house.open():
+        async with harness.open():
             pass
     assert raised.value.problem == "it ended with exit code 41\nInvalid auth method selected."
-    assert house.log.living == {}
+    assert harness.log.living == {}
 
 
 # -- the fallback ------------------------------------------------------------------------------
 
 
-async def headless(house: PlayingHouse, recording: str) -> Taken:
-    house.plays(NO_PROTOCOL, fixture(f"gemini/headless_{recording}"))
-    async with house.open() as channel:
+async def headless(harness: TimelineHarness, recording: str) -> TurnUpdates:
+    harness.play(NO_PROTOCOL, recorded_steps(f"gemini/headless_{recording}"))
+    async with harness.open() as channel:
         assert isinstance(channel, OneShotChannel)
         assert (channel.pid, channel.alive, channel.holds_past) == (None, True, False)
         assert channel.thread is None
-        return await take(channel)
+        return await take_turn(channel)
 
 
-async def test_without_the_protocol(house: PlayingHouse) -> None:
-    assert told(await headless(house, "stream")) == snapshot(
+async def test_without_the_protocol(harness: TimelineHarness) -> None:
+    assert reported_updates(await headless(harness, "stream")) == snapshot(
         [
             TextDelta(text="one "),
             TextDelta(text="two "),
@@ -436,11 +440,11 @@ async def test_without_the_protocol(house: PlayingHouse) -> None:
             ),
         ]
     )
-    assert house.arguments(1) == ["--output-format", "stream-json"]
+    assert harness.arguments(1) == ["--output-format", "stream-json"]
 
 
-async def test_tools_without_the_protocol(house: PlayingHouse) -> None:
-    assert told(await headless(house, "default_read"))[:2] == snapshot(
+async def test_tools_without_the_protocol(harness: TimelineHarness) -> None:
+    assert reported_updates(await headless(harness, "default_read"))[:2] == snapshot(
         [
             ToolCallStarted(
                 call_id="read_file__read_file_1794723410322_0",
@@ -453,9 +457,12 @@ async def test_tools_without_the_protocol(house: PlayingHouse) -> None:
     )
 
 
-async def test_tools_that_are_not_there(house: PlayingHouse) -> None:
-    taken = await headless(house, "default_shell")
-    assert [type(update) for update in told(taken)[:2]] == [ToolCallStarted, ToolCallFinished]
+async def test_tools_that_are_not_there(harness: TimelineHarness) -> None:
+    taken = await headless(harness, "default_shell")
+    assert [type(update) for update in reported_updates(taken)[:2]] == [
+        ToolCallStarted,
+        ToolCallFinished,
+    ]
     (ended,) = taken.of(ToolCallFinished)
     assert (ended.is_error, ended.output["error"]["type"]) == (True, "tool_not_registered")
 
@@ -475,9 +482,9 @@ async def test_tools_that_are_not_there(house: PlayingHouse) -> None:
     ],
 )
 async def test_failing_without_the_protocol(
-    house: PlayingHouse, recording: str, kind: str, words: str
+    harness: TimelineHarness, recording: str, kind: str, words: str
 ) -> None:
-    failure = (await headless(house, recording)).failure
+    failure = (await headless(harness, recording)).failure
     assert (failure.kind, failure.message) == (kind, words)
 
 
@@ -496,26 +503,26 @@ class _Meanwhile(Log):
 
 @pytest.mark.parametrize("way", ["interrupt", "close"])
 async def test_stopped_while_it_is_starting_without_the_protocol(
-    house: PlayingHouse, way: str
+    harness: TimelineHarness, way: str
 ) -> None:
-    house.log = log = _Meanwhile()
-    house.plays(NO_PROTOCOL, fixture("gemini/headless_stream"))
-    async with house.open() as channel:
+    harness.log = log = _Meanwhile()
+    harness.play(NO_PROTOCOL, recorded_steps("gemini/headless_stream"))
+    async with harness.open() as channel:
         log.then = getattr(channel, way)
-        end = (await take(channel)).end
+        end = (await take_turn(channel)).end
     assert isinstance(end, TurnInterrupted if way == "interrupt" else TurnFailed)
 
 
-async def test_odd_ends_without_the_protocol(house: PlayingHouse) -> None:
+async def test_odd_ends_without_the_protocol(harness: TimelineHarness) -> None:
     empty = [{"raw": '{"type": "result", "status": "success"}\n'}]
     asks = [{"err": "Please set an Auth method\n"}, {"exit": 41}]
-    house.plays(NO_PROTOCOL, empty, asks)
-    async with house.open() as channel:
-        assert (await take(channel)).failure.kind == "model"
-        failure = (await take(channel)).failure
+    harness.play(NO_PROTOCOL, empty, asks)
+    async with harness.open() as channel:
+        assert (await take_turn(channel)).failure.kind == "model"
+        failure = (await take_turn(channel)).failure
         assert (failure.kind, failure.retry) == ("signed_out", False)
-        Path(house.agent.command).unlink()
-        failure = (await take(channel)).failure
+        Path(harness.agent.command).unlink()
+        failure = (await take_turn(channel)).failure
         assert (failure.kind, failure.retry, failure.hint) == ("missing", False, "coterie doctor")
-        await channel.answer("nobody asked", said("approve"))
+        await channel.answer("nobody asked", response("approve"))
         await channel.interrupt()

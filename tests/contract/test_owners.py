@@ -25,7 +25,7 @@ from coterie.testing.postgres import Databases
 TIMES = LeaseTimes(ttl=4.0, beat=1.0, soft=0.5, margin=0.3, look=0.1)
 
 
-def let_go(owners: FlockOwners | LeasedOwners) -> None:
+def lose_lock(owners: FlockOwners | LeasedOwners) -> None:
     """Lose the lock, as a killed process does."""
     owner = owners._owner
     assert owner is not None
@@ -39,7 +39,7 @@ class TestFlockOwners(OwnersContract):
 
     async def die(self, owners: Owners) -> None:
         assert isinstance(owners, FlockOwners)
-        let_go(owners)
+        lose_lock(owners)
 
 
 class LeasedSuite(OwnersContract):
@@ -78,7 +78,7 @@ class TestLeasedOwnersOfOneMachine(LeasedSuite):
 
     async def die(self, owners: Owners) -> None:
         assert isinstance(owners, LeasedOwners)
-        let_go(owners)
+        lose_lock(owners)
 
 
 class TestLeasedOwnersOfSeveral(LeasedSuite):

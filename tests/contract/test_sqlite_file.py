@@ -22,7 +22,7 @@ from coterie.testing.contracts.storage_records import ENTRIES
 PAGE = 4096
 
 
-async def spoken(database: Path, turns: int = 100) -> None:
+async def write_turns(database: Path, turns: int = 100) -> None:
     """A task with some turns, closed cleanly."""
     storage = await SqliteStorage.open(database)
     fence = await storage.create(created(), "me", None)
@@ -62,12 +62,12 @@ async def test_a_new_database_leaves_nothing_beside_it(database: Path) -> None:
 async def test_a_folder_whose_name_is_not_text(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9 %41?#")
     folder.mkdir()
-    await spoken(folder / "coterie.db", 1)
+    await write_turns(folder / "coterie.db", 1)
     assert sorted(file.name for file in folder.iterdir()) == ["coterie.db", "logs"]
 
 
 async def test_a_clean_close_leaves_one_file(database: Path) -> None:
-    await spoken(database)
+    await write_turns(database)
     assert [file.name for file in database.parent.glob("coterie.db*")] == ["coterie.db"]
     storage = await SqliteStorage.open(database)
     assert await storage.problems() == []
@@ -107,7 +107,7 @@ async def test_no_folder(tmp_path: Path) -> None:
 
 
 async def test_a_newer_database_is_refused(database: Path) -> None:
-    await spoken(database, 1)
+    await write_turns(database, 1)
     connection = sqlite3.connect(database)
     connection.execute("PRAGMA user_version=99")
     connection.close()
@@ -120,7 +120,7 @@ async def test_a_newer_database_is_refused(database: Path) -> None:
 @pytest.mark.parametrize("content", ["zeros", "noise", "text"])
 @pytest.mark.parametrize("shift", [0, 1000])
 async def test_4_kib_overwritten_in_the_middle(database: Path, content: str, shift: int) -> None:
-    await spoken(database)
+    await write_turns(database)
     size = database.stat().st_size
     noise = random.Random(shift).randbytes(PAGE)
     put = {"zeros": bytes(PAGE), "noise": noise, "text": b"lorem ip" * (PAGE // 8)}[content]
@@ -139,7 +139,7 @@ async def test_not_a_database(database: Path, content: bytes) -> None:
 
 
 async def test_cut_short(database: Path) -> None:
-    await spoken(database)
+    await write_turns(database)
     with database.open("r+b") as file:
         file.truncate(database.stat().st_size // 2)
     assert isinstance(await refusal(database), StorageDamaged)
@@ -170,19 +170,19 @@ async def test_a_log_without_its_database(database: Path, child: Callable[..., A
 
 async def _killed(database: Path, child: Callable[..., Any]) -> None:
     process = child("stay", database, TASK)
-    process.heard()
+    process.read()
     process.kill()
 
 
 async def test_a_database_that_went_away_is_not_made_anew(database: Path) -> None:
-    await spoken(database, 1)
+    await write_turns(database, 1)
     database.unlink()
     assert "History is lost" in str(await refusal(database))
     assert not database.exists()
 
 
 async def test_an_older_copy_is_lost_history_until_the_user_says_otherwise(database: Path) -> None:
-    await spoken(database, 1)
+    await write_turns(database, 1)
     older = database.read_bytes()
     storage = await SqliteStorage.open(database)
     await storage.create(created("later"), "me", None)
@@ -209,7 +209,7 @@ async def test_another_history_of_the_same_length(tmp_path: Path) -> None:
 
 async def test_the_head_file_follows_and_a_spoiled_one_is_ignored(database: Path) -> None:
     head = database.parent / "logs" / "head.json"
-    await spoken(database, 1)
+    await write_turns(database, 1)
     storage = await SqliteStorage.open(database)
     sequence, digest = await storage.events.head()
     await storage.close()
@@ -243,7 +243,7 @@ async def test_a_head_file_with_a_second_name_stops_writing_and_repeats_nothing(
 
 
 async def test_rows_of_events_and_audit_cannot_be_changed(database: Path) -> None:
-    await spoken(database, 1)
+    await write_turns(database, 1)
     connection = sqlite3.connect(database)
     for statement in (
         "UPDATE events SET data = '{}'",
@@ -262,7 +262,7 @@ async def test_rows_of_events_and_audit_cannot_be_changed(database: Path) -> Non
 
 
 async def test_a_changed_row_is_found_by_a_thorough_look(database: Path) -> None:
-    await spoken(database, 1)
+    await write_turns(database, 1)
     connection = sqlite3.connect(database)
     connection.execute("DROP TRIGGER events_are_not_changed")
     connection.execute("UPDATE events SET data = replace(data, 'cart.py', 'tart.py')")

@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 
 from coterie.errors import StorageError
 from coterie.model.journal import AppendMessage, Fence
-from coterie.model.timeline import SaidMessage
+from coterie.model.timeline import SentMessage
 from coterie.stores.sqlite import SqliteStorage, database
 from coterie.stores.sqlite import schema as migrating
 from coterie.testing.contracts import samples
@@ -85,7 +85,7 @@ async def test_an_old_database_becomes_a_new_one_and_goes_on(tmp_path: Path, ver
     assert await storage.problems() == []
     told = await storage.timeline.after(0, TASK)
     assert len(told) == await storage.timeline.head() - 5, "the other task's are not told with it"
-    assert sum(isinstance(row.source, SaidMessage) for row in told) == 1
+    assert sum(isinstance(row.source, SentMessage) for row in told) == 1
 
     assert await storage.leases.claim(TASK, "new owner", 1) == 2
     assert await storage.inbox.allocate() == "q3"

@@ -41,8 +41,8 @@ async def test_many_make_the_database_at_once(tmp_path: Path, child: Start) -> N
         folder = tmp_path / str(place)
         folder.mkdir()
         for maker in makers:
-            maker.say(folder.name)
-        assert [maker.heard() for maker in makers] == [{"done": name} for name in names]
+            maker.send(folder.name)
+        assert [maker.read() for maker in makers] == [{"done": name} for name in names]
         storage = await SqliteStorage.open(folder / "coterie.db")
         assert sorted(row.id for row in await storage.events.tasks()) == names
         await storage.close()
@@ -56,7 +56,7 @@ async def test_killed_at_any_moment_what_was_durable_is_there(database: Path, ch
     for kill in range(5):
         name = f"task-{kill}"
         writer = child("talk", database, name, 100_000)
-        while writer.heard()["durable"] < 3 + 7 * kill:
+        while writer.read()["durable"] < 3 + 7 * kill:
             pass
         durable = [3 + 7 * kill, *(line["durable"] for line in writer.kill())][-1]
         storage = await SqliteStorage.open(database)
@@ -72,7 +72,7 @@ async def test_a_held_database_is_said_to_be_and_can_be_used_again(
     storage = await SqliteStorage.open(database, patience=0.2)
     fence = await storage.create(created(), "me", None)
     holder = child("hold", database, "writing")
-    assert holder.heard() == {"holding": True}
+    assert holder.read() == {"holding": True}
     with pytest.raises(StorageLocked) as caught:
         await storage.commit(fence, AppendMessage(message(1)))
     assert str(database) in str(caught.value)
@@ -90,7 +90,7 @@ async def test_a_posted_write_that_finds_no_way_in_ends_it(database: Path, child
     storage = await SqliteStorage.open(database, patience=0.2)
     fence = await storage.create(created(), "me", None)
     holder = child("hold", database, "writing")
-    holder.heard()
+    holder.read()
     storage.post(fence, AppendMessage(message(1)))
     with pytest.raises(StorageLocked):
         await storage.commit(fence)
@@ -104,7 +104,7 @@ async def test_a_posted_write_that_finds_no_way_in_ends_it(database: Path, child
 async def test_opening_what_another_process_keeps_for_itself(database: Path, child: Start) -> None:
     await (await SqliteStorage.open(database)).close()
     holder = child("hold", database, "exclusive")
-    holder.heard()
+    holder.read()
     with pytest.raises(StorageLocked):
         await SqliteStorage.open(database, patience=0.2)
     holder.go()

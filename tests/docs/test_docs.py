@@ -23,8 +23,8 @@ from coterie.config.team_file import ReadContext, load_team
 from coterie.model.ticket import SchedulerConfig
 from coterie.rehearsal.script import Script
 from coterie.testing.postgres import Databases
-from tests.cli.command import Inside, Ran
-from tests.conftest import House
+from tests.cli.command import CommandResult, InProcessCli
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -57,7 +57,7 @@ PLAIN = re.compile(r"coterie (?!team open)[^'|&;<>`\\]*")
 `team open` replaces itself with the program it opens."""
 
 
-def by_shell(command: str) -> Ran:
+def run_in_shell(command: str) -> CommandResult:
     bin_folder = Path(sys.executable).parent
     ran = subprocess.run(
         ["bash", "-c", command],
@@ -68,7 +68,7 @@ def by_shell(command: str) -> Ran:
         timeout=60,
         check=False,
     )
-    return Ran(ran.stdout, ran.stderr, ran.returncode)
+    return CommandResult(ran.stdout, ran.stderr, ran.returncode)
 
 
 @pytest.fixture
@@ -85,30 +85,30 @@ COMMANDS = [page for page in PAGES if page.name != "python.md"]
 
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(
-    page: Path, house: House, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Run the first plain command in a shell; later ones in this process, to save startup time."""
-    monkeypatch.setenv("PWD", str(house.project))
+    monkeypatch.setenv("PWD", str(user.project))
     if page.name == "machines.md":  # the databases that its reader has created
         databases = request.getfixturevalue("two_databases")
         for name, url in zip(("DATABASE", "OTHER_DATABASE"), databases, strict=True):
             monkeypatch.setenv(name, url)
-    run = by_shell
+    run = run_in_shell
     for info, body in blocks(page):
         name = re.search(r"file=(\S+)", info)
         if name:
-            (house.project / name[1]).write_text(body)
+            (user.project / name[1]).write_text(body)
         if not info.startswith("console"):
             continue
         for command, code in commands(body):
-            ran = run(command) if PLAIN.fullmatch(command) else by_shell(command)
+            ran = run(command) if PLAIN.fullmatch(command) else run_in_shell(command)
             assert ran.code == code, f"{command}\n{ran.out}\n{ran.err}"
             if PLAIN.fullmatch(command):
-                run = partial(inside, house)
+                run = partial(run_in_process, user)
 
 
-def inside(house: House, command: str) -> Ran:
-    return Inside(house)(*shlex.split(os.path.expandvars(command))[1:])
+def run_in_process(user: IsolatedUser, command: str) -> CommandResult:
+    return InProcessCli(user)(*shlex.split(os.path.expandvars(command))[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

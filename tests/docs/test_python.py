@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 from tests.docs.test_docs import ROOT, blocks, commands, files
 
 PAGE = ROOT / "docs" / "python.md"
@@ -30,9 +30,9 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin"
 
 
-def test_what_a_reader_does(fresh: Path, house: House) -> None:
+def test_what_a_reader_does(fresh: Path, user: IsolatedUser) -> None:
     env = {
-        "HOME": str(house.home),
+        "HOME": str(user.home),
         "PATH": f"{fresh}:{os.defpath}",
         # What `pip install .` builds with is in the environment; the network is not used.
         "PIP_NO_BUILD_ISOLATION": "0",
@@ -41,12 +41,12 @@ def test_what_a_reader_does(fresh: Path, house: House) -> None:
     }
     said: list[str] = []
     for name, text in files(PAGE).items():
-        (house.project / name).write_text(text)
+        (user.project / name).write_text(text)
     console = [body for info, body in blocks(PAGE) if info == "console"]
     for command, code in (one for body in console for one in commands(body)):
         ran = subprocess.run(
             ["bash", "-c", command],
-            cwd=house.project,
+            cwd=user.project,
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -49,7 +49,7 @@ def times(ttl: float) -> LeaseTimes:
     return LeaseTimes(ttl=ttl, beat=ttl / 5, soft=ttl / 4, margin=0.8, look=0.1)
 
 
-class OutOfSight:
+class UnreachableReaper:
     """A reaper on another machine, which can see none of the processes that it is asked to end."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
@@ -79,7 +79,7 @@ def owners_of(folder: Path, name: str, ttl: float, storage: Storage, here: bool)
     """Return the owners as that machine's process sees them; `cut` and `mute` are per machine."""
     real = Machine.here()
     rows = SqliteOwnerRows(folder / "owners.db", folder / f"cut-{name}", folder / f"mute-{name}")
-    reaper = SurvivorReaper() if here else OutOfSight()
+    reaper = SurvivorReaper() if here else UnreachableReaper()
     machine = Machine(name, real.boot_id, real.pid_namespace)
     return LeasedOwners(
         rows, storage.leases, reaper, machine, folder / name, name, times=times(ttl)

@@ -34,8 +34,8 @@ from coterie.model.update import (
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project, team
-from tests.conftest import ours
-from tests.flow import ticket_stage
+from tests.conftest import init_project
+from tests.flow import ticket_harness
 
 TURNS = Caps(max_turns=4, max_rounds=None)
 TWO = Caps(max_turns=2, max_rounds=None)
@@ -202,10 +202,12 @@ def test_amounts_as_people_read_them() -> None:
 
 
 def ticketed(budget: Budget, *workers: str) -> Team:
-    return ticket_stage.team(*workers).model_copy(update={"budget": budget})
+    return ticket_harness.team(*workers).model_copy(update={"budget": budget})
 
 
-def dear(tokens: int, running: list[int]) -> Callable[[Member, Prompt], Awaitable[list[Update]]]:
+def expensive(
+    tokens: int, running: list[int]
+) -> Callable[[Member, Prompt], Awaitable[list[Update]]]:
     """Answer every prompt obediently at a fixed cost, and record how many turns ran at once."""
     usage = Usage(input_tokens=tokens, output_tokens=0, source="test")
     now: list[str] = []
@@ -215,8 +217,8 @@ def dear(tokens: int, running: list[int]) -> Callable[[Member, Prompt], Awaitabl
         running.append(len(now))
         await anyio.sleep(0.01)
         now.remove(member.id)
-        said = await anyio.to_thread.run_sync(ticket_stage.obedient, member, prompt.text)
-        return [TurnCompleted(ticket_stage.block(said), usage)]
+        said = await anyio.to_thread.run_sync(ticket_harness.obedient, member, prompt.text)
+        return [TurnCompleted(ticket_harness.block(said), usage)]
 
     return play
 
@@ -238,12 +240,14 @@ async def test_work_side_by_side_passes_a_limit_by_one_turn_and_asks_once(
     tmp_path: Path, budget: Budget, said: list[str], most: int
 ) -> None:
     running: list[int] = []
-    ours(tmp_path)
-    async with ticket_stage.session(tmp_path, ticketed(budget, "wren", "finn", "ana")) as on:
-        result = await on.on.run(ScriptedChannels(dear(100, running)))
+    init_project(tmp_path)
+    async with ticket_harness.session(tmp_path, ticketed(budget, "wren", "finn", "ana")) as harness:
+        result = await harness.scripted.run(ScriptedChannels(expensive(100, running)))
         assert result.status == "waiting"
-        assert sorted(await titles(on.on)) == said, "each limit once, and no ticket for another"
-        turns = await on.on.storage.journal.turns("k3f9")
+        assert sorted(await titles(harness.scripted)) == said, (
+            "each limit once, and no ticket for another"
+        )
+        turns = await harness.scripted.storage.journal.turns("k3f9")
         assert sum(turn.used.input_tokens or 0 for turn in turns if turn.used) <= most
 
 
@@ -307,15 +311,19 @@ async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
 
 
 async def test_what_one_ticket_is_given_is_not_given_to_all(tmp_path: Path) -> None:
-    ours(tmp_path)
+    init_project(tmp_path)
     budget = Budget(per_ticket=Allowance(tokens=150))
-    async with ticket_stage.session(tmp_path, ticketed(budget, "wren", "finn")) as on:
-        assert (await on.on.run(ScriptedChannels(dear(100, [])))).status == "waiting"
-        asked = {one.interaction.task_id: one for one in await on.on.storage.inbox.questions()}
+    async with ticket_harness.session(tmp_path, ticketed(budget, "wren", "finn")) as harness:
+        assert (
+            await harness.scripted.run(ScriptedChannels(expensive(100, [])))
+        ).status == "waiting"
+        asked = {
+            one.interaction.task_id: one for one in await harness.scripted.storage.inbox.questions()
+        }
         first = asked["k3f9/T1"].interaction.interaction_id
-        await steering.answer(on.on.look, first, None, "+1k", "you")
-        await on.on.run(ScriptedChannels(dear(100, [])))
-        assert await titles(on.on) == ["k3f9/T2 used 200 of 150 tokens"]
+        await steering.answer(harness.scripted.look, first, None, "+1k", "you")
+        await harness.scripted.run(ScriptedChannels(expensive(100, [])))
+        assert await titles(harness.scripted) == ["k3f9/T2 used 200 of 150 tokens"]
 
 
 OTHER = "b222"

@@ -42,7 +42,7 @@ from coterie.tools.toolbox import Tool, Toolbox, ToolInput, ToolOutcome, Utf8Tex
 from coterie.tools.workspace_files import FileVersions
 from coterie.workflows.chat import Solo
 from coterie.workspace.folder import open_workspace
-from tests.contract.acp.house import Log
+from tests.contract.acp.harness import Log
 
 SLOWEST = 60
 Calls = Sequence[tuple[str, Mapping[str, object]]]
@@ -67,14 +67,14 @@ class Count(Tool[CountInput]):
 
     inputs = CountInput
 
-    def action(self, asked: CountInput, cwd: str) -> Action:
+    def action(self, arguments: CountInput, cwd: str) -> Action:
         if self.read_only:
             return Action("read", self.name, cwd)
-        return Action("run", self.name, cwd, command=f"count {asked.what}")
+        return Action("run", self.name, cwd, command=f"count {arguments.what}")
 
-    async def run(self, asked: CountInput) -> ToolOutcome:
-        await anyio.to_thread.run_sync(self._count, asked.what)
-        return ToolOutcome({"counted": asked.what})
+    async def run(self, arguments: CountInput) -> ToolOutcome:
+        await anyio.to_thread.run_sync(self._count, arguments.what)
+        return ToolOutcome({"counted": arguments.what})
 
     def _count(self, what: str) -> None:
         with (self.root / "counted").open("a") as file:
@@ -99,9 +99,9 @@ class Plan:
     steps: Sequence[Calls]
     asked: list[CompletionRequest] = field(default_factory=list)
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        self.asked.append(asked)
-        made = sum(isinstance(item, ToolCall) for item in asked.conversation)
+    async def answer(self, request: CompletionRequest) -> Answer:
+        self.asked.append(request)
+        made = sum(isinstance(item, ToolCall) for item in request.conversation)
         for step in self.steps:
             if made <= 0:
                 return reply("I go on.", [ToolCall(name, given) for name, given in step])
@@ -126,7 +126,7 @@ def look(what: str) -> tuple[str, Mapping[str, object]]:
 
 
 @dataclass
-class Yard:
+class BuiltinHarness:
     """A project with a task of one or two members, run by as many processes as it takes."""
 
     folder: Path
@@ -245,19 +245,19 @@ def member(name: str = "ann", **more: Any) -> Member:
 
 
 @asynccontextmanager
-async def yard(
+async def builtin_harness(
     folder: Path, *steps: Calls, members: Sequence[Member] = (member(),), **team: Any
-) -> AsyncGenerator[tuple[Yard, Plan]]:
+) -> AsyncGenerator[tuple[BuiltinHarness, Plan]]:
     (folder / "project").mkdir()
     plan = Plan(steps)
     async with RehearsalServer(plan) as server:
-        it = Yard(folder, server, Team(name="pair", members=tuple(members), **team))
+        it = BuiltinHarness(folder, server, Team(name="pair", members=tuple(members), **team))
         await it.start()
         yield it, plan
 
 
 async def test_a_task_on_record(tmp_path: Path) -> None:
-    async with yard(tmp_path, [look("a"), do("b")], [do("c")]) as (it, plan):
+    async with builtin_harness(tmp_path, [look("a"), do("b")], [do("c")]) as (it, plan):
         result, _ = await it.run()
         assert result is not None
         assert (result.status, result.reason) == ("waiting", "question")
@@ -292,7 +292,7 @@ DEATHS = ((False, False), (True, True))
 """Before the call took effect, losing what was queued; and after it, keeping that."""
 
 
-async def check(it: Yard, plan: Plan, result: ResultRecord, calls: Calls) -> list[str]:
+async def check(it: BuiltinHarness, plan: Plan, result: ResultRecord, calls: Calls) -> list[str]:
     """Check that nothing is lost or doubled; return the arguments of calls with unknown outcome."""
     assert (result.status, result.reason) == ("completed", "max_turns")
     async with it.scripted_project() as at:
@@ -328,7 +328,7 @@ async def test_dying_at_every_use_of_the_store(memory_path: Path) -> None:
             for number in range(1, 100):
                 (folder := memory_path / f"{number}-{took_effect}").mkdir()
                 (folder / "project").mkdir()
-                it = Yard(folder, server, Team(name="pair", members=FULL))
+                it = BuiltinHarness(folder, server, Team(name="pair", members=FULL))
                 await it.start()
                 ended, used = await it.run(CrashPoint(number, took_effect, queued_kept))
                 if ended is not None:
@@ -345,7 +345,7 @@ async def test_dying_between_a_yes_and_what_it_was_for(memory_path: Path) -> Non
     plan, unknown = Plan(steps), 0
     (memory_path / "project").mkdir()
     async with RehearsalServer(plan) as server:
-        it = Yard(memory_path, server, Team(name="pair", members=(member(),)))
+        it = BuiltinHarness(memory_path, server, Team(name="pair", members=(member(),)))
         await it.start()
         for answered in (1, 2, 3):
             await it.run()
@@ -374,7 +374,7 @@ def copied(source: Path, target: Path) -> None:
     shutil.copytree(source, target, symlinks=True)
 
 
-async def check_questions(it: Yard, plan: Plan) -> int:
+async def check_questions(it: BuiltinHarness, plan: Plan) -> int:
     """Check that every question was answered once; return the number of unknown calls."""
     rows = [row for row in await it.audit() if row.kind == "ToolCallCompleted"]
     unknown = [row for row in rows if (row.output or {}).get("outcome") == "unknown"]
@@ -391,7 +391,7 @@ async def check_questions(it: Yard, plan: Plan) -> int:
 
 async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path: Path) -> None:
     """The call had begun when the process died; the model is told so and makes it again."""
-    async with yard(memory_path, [do("b")], [do("b")]) as (it, plan):
+    async with builtin_harness(memory_path, [do("b")], [do("b")]) as (it, plan):
         await it.run()
         await it.answer()
         (before := memory_path.parent / f"{memory_path.name}-before").mkdir()
@@ -413,7 +413,7 @@ async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path
 
 
 async def test_a_budget_refuses_the_next_call_of_the_model(tmp_path: Path) -> None:
-    async with yard(
+    async with builtin_harness(
         tmp_path, [look("a")], [look("b")], members=FULL, budget=Budget(tokens=100)
     ) as (it, plan):
         result, _ = await it.run()
@@ -437,7 +437,10 @@ async def test_a_budget_refuses_the_next_call_of_the_model(tmp_path: Path) -> No
 
 async def test_a_part_of_the_work_is_done_by_another_member(tmp_path: Path) -> None:
     hand_out = ("assignSubtask", {"goal": "Count to three.", "member": "bob"})
-    async with yard(tmp_path, [hand_out], members=(member(), member("bob"))) as (it, plan):
+    async with builtin_harness(tmp_path, [hand_out], members=(member(), member("bob"))) as (
+        it,
+        plan,
+    ):
         await it.run()
         (asked,) = await it.answer("bob")
         assert asked.interaction.purpose == "assign_subtask"
@@ -451,7 +454,10 @@ async def test_a_part_of_the_work_is_done_by_another_member(tmp_path: Path) -> N
 
 async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_path: Path) -> None:
     secret = "-----BEGIN RSA PRIVATE KEY-----\nabc"
-    async with yard(tmp_path, [do(secret), do("sesame-sesame")], members=FULL) as (it, plan):
+    async with builtin_harness(tmp_path, [do(secret), do("sesame-sesame")], members=FULL) as (
+        it,
+        plan,
+    ):
         it.services = RunServices(Redactor(["sesame-sesame"]))
         await it.to_the_end()
         assert it.counted[-1] == "sesame-sesame"
@@ -467,7 +473,7 @@ async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_p
 
 async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     """A denial, then a stop with a question open, then the rest."""
-    async with yard(tmp_path, [do("a")], [do("b"), look("c")]) as (it, plan):
+    async with builtin_harness(tmp_path, [do("a")], [do("b"), look("c")]) as (it, plan):
         await it.run()
         await it.answer("reject", text="not this")
         result, _ = await it.run()
@@ -489,7 +495,7 @@ async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> No
 async def test_breaking_off_takes_the_question_back(
     tmp_path: Path, step: tuple[str, Mapping[str, object]]
 ) -> None:
-    async with yard(tmp_path, [step]) as (it, _), it.scripted_project() as at:
+    async with builtin_harness(tmp_path, [step]) as (it, _), it.scripted_project() as at:
         watcher = Watcher()
         at.recorder = watcher
         results: list[ResultRecord] = []
@@ -523,7 +529,7 @@ class Watcher(Recorder):
             self.asked.set()
 
 
-class Unheld(Counting):
+class Unconfined(Counting):
     """The same, without a sandbox that confines commands."""
 
     async def toolbox(
@@ -536,9 +542,9 @@ class Unheld(Counting):
 
 async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path) -> None:
     allowed = (member(permissions=Permissions(allow=("run(count *)",))),)
-    for make, asked in ((Counting, 0), (Unheld, 1)):
+    for make, asked in ((Counting, 0), (Unconfined, 1)):
         (folder := tmp_path / make.__name__).mkdir()
-        async with yard(folder, [do("a")], members=allowed) as (it, _):
+        async with builtin_harness(folder, [do("a")], members=allowed) as (it, _):
             it.make = make
             result = await it.to_the_end()
             assert (result.status, it.counted) == ("completed", ["a"])
@@ -549,8 +555,8 @@ async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path
 class Doubtful:
     """Writes out a call instead of making it, until told that this is not a call."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        told = "looks like a tool call but is not one" in asked.newest
+    async def answer(self, request: CompletionRequest) -> Answer:
+        told = "looks like a tool call but is not one" in request.newest
         return reply("It is done." if told else 'look(what="a")')
 
 
@@ -561,7 +567,7 @@ async def test_dying_around_what_only_looks_like_a_call(memory_path: Path) -> No
         for number in range(1, 100):
             (folder := memory_path / str(number)).mkdir()
             (folder / "project").mkdir()
-            it = Yard(folder, server, Team(name="pair", members=FULL))
+            it = BuiltinHarness(folder, server, Team(name="pair", members=FULL))
             await it.start()
             ended, _ = await it.run(CrashPoint(number, took_effect=True, queued_kept=True))
             result = ended or await it.to_the_end()

@@ -9,7 +9,7 @@ import pytest
 
 from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.stores import Stores
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 
 @pytest.mark.timeout(300)
@@ -17,7 +17,7 @@ from tests.conftest import House
     ("stores", "kills"), [("sqlite", 10), ("postgres", 3)], indirect=["stores"]
 )
 def test_no_call_is_lost_or_done_twice_unknown(
-    house: House, tmp_path: Path, stores: Stores, kills: int
+    user: IsolatedUser, tmp_path: Path, stores: Stores, kills: int
 ) -> None:
     chaos = BuiltinChaos(tmp_path / "chaos", calls=30, seed=3, stores=stores)
     outcome = anyio.run(chaos.run, kills)

@@ -41,8 +41,8 @@ async def test_every_member_speaks_once_in_order_and_the_round_is_over(tmp_path:
         await it.start(team("ada", "bob", "cy"))
         result = await it.run(ScriptedChannels(plain))
         assert (result.status, result.reason, result.turns) == ("completed", "max_rounds", 3)
-        assert it.said == [("ada", "yes"), ("bob", "yes"), ("cy", "yes")]
-        assert await it.conversation() == [("you", "hello"), *it.said]
+        assert it.messages == [("ada", "yes"), ("bob", "yes"), ("cy", "yes")]
+        assert await it.conversation() == [("you", "hello"), *it.messages]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_a_mention_in_the_first_word_picks_the_speaker(tmp_path: Path) -> 
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), goal="@bob what do you think?")
         await it.run(ScriptedChannels(plain))
-        assert [name for name, _ in it.said] == ["bob", "ada"]
+        assert [name for name, _ in it.messages] == ["bob", "ada"]
 
 
 async def test_a_human_turn_with_nobody_there_parks_the_task(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
         await it.start(team("ada", "bob"))
         result = await it.run(ScriptedChannels(Flaky(2)))
         assert result.status == "completed"
-        assert it.said == [("ada", "ada speaks"), ("bob", "bob speaks")]
+        assert it.messages == [("ada", "ada speaks"), ("bob", "bob speaks")]
         errors = [r for r in it.recorder.records if isinstance(r, ErrorRecord)]
         assert [error.where for error in errors] == ["teams/t/bob"] * 2
         assert "boom" in errors[0].message
@@ -222,7 +222,7 @@ async def test_skip_passes_the_turn_over_even_of_one_that_was_named(
         assert (await it.run(ScriptedChannels(script))).status == "waiting"
         await steering.answer(it.look, "q1", "skip", None, "you")
         result = await it.run(ScriptedChannels(script))
-        assert ([name for name, _ in it.said], result.reason) == (spoken, reason)
+        assert ([name for name, _ in it.messages], result.reason) == (spoken, reason)
 
 
 async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ class SlowChannel(ScriptedChannel):
         yield TurnCompleted("at last")
 
 
-class Listening(Recorder):
+class WakingRecorder(Recorder):
     """Wakes the slow channel when it is reported quiet."""
 
     def __init__(self, slow: SlowChannel) -> None:
@@ -312,11 +312,11 @@ async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
         members = team("ada")
         await it.start(members)
         slow = SlowChannel(members.members[0], plain)
-        it.recorder = listening = Listening(slow)
+        it.recorder = recorder = WakingRecorder(slow)
         clocks = Limits(total=60, quiet_after=0.02)
         channels = ScriptedChannels(plain, clocks=clocks, open={"ada": slow})
         assert (await it.run(channels)).status == "completed"
-        states = [r.state for r in listening.records if isinstance(r, MemberRecord)]
+        states = [r.state for r in recorder.records if isinstance(r, MemberRecord)]
         told = [state for state in states if state in ("quiet", "working")]
         assert told == ["working", "quiet", "working", "quiet", "working"]
 
@@ -382,7 +382,7 @@ async def test_how_a_team_is_routed(
         caps = Caps(max_rounds=1 if routing == "round_robin" else None)
         await it.start(routed(routing, "ada", "bob", "cy"), goal=goal, caps=caps)
         result = await it.run(ScriptedChannels(lambda member, _: TALK[member.id]))
-        assert [name for name, _ in it.said] == spoken
+        assert [name for name, _ in it.messages] == spoken
         assert result.reason == reason
         warnings = [r.message for r in it.recorder.records if isinstance(r, ErrorRecord)]
         assert warnings == []
@@ -401,5 +401,5 @@ async def test_next_counts_in_every_routing(tmp_path: Path) -> None:
         await it.start(routed("handoff", "ada", "bob", "cy"), caps=Caps(max_rounds=None))
         says = {"ada": "your turn [NEXT: cy]", "cy": "done"}
         result = await it.run(ScriptedChannels(lambda member, _: says[member.id]))
-        assert [name for name, _ in it.said] == ["ada", "cy"]
+        assert [name for name, _ in it.messages] == ["ada", "cy"]
         assert result.reason == "nobody_named"

@@ -14,9 +14,9 @@ from coterie.model.envelope import ArtifactRef
 from coterie.model.redaction import Redactor
 from coterie.tools.run_command import SandboxedChecks
 from coterie.workspace.session_files import artifacts_folder, check_artifact
-from tests.flow.ticket_stage import git, repository
-from tests.unit.process.children import left, token, until
-from tests.unit.tools.workshop import Log
+from tests.flow.ticket_harness import git, repository
+from tests.unit.process.children import count_pids_with_argument, token, until
+from tests.unit.tools.member_project import Log
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_what_it_printed_is_kept_with_its_digest(project: Path) -> None:
         label="check", uri=done.log, digest=done.digest, size_bytes=done.size_bytes
     )
     await anyio.to_thread.run_sync(check_artifact, project, "k3f9", artifact)
-    assert [what for what, _ in log.told] == ["starting", "started", "ended"]
+    assert [what for what, _ in log.calls] == ["starting", "started", "ended"]
     again = await checks(project).run("true", project, Log())
     assert (again.log, again.passed, again.output) == ("2-true.log", True, "")
 
@@ -75,7 +75,7 @@ async def test_past_its_limit_its_whole_tree_is_gone(project: Path) -> None:
     done = await checks(project, minutes=0.01).run(staying, project, Log())
     assert (done.exit_code, done.passed) == (None, False)
     assert done.output == "begun\n\n[It was stopped at its time limit of 0.01 min.]\n"
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 async def test_a_check_that_is_called_off_leaves_nothing(project: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_check_that_is_called_off_leaves_nothing(project: Path) -> None:
         group.start_soon(checks(project).run, staying, project, Log())
         await until(begun.exists)
         group.cancel_scope.cancel()
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 async def test_several_at_once_have_a_log_each(project: Path) -> None:

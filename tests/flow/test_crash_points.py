@@ -48,7 +48,7 @@ class CrashingChat(RuleBasedStateMachine):
         depth = int((re.findall(r"\d+", heard) or ["0"])[-1])
         return f"{member.id} {depth + 1}"
 
-    async def with_stage(self, death: CrashPoint | None) -> None:
+    async def with_project(self, death: CrashPoint | None) -> None:
         real = await SqliteStorage.open(self.folder / "coterie.db")
         try:
             async with scripted_project(self.folder, CrashingStorage(real, death)) as it:
@@ -60,7 +60,7 @@ class CrashingChat(RuleBasedStateMachine):
         finally:
             await real.close()
 
-    async def outside(self, *words: str) -> None:
+    async def answer_from_outside(self, *words: str) -> None:
         async with scripted_project(self.folder) as it:
             for word in words:
                 await self._say(it, word)
@@ -86,19 +86,19 @@ class CrashingChat(RuleBasedStateMachine):
     @rule(death=deaths)
     def die(self, death: CrashPoint) -> None:
         if self.status not in ENDED:
-            anyio.run(self.with_stage, death)
+            anyio.run(self.with_project, death)
 
     @rule(number=st.integers(0, 99))
     def answer(self, number: int) -> None:
         if self.status not in ENDED:
-            anyio.run(self.outside, f"word {number}")
+            anyio.run(self.answer_from_outside, f"word {number}")
 
     def teardown(self) -> None:
         async def check() -> None:
             while self.status not in ENDED:
-                await self.with_stage(None)
+                await self.with_project(None)
                 if self.status not in ENDED:
-                    await self.outside("word 50")
+                    await self.answer_from_outside("word 50")
             async with scripted_project(self.folder) as it:
                 await self.check(it)
 

@@ -19,12 +19,12 @@ from coterie.model.journal import AppendMessage, Fence
 from coterie.stores.codec import Head, HeadFile
 from coterie.testing.contracts.samples import created, message, started
 from coterie.testing.postgres import Databases
-from tests.cli.command import Inside
+from tests.cli.command import InProcessCli
 from tests.cli.test_store import execute
-from tests.conftest import House
-from tests.flow.machines_stage import PATIENCE, Machines, machines, run, until
-from tests.flow.test_handed_out import ONE, Busy
-from tests.flow.ticket_stage import but
+from tests.conftest import IsolatedUser
+from tests.flow.machines_harness import PATIENCE, Machines, machines, run, until
+from tests.flow.test_remote_turns import ONE, Busy
+from tests.flow.ticket_harness import replying
 
 __all__ = ["machines"]
 
@@ -44,7 +44,7 @@ class Backup:
     def make(self) -> None:
         self.databases.create(self.copy, self.name)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Restore the backup, which cuts off every connection."""
         self.databases.drop(self.name)
         self.databases.create(self.name, self.copy)
@@ -71,12 +71,12 @@ async def refused(machines: Machines, machine: str) -> HistoryLost:
     return told.value
 
 
-def doctor(house: House, url: str) -> str:
-    return Inside(house)("doctor", "--store", url).out
+def doctor(user: IsolatedUser, url: str) -> str:
+    return InProcessCli(user)("doctor", "--store", url).out
 
 
 async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
-    machines: Machines, backup: Backup, house: House
+    machines: Machines, backup: Backup, user: IsolatedUser
 ) -> None:
     in_thread = anyio.to_thread.run_sync
     await recorded(machines, "k3f9")
@@ -84,26 +84,26 @@ async def test_an_older_copy_is_refused_until_a_person_goes_on_with_it(
     await recorded(machines, "m2n4", "gpu1")
     async with machines.open():
         pass  # just opening the project records how far the history goes
-    await in_thread(backup.put_back)
+    await in_thread(backup.restore)
     said = "History is lost: it ends at event 2, but event 4 was written"
     for machine in ("desk", "gpu1"):
         error = await refused(machines, machine)
         assert (error.problem, f"coterie store continue '{backup.url}'" in str(error.hint)) == (
             *(said, True),
         )
-    assert said in await in_thread(doctor, house, backup.url)
+    assert said in await in_thread(doctor, user, backup.url)
 
-    ran = await in_thread(Inside(house), "store", "continue")
+    ran = await in_thread(InProcessCli(user), "store", "continue")
     assert (ran.code, ran.err.splitlines()[0]) == (
         *(2, "! Every Coterie process must be stopped, on every machine."),
     )
-    ran = await in_thread(Inside(house), "store", "continue", "--yes")
+    ran = await in_thread(InProcessCli(user), "store", "continue", "--yes")
     assert (ran.code, ran.out.splitlines()[0]) == (0, f"Accepted the store as it is: {backup.url}")
     assert "  holds     1 task, " in ran.out
     for machine in ("desk", "gpu1"):
         async with machines.open(machine) as app:
             assert [row.id for row in await app.storage.events.tasks()] == ["k3f9"]
-    assert said not in await in_thread(doctor, house, backup.url)
+    assert said not in await in_thread(doctor, user, backup.url)
 
 
 async def test_what_runs_by_a_history_that_is_gone_writes_nothing_more(
@@ -114,7 +114,7 @@ async def test_what_runs_by_a_history_that_is_gone_writes_nothing_more(
     async with machines.open() as app:
         claimant = await app.claimant()
         fence = await claimant.take("k3f9")
-        await anyio.to_thread.run_sync(Inside(machines.house), "store", "continue", "--yes")
+        await anyio.to_thread.run_sync(InProcessCli(machines.user), "store", "continue", "--yes")
         with pytest.raises((HistoryLost, LeaseLost)):
             await app.storage.commit(fence, AppendMessage(message(1)))
     async with machines.open("gpu1") as other:
@@ -141,7 +141,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
 ) -> None:
     """The worker, the session that it serves, and the agent."""
     busy, told = Busy(), list[WorkerEvent]()
-    machines.play(but(Split_the_goal_into_tasks=ONE, Do_the_work_now=busy))
+    machines.play(replying(Split_the_goal_into_tasks=ONE, Do_the_work_now=busy))
     await anyio.to_thread.run_sync(execute, backup.url, "UPDATE coterie.project SET ttl = 12")
     await recorded(machines, "k3f9")
     await anyio.to_thread.run_sync(backup.make)
@@ -172,7 +172,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
             await until(is_ready)
             group.start_soon(session)
             await until(works)
-            await anyio.to_thread.run_sync(backup.put_back)
+            await anyio.to_thread.run_sync(backup.restore)
     assert [error.problem.partition(":")[0] for error in lost] == ["History is lost"] * 2
 
 

@@ -62,14 +62,14 @@ async def interrupted(it: ScriptedProject, *words: str) -> ResultRecord:
             await anyio.sleep(0.1)
             await it.storage.inbox.request(TASK, "interrupt", YOU, "")
             for word in words:
-                await asked(it)
+                await wait_for_floor(it)
                 await steering.say(it.look, TASK, word, None)
-            await asked(it)
+            await wait_for_floor(it)
             await it.storage.inbox.request(TASK, "stop", YOU, "")
     return results[0]
 
 
-async def asked(it: ScriptedProject) -> None:
+async def wait_for_floor(it: ScriptedProject) -> None:
     """Wait until the person has the floor."""
     while not await it.look.questions():
         await anyio.lowlevel.checkpoint()
@@ -127,7 +127,7 @@ def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:
     return f"{member.id} answers {asker if asker in ('ada', 'bob') else 'you'}"
 
 
-async def lived(folder: Path, death: CrashPoint | None) -> bool:
+async def run_survives(folder: Path, death: CrashPoint | None) -> bool:
     """Run the task until it parks or its process dies; return whether it survived."""
     storage = await SqliteStorage.open(folder / "coterie.db")
     try:
@@ -149,13 +149,13 @@ async def test_it_resumes_after_an_interrupt_wherever_it_dies(tmp_path: Path, ke
         folder.mkdir()
         async with scripted_project(folder) as it:
             await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
-        survived = await lived(folder, CrashPoint(point, kept, kept))
+        survived = await run_survives(folder, CrashPoint(point, kept, kept))
         words = ["go on, @bob", "and you, @ada?", "/end"]
         for word in words:
-            await lived(folder, None)
+            await run_survives(folder, None)
             async with scripted_project(folder) as it:
                 await steering.say(it.look, TASK, word, None)
-        await lived(folder, None)
+        await run_survives(folder, None)
         async with scripted_project(folder) as it:
             messages = await it.storage.conversation.messages(TASK)
             assert [(m.member, m.text, m.cut) for m in messages] == [

@@ -156,7 +156,7 @@ async def test_an_owner_that_another_declares_dead_meanwhile_is_dead(tmp_path: P
         assert [await is_dead(mine, gone.me) for _ in range(2)] == [False, True]
 
 
-class Meanwhile:
+class InterceptedLeases:
     """Leases that run a callback when they are first read."""
 
     def __init__(self, leases: LeaseStore, then: Callable[[], Awaitable[object]]) -> None:
@@ -187,7 +187,7 @@ async def test_what_runs_for_who_has_taken_a_task_over_is_left_alone(tmp_path: P
             fence = await Claimant(other, storage.leases, RecordingReaper(), HERE).take(TASK)
             await storage.leases.record_child(fence, child("new", HERE))
 
-        mine.leases = cast("LeaseStore", Meanwhile(storage.leases, take))
+        mine.leases = cast("LeaseStore", InterceptedLeases(storage.leases, take))
         assert await is_dead(mine, owner)
         assert reaper.asked == []
 

@@ -29,7 +29,7 @@ PATIENCE = 60.0
 """Enough for a busy machine: these tests depend on order, not on speed."""
 
 
-async def furnish(folder: Path) -> None:
+async def create_task(folder: Path) -> None:
     """Create a task whose first owner is dead."""
     folder.mkdir()
     storage = await SqliteStorage.open(folder / "coterie.db")
@@ -95,7 +95,7 @@ async def test_whatever_befalls_a_machine_its_task_never_has_two_agents(tmp_path
     killed, restarted, stopped, cut, mute = folders = [tmp_path / name for name in names]
     over: list[str] = []
     for folder in folders:
-        await furnish(folder)
+        await create_task(folder)
     with (
         worker("a", str(killed), str(TTL), str(restarted), "600") as first,
         worker("a", str(stopped), str(TTL)) as second,

@@ -30,7 +30,7 @@ from coterie.model.task import Ended
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import CrashingStorage
 from coterie.workflows.chat import Solo
-from tests.conftest import House, ours
+from tests.conftest import IsolatedUser, init_project
 from tests.unit.process.children import AGENT
 
 ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"], "persistent": True}
@@ -38,8 +38,8 @@ ENDLESS = 10**6  # turns: a request from outside may arrive many turns later
 
 
 @pytest.fixture
-def project(house: House) -> Path:
-    registry = house.coterie_home / "agents" / "config.json"
+def project(user: IsolatedUser) -> Path:
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     scripted = {
         "command": sys.executable,
@@ -47,11 +47,11 @@ def project(house: House) -> Path:
         "capabilities": {**ENDS, "promptFormat": "jsonl"},
     }
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"scripted": scripted}}))
-    team = ours(house.project) / "teams" / "pair" / "team.json"
+    team = init_project(user.project) / "teams" / "pair" / "team.json"
     team.parent.mkdir(parents=True)
     members = [{"id": "ada", "agent": "scripted"}, {"id": "max"}]
     team.write_text(json.dumps({"workflow": "chat", "members": members}))
-    return house.project
+    return user.project
 
 
 async def texts(opened: OpenProject, task: str, wait: float | None = None) -> list[str]:
@@ -178,7 +178,7 @@ async def test_a_team_is_rehearsed_whatever_its_agents_are(project: Path) -> Non
 # -- how a conversation ends ----------------------------------------------------------------------
 
 
-async def left_after(opened: OpenProject, task: str, kind: type[Record]) -> None:
+async def park_after(opened: OpenProject, task: str, kind: type[Record]) -> None:
     """Run it up to a record of this kind, and park it."""
     async with aclosing(opened.stream(task)) as records:
         async for record in records:
@@ -202,7 +202,7 @@ async def test_a_conversation_that_is_parked_is_ended_at_once(
     async with open_project(project) as opened:
         task = await opened.start("pair", goal, Caps(floor="ask"))
         if until is not None:
-            await left_after(opened, task, until)
+            await park_after(opened, task, until)
         await opened.end(task)
         detail = await opened.show(task)
         assert (detail.view.status, detail.state.reason) == ("completed", "ended")

@@ -17,8 +17,18 @@ from coterie.model.record import PhaseRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
-from tests.flow.pipeline_stage import CODE, GRAPHS, PLAN, Built, Say, by, pipeline, team, writes
-from tests.flow.ticket_stage import git, repository
+from tests.flow.pipeline_harness import (
+    CODE,
+    GRAPHS,
+    PLAN,
+    PipelineHarness,
+    Say,
+    pipeline,
+    replying,
+    team,
+    writes,
+)
+from tests.flow.ticket_harness import git, repository
 
 SMALL = GRAPHS["small"]
 BROKEN = TurnFailed("protocol", "HTTP 500", retry=False)
@@ -30,7 +40,7 @@ def project(memory_path: Path) -> Path:
     return repository(memory_path)
 
 
-def heard(prompts: list[str], say: Say) -> Say:
+def recording_prompts(prompts: list[str], say: Say) -> Say:
     """Return the same script, which also records the prompts."""
 
     def saying(member: Member, text: str) -> object:
@@ -40,8 +50,8 @@ def heard(prompts: list[str], say: Say) -> Say:
     return saying
 
 
-def phases(built: Built) -> list[str]:
-    seen = [one for one in built.on.recorder.records if isinstance(one, PhaseRecord)]
+def phases(built: PipelineHarness) -> list[str]:
+    seen = [one for one in built.scripted.recorder.records if isinstance(one, PhaseRecord)]
     return [one.phase for one in seen if not one.step]
 
 
@@ -58,7 +68,7 @@ async def test_a_goal_becomes_one_commit_and_every_artifact_fits_its_schema(proj
     prompts: list[str] = []
     plan = {**PLAN, "test_plan": {"strategy": "unit", "key_cases": ["one coupon"]}}
     tests = writes(test_cart="def test_coupon(): pass\n")
-    say = heard(prompts, by(Write_the_plan=plan, Write_the_tests_now=tests))
+    say = recording_prompts(prompts, replying(Write_the_plan=plan, Write_the_tests_now=tests))
     async with pipeline(project, accept="Add coupons") as built:
         result = await built.run(say)
         assert (result.status, result.reason) == ("completed", "accepted")
@@ -115,7 +125,9 @@ async def test_a_plan_that_fails_goes_back_and_then_waits_for_the_user(project: 
         return {"verdict": "revise", "summary": "not yet", "issues": [wrong]}
 
     async with pipeline(project) as built:
-        result = await built.run(heard(prompts, by(Is_anything_missing_in_scope=reviews)))
+        result = await built.run(
+            recording_prompts(prompts, replying(Is_anything_missing_in_scope=reviews))
+        )
         assert result.reason == "question"
         about = (await built.asked()).about
         assert isinstance(about, GateFailed)
@@ -145,7 +157,9 @@ async def test_a_finding_that_must_be_mended_sends_the_work_back(project: Path) 
         )
 
     async with pipeline(project, graph=SMALL, accept="Coupons") as built:
-        said = heard(prompts, by(**{"What_do_you_find?": reviews, "Make_the_change_now": codes}))
+        said = recording_prompts(
+            prompts, replying(**{"What_do_you_find?": reviews, "Make_the_change_now": codes})
+        )
         assert (await built.run(said)).reason == "accepted"
         assert phases(built) == [
             "codegen",
@@ -166,7 +180,7 @@ async def test_failing_tests_go_back_with_a_debrief_and_never_become_a_commit_by
     prompts: list[str] = []
     async with pipeline(project, graph=SMALL, accept="Coupons") as built:
         built.checks.ends["make test"] = 1
-        result = await built.run(heard(prompts, by()))
+        result = await built.run(recording_prompts(prompts, replying()))
         assert result.reason == "question"
         about = (await built.asked()).about
         assert isinstance(about, GateFailed)
@@ -245,7 +259,7 @@ async def test_a_change_outside_the_plan_needs_a_word(
     project: Path, choice: str, files: list[str]
 ) -> None:
     async with pipeline(project, accept="Coupons") as built:
-        assert (await built.run(by(Make_the_change_now=STRAY))).reason == "question"
+        assert (await built.run(replying(Make_the_change_now=STRAY))).reason == "question"
         asked = await built.asked()
         assert (asked.author_actor_id, asked.display.title) == (
             "ada",
@@ -261,7 +275,7 @@ async def test_a_change_outside_the_plan_needs_a_word(
             (Path(member.execution_dir or "") / "other.py").unlink()
             return writes(cart="coupons = 2\n")(member, text)
 
-        assert (await built.run(by(Make_the_change_now=codes))).reason == "accepted"
+        assert (await built.run(replying(Make_the_change_now=codes))).reason == "accepted"
     assert git(project, "diff", "--name-only", "HEAD~1").split() == files
 
 
@@ -270,7 +284,7 @@ async def test_rules_stand_in_for_models_where_they_can_and_else_one_question_wa
 ) -> None:
     def silent(*but: str) -> Say:
         """Answer only prompts that contain one of these phrases."""
-        spoken = by()
+        spoken = replying()
 
         def say(member: Member, text: str) -> object:
             return spoken(member, text) if any(one in text for one in but) else BROKEN
@@ -297,10 +311,10 @@ async def test_a_reviewer_who_never_answers_can_be_done_without_but_not_all_of_t
     project: Path,
 ) -> None:
     async with pipeline(project, graph=SMALL) as built:
-        await built.run(by(**{"What_do_you_find?": BROKEN}))
+        await built.run(replying(**{"What_do_you_find?": BROKEN}))
         for _ in ("review", "second_opinion", "security"):
             await built.answer("skip")
-            await built.run(by(**{"What_do_you_find?": BROKEN}))
+            await built.run(replying(**{"What_do_you_find?": BROKEN}))
         review = built.artifact("review.json")
         assert review["unanswered"] == ["review", "second_opinion", "security"]
         assert review["gate"]["reasons"] == ["nobody has reviewed it"]  # type: ignore[index]
@@ -311,7 +325,7 @@ async def test_commands_go_where_the_state_allows_and_what_is_said_goes_along(
 ) -> None:
     prompts: list[str] = []
     async with pipeline(project, graph=SMALL, **ATTENDED) as built:
-        say = heard(prompts, by())
+        say = recording_prompts(prompts, replying())
         await built.run(say)
         options = [one.id for one in (await built.asked()).options]
         assert options == ["next", "codegen", "review", "test", "accept", "revert", "stop"]
@@ -320,7 +334,7 @@ async def test_commands_go_where_the_state_allows_and_what_is_said_goes_along(
         assert "use decimals" in prompts[2]
         await built.answer("test")
         await built.run(say)
-        await built.on.storage.inbox.request("k3f9", "say", "you", "mind the cents")
+        await built.scripted.storage.inbox.request("k3f9", "say", "you", "mind the cents")
         await built.answer("codegen")
         await built.run(say)
         assert "mind the cents" in prompts[-2]
@@ -355,10 +369,10 @@ async def test_work_that_is_taken_back_is_kept_and_the_next_try_begins_anew(proj
         kept = git(project, "show", "refs/coterie/dropped/k3f9/1:cart.py")
         assert kept == "total = 0\ncoupons = True\n"
         assert await built.answer("next") == "phase_choice"
-        await built.run(by(Make_the_change_now=writes(cart="second = True\n")))
+        await built.run(replying(Make_the_change_now=writes(cart="second = True\n")))
         for choice in ("next", "next", "next"):
             await built.answer(choice)
-            await built.run(by())
+            await built.run(replying())
         assert built.state.meta.status == "done"
     assert git(project, "show", "HEAD:cart.py") == "second = True\n"
     assert git(project, "status", "--porcelain").split() == ["??", "mine.txt"]
@@ -386,7 +400,7 @@ async def test_the_test_writer_may_write_tests_and_nothing_else_unasked(project:
     plan = {**PLAN, "test_plan": {"strategy": "unit", "key_cases": ["one coupon"]}}
     meddles = writes(test_cart="def test(): pass\n", cart="broken\n")
     async with pipeline(project, accept="Coupons") as built:
-        await built.run(by(Write_the_plan=plan, Write_the_tests_now=meddles))
+        await built.run(replying(Write_the_plan=plan, Write_the_tests_now=meddles))
         asked = await built.asked()
         assert asked.display.title == "rex changed files that the plan does not name: cart.py"
         await built.answer("put_back")
@@ -405,21 +419,21 @@ async def test_what_changes_outside_the_worktree_is_asked_about(project: Path) -
         return {"summary": "good"}
 
     async with pipeline(project, graph=SMALL, accept="Coupons") as built:
-        await built.run(by(Make_the_change_now=strays))
+        await built.run(replying(Make_the_change_now=strays))
         asked = await built.asked()
         assert asked.display.title == (
             "Was it you? While ada worked in its worktree, files of yours changed: mine.py"
         )
         assert await built.answer("mine") == "outside_edits"
         # What reviewers leave in the worktree is not part of the change.
-        assert (await built.run(by(**{"What_do_you_find?": leaves}))).reason == "accepted"
+        assert (await built.run(replying(**{"What_do_you_find?": leaves}))).reason == "accepted"
     assert git(project, "diff", "--name-only", "HEAD~1").split() == ["cart.py"]
     assert (project / "mine.py").read_text() == "who did that?\n"
 
 
 async def test_nothing_changed_is_no_success(project: Path) -> None:
     async with pipeline(project, graph=SMALL) as built:
-        await built.run(by(Make_the_change_now={"status": "completed"}))
+        await built.run(replying(Make_the_change_now={"status": "completed"}))
         asked = await built.asked()
         assert (asked.display.title, asked.display.description) == (
             "codegen failed",
@@ -427,7 +441,7 @@ async def test_nothing_changed_is_no_success(project: Path) -> None:
         )
         await built.answer("again", "really do it")
         prompts: list[str] = []
-        await built.run(heard(prompts, by(Make_the_change_now=CODE)))
+        await built.run(recording_prompts(prompts, replying(Make_the_change_now=CODE)))
         assert "really do it" in prompts[0]
         assert built.state.phase == "accept"
 
@@ -467,7 +481,7 @@ async def test_roles_of_the_team_say_who_does_what(project: Path) -> None:
     who = team("ada", "rex", "cy", roles={"codegen": "cy", "second_opinion": "ada"})
     prompts: list[str] = []
     async with pipeline(project, who, graph=SMALL, accept="Coupons") as built:
-        await built.run(heard(prompts, by()))
+        await built.run(recording_prompts(prompts, replying()))
         review = built.artifact("review.json")
     assert [(one["role"], one["member"]) for one in review["opinions"]] == [  # type: ignore[union-attr]
         ("review", "ada"),

@@ -17,8 +17,8 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK
 from coterie.workspace.pipeline_work import open_work
-from tests.flow.pipeline_stage import Say, by, pipeline
-from tests.flow.ticket_stage import git, repository
+from tests.flow.pipeline_harness import Say, pipeline, replying
+from tests.flow.ticket_harness import git, repository
 
 INSTANTS = 10
 _CALLS = 58
@@ -56,7 +56,7 @@ async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, insta
 
     def say(member: object, text: str) -> object:
         asked.append(text)
-        return by()(member, text)  # type: ignore[arg-type]
+        return replying()(member, text)  # type: ignore[arg-type]
 
     call = 8 + instant * (_CALLS - 8) // INSTANTS
     death = CrashPoint(call, took_effect=instant % 2 == 0, queued_kept=instant % 4 < 2)
@@ -78,7 +78,7 @@ async def test_work_that_is_taken_back_between_death_and_resume_begins_anew(
 ) -> None:
     project = repository(memory_path)
     dies_in_codegen = CrashPoint(40, took_effect=True, queued_kept=True)
-    assert await ran(project, dies_in_codegen, by()) is None
+    assert await ran(project, dies_in_codegen, replying()) is None
     base = git(project, "rev-parse", "HEAD").strip()
     assert "coterie/k3f9/work" in git(project, "branch", "--list", "coterie/*")
     await anyio.to_thread.run_sync(lambda: open_work(project, TASK, base).drop(1))

@@ -11,8 +11,8 @@ from coterie.model.interaction import Interaction
 from coterie.model.team import Member
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
-from tests.flow.pipeline_stage import GRAPHS, Built, by, pipeline
-from tests.flow.ticket_stage import folder_of, git, repository
+from tests.flow.pipeline_harness import GRAPHS, PipelineHarness, pipeline, replying
+from tests.flow.ticket_harness import folder_of, git, repository
 
 SMALL = GRAPHS["small"]
 
@@ -39,7 +39,7 @@ def about(asked: Interaction) -> ChangeAcceptance:
     return asked.about
 
 
-async def asked_again(built: Built, choice: str) -> Interaction:
+async def asked_again(built: PipelineHarness, choice: str) -> Interaction:
     """Answer the open question; return the next one."""
     await built.answer(choice, "Coupons")
     assert (await built.run()).reason == "question"
@@ -82,7 +82,7 @@ async def test_a_branch_that_had_moved_before_anybody_was_asked(project: Path) -
 def _meanwhile(project: Path, member: Member, text: str) -> object:
     if "What do you find?" in text:
         git(project, "merge", "-q", "--ff-only", "mine")
-    return by()(member, text)
+    return replying()(member, text)
 
 
 async def test_what_does_not_pass_there_is_not_taken_without_an_override(project: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_conflict_is_sent_back_to_the_coder_with_both_versions_in_its_fi
     def settles(member: Member, text: str) -> object:
         if "between conflict markers" in text:
             heard.append((folder_of(member) / "cart.py").read_text())
-        return by()(member, text)
+        return replying()(member, text)
 
     async with pipeline(project, graph=SMALL) as built:
         await built.run()

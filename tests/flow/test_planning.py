@@ -19,8 +19,8 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
-from tests.flow.pipeline_stage import MINUTES, PLAN, Built, by, pipeline, team
-from tests.flow.ticket_stage import folder_of, git, repository
+from tests.flow.pipeline_harness import MINUTES, PLAN, PipelineHarness, pipeline, replying, team
+from tests.flow.ticket_harness import folder_of, git, repository
 
 PLANNING = ("planning.", "plan", "review.plan", "openspec", "test.plan")
 FAILED = TurnFailed("exit", "the model said 500", retry=False)
@@ -32,12 +32,12 @@ def project(memory_path: Path) -> Path:
     return repository(memory_path)
 
 
-def transcript(built: Built) -> list[dict[str, Any]]:
+def transcript(built: PipelineHarness) -> list[dict[str, Any]]:
     text = (built.folder / "artifacts" / "planning.transcript.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
-def text(built: Built, name: str) -> str:
+def text(built: PipelineHarness, name: str) -> str:
     return (built.folder / "artifacts" / name).read_text()
 
 
@@ -49,7 +49,7 @@ async def test_roles_plan_side_by_side_and_every_artifact_fits_its_schema(projec
         return {"summary": f"{member.id} has spoken"}
 
     async with pipeline(project, team("ada", "rex", "bob")) as built:
-        await built.run(by(You_take_part_in_a_planning_workshop=speak))
+        await built.run(replying(You_take_part_in_a_planning_workshop=speak))
         state = built.state
         assert sorted(asked) == ["ada"] * 3 + ["bob"] * 2 + ["rex"] * 2
         lines = transcript(built)
@@ -91,7 +91,7 @@ async def test_roles_settle_open_questions_before_the_user_is_asked(project: Pat
         assert "Which currency? product: Euro, as everywhere." in text
         return final
 
-    say = by(
+    say = replying(
         Write_the_plan=OPEN,
         The_plan_has_open_questions=settle,
         There_is_a_plan_already=replan,
@@ -121,7 +121,7 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
         {"question": "Who may use them?", "role": "risk"},
         {"question": "From when on?", "role": "nobody-here"},
     ]
-    say = by(
+    say = replying(
         Write_the_plan=OPEN,
         The_plan_has_open_questions={"answers": []},
         about_a_plan_and_its_review={"minutes": MINUTES, "clarify": clarify},
@@ -154,7 +154,7 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
 
 def failing(*but: str) -> Callable[[Member, str], object]:
     """Answer only prompts that contain one of these phrases; fail the others."""
-    known = by()
+    known = replying()
 
     def say(member: Member, text: str) -> object:
         return known(member, text) if any(words in text for words in but) else FAILED
@@ -187,7 +187,7 @@ async def test_a_plan_that_nobody_writes_parks_with_one_question(project: Path) 
 
 
 async def test_answers_count_where_no_model_plans_again(project: Path) -> None:
-    say = by(
+    say = replying(
         Write_the_plan=OPEN,
         The_plan_has_open_questions=FAILED,
         about_a_plan_and_its_review=FAILED,
@@ -213,7 +213,7 @@ async def test_a_failed_gate_sends_the_plan_back_for_what_was_found(project: Pat
         return PLAN
 
     bare = {**PLAN, "requirements": [], "file_impacts": [], "test_plan": {}}
-    say = by(Write_the_plan=bare, There_is_a_plan_already=replan)
+    say = replying(Write_the_plan=bare, There_is_a_plan_already=replan)
     async with pipeline(project) as built:
         await built.run(say)
         for field in ("requirements", "file_impacts", "test_plan"):
@@ -240,7 +240,7 @@ async def test_a_failed_gate_sends_the_plan_back_for_what_was_found(project: Pat
     ],
 )
 async def test_a_reviewer_can_hold_a_plan_back(project: Path, opinion: object, reason: str) -> None:
-    say = by(Is_anything_missing_in_scope=opinion, There_is_a_plan_already=PLAN)
+    say = replying(Is_anything_missing_in_scope=opinion, There_is_a_plan_already=PLAN)
     async with pipeline(project) as built:
         assert (await built.run(say)).status == "waiting"
         asked = await built.asked()
@@ -252,7 +252,7 @@ async def test_a_reviewer_can_hold_a_plan_back(project: Path, opinion: object, r
 
 
 async def test_a_plan_that_goes_back_asks_the_user_nothing(project: Path) -> None:
-    say = by(
+    say = replying(
         Write_the_plan={**OPEN, "requirements": []},
         The_plan_has_open_questions={"answers": []},
         There_is_a_plan_already=PLAN,
@@ -286,7 +286,7 @@ async def test_the_plan_alone_is_no_change(project: Path) -> None:
     git(project, "add", ".")
     git(project, "commit", "-qm", "specs")
     async with pipeline(project) as built:
-        await built.run(by(Make_the_change_now={"status": "completed", "outputs": []}))
+        await built.run(replying(Make_the_change_now={"status": "completed", "outputs": []}))
         asked = await built.asked()
         assert asked.about is not None
         assert asked.about.kind == "failed_phase_step"
@@ -299,7 +299,7 @@ async def test_documents_have_no_tests_written_for_them(project: Path) -> None:
         return {"status": "completed", "outputs": ["notes.md"]}
 
     notes = {**PLAN, "file_impacts": ["notes.md"], "test_plan": {"key_cases": ["it reads well"]}}
-    say = by(
+    say = replying(
         Write_the_plan=notes,
         First_say_what_you_intend={"summary": "n", "files": [{"path": "notes.md", "intent": "n"}]},
         Make_the_change_now=write,
@@ -333,7 +333,7 @@ async def test_the_users_own_words_reach_a_role(project: Path) -> None:
         return {"summary": "fine"}
 
     async with pipeline(project) as built:
-        await built.run(by(You_take_part_in_a_planning_workshop=speak))
+        await built.run(replying(You_take_part_in_a_planning_workshop=speak))
         assert len([one for one in heard if one.startswith("You fear $everything.\n")]) == 1
 
 
@@ -346,14 +346,14 @@ async def test_a_broken_prompt_stops_the_run_with_its_place(project: Path) -> No
             await built.run()
 
 
-async def planned(project: Path, death: CrashPoint | None) -> Built | None:
+async def planned(project: Path, death: CrashPoint | None) -> PipelineHarness | None:
     """Run a pipeline whose plan has a question for the user; None if the process died."""
 
     def replan(member: Member, text: str) -> object:
         settled = {**PLAN, "assumptions": ["Only members."]}
         return settled if "members" in text else {**PLAN, "open_questions": ["Who?"]}
 
-    say = by(
+    say = replying(
         Write_the_plan=OPEN,
         The_plan_has_open_questions={"answers": [{"number": 1, "answer": "Euro"}]},
         the_chair_brings_the_answers={"summary": "then only members"},

@@ -11,12 +11,19 @@ import pytest
 
 from coterie.errors import AgentMissing
 from coterie.process.child import Child, KeeperName, start
-from tests.unit.process.children import KEEPERS, all_output, program, scripted, started, works_here
+from tests.unit.process.children import (
+    KEEPERS,
+    all_output,
+    program,
+    require_keeper,
+    scripted,
+    started,
+)
 
 pytestmark = pytest.mark.parametrize("keeper", KEEPERS)
 
 
-async def told(child: Child, prompt: str) -> str:
+async def reply_of(child: Child, prompt: str) -> str:
     """Return the reply of a one-shot scripted agent."""
     child.post(prompt.encode())
     child.close_stdin()
@@ -40,7 +47,7 @@ async def test_a_signal_is_128_and_its_number(keeper: KeeperName) -> None:
 
 
 async def test_a_missing_program_is_named(keeper: KeeperName) -> None:
-    await works_here(keeper)
+    await require_keeper(keeper)
     with pytest.raises(AgentMissing) as caught:
         await start(program("no-such-program"), keeper)
     assert str(caught.value) == (
@@ -49,7 +56,7 @@ async def test_a_missing_program_is_named(keeper: KeeperName) -> None:
 
 
 async def test_what_cannot_be_executed_is_named(keeper: KeeperName, tmp_path: Path) -> None:
-    await works_here(keeper)
+    await require_keeper(keeper)
     plain, lost = tmp_path / "plain", tmp_path / "lost"
     plain.write_text("no program\n")
     lost.write_text("#!/no/such/interpreter\n")
@@ -85,9 +92,9 @@ async def test_it_inherits_no_descriptor_and_no_signal_setting(keeper: KeeperNam
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
         async with started(scripted(), keeper) as child:
-            assert json.loads(await told(child, "!fds")) == [0, 1, 2]
+            assert json.loads(await reply_of(child, "!fds")) == [0, 1, 2]
         async with started(scripted(), keeper) as child:
-            assert json.loads(await told(child, "!signals")) == [[], []]
+            assert json.loads(await reply_of(child, "!signals")) == [[], []]
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= {signal.SIGUSR1}
     finally:
@@ -97,12 +104,12 @@ async def test_it_inherits_no_descriptor_and_no_signal_setting(keeper: KeeperNam
 
 async def test_it_runs_in_its_folder(keeper: KeeperName, tmp_path: Path) -> None:
     async with started(scripted(cwd=str(tmp_path)), keeper) as child:
-        assert Path(await told(child, "!cwd")).samefile(tmp_path)
+        assert Path(await reply_of(child, "!cwd")).samefile(tmp_path)
 
 
 async def test_a_prompt_larger_than_any_pipe_arrives(keeper: KeeperName) -> None:
     async with started(scripted(), keeper) as child:
-        assert await told(child, "x" * 20_000_000 + "\n!count") == str(20_000_007)
+        assert await reply_of(child, "x" * 20_000_000 + "\n!count") == str(20_000_007)
 
 
 async def test_one_that_prints_while_it_is_told_does_not_lock_us(keeper: KeeperName) -> None:
@@ -132,7 +139,7 @@ async def test_a_broken_pipe_is_no_error(keeper: KeeperName) -> None:
 
 async def test_stderr_never_blocks_and_its_end_is_kept(keeper: KeeperName) -> None:
     async with started(scripted(), keeper) as child:
-        assert await told(child, "!stderr 5000") == "after stderr"
+        assert await reply_of(child, "!stderr 5000") == "after stderr"
         assert await child.exit() == 0
         assert len(child.stderr_tail) == 64 * 1024
         assert child.stderr_tail.endswith("the last word\n")
@@ -171,7 +178,7 @@ async def test_output_can_be_diverted(keeper: KeeperName) -> None:
 async def test_nothing_of_ours_stays_open(keeper: KeeperName) -> None:
     async def once() -> None:
         async with started(scripted(), keeper) as child:
-            await told(child, "hello")
+            await reply_of(child, "hello")
 
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

@@ -18,7 +18,15 @@ from coterie.process import processes
 from coterie.process.child import KeeperName, start, start_recorded
 from coterie.process.deadline import DeadlinePage, LeaseDeadline, LeaseTimer, now
 from coterie.testing.scripted import ChildRecorder
-from tests.unit.process.children import KEEPERS, carrying, left, scripted, started, token, until
+from tests.unit.process.children import (
+    KEEPERS,
+    count_pids_with_argument,
+    pids_with_argument,
+    scripted,
+    started,
+    token,
+    until,
+)
 
 FAR = 600.0
 both = pytest.mark.parametrize("keeper", KEEPERS)
@@ -55,9 +63,9 @@ async def test_at_the_deadline_all_of_a_deaf_agent_is_gone(keeper: KeeperName) -
         async with started(spawn, keeper) as child:
             child.post(f"!daemon {word}\n".encode())
             assert b"daemon left" in await child.receive()
-            assert await left(word) == 1
+            assert await count_pids_with_argument(word) == 1
             shorten(lease, 0.3, child.pid)
-            await until(lambda: not carrying(word), 60)
+            await until(lambda: not pids_with_argument(word), 60)
             await child.exit()
         assert lease.passed()
         assert keeper == "bubblewrap" or now() >= lease.deadline  # a deaf agent ignores TERM
@@ -140,7 +148,7 @@ async def test_the_agents_of_an_owner_that_is_stopped_end_by_their_keepers_clock
     assert owner.stdout is not None
     try:
         assert await anyio.to_thread.run_sync(owner.stdout.readline) == b"ready\n"
-        await until(lambda: carrying(word) == [owner.pid], 60)
+        await until(lambda: pids_with_argument(word) == [owner.pid], 60)
         assert Path(f"/proc/{owner.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     finally:
         os.kill(owner.pid, signal.SIGCONT)

@@ -28,7 +28,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.model.workspace import Workspace
-from tests.unit.process.children import AGENT, left, token, until
+from tests.unit.process.children import AGENT, count_pids_with_argument, token, until
 
 ROLE = "You are Ann."
 EVENT: dict[str, object] = {"completionDetection": "jsonl", "completionTypes": ["result"]}
@@ -57,7 +57,7 @@ class Log:
 
 
 @dataclass
-class TaskRun:
+class GenericHarness:
     """One member on one agent."""
 
     folder: Path
@@ -98,8 +98,8 @@ class TaskRun:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> TaskRun:
-    return TaskRun(tmp_path)
+def harness(tmp_path: Path) -> GenericHarness:
+    return GenericHarness(tmp_path)
 
 
 async def turn(channel: GenericChannel, text: str) -> list[Update]:
@@ -115,61 +115,65 @@ async def reply(channel: GenericChannel, text: str) -> str:
     return end.text
 
 
-async def test_a_one_shot_agent_is_started_for_each_turn(desk: TaskRun) -> None:
-    async with desk.channel(EVENT) as channel:
+async def test_a_one_shot_agent_is_started_for_each_turn(harness: GenericHarness) -> None:
+    async with harness.channel(EVENT) as channel:
         assert (channel.pid, channel.alive, channel.holds_past, channel.thread) == (
             None,
             True,
             False,
             None,
         )
-        assert desk.log.seen == 0
+        assert harness.log.seen == 0
         assert await turn(channel, "!turn") == [Activity(), TurnCompleted("turn 1")]
         assert await reply(channel, "!turn") == "turn 1"
-        assert desk.log.seen == 2
+        assert harness.log.seen == 2
 
 
-async def test_a_persistent_agent_is_started_once(desk: TaskRun) -> None:
-    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+async def test_a_persistent_agent_is_started_once(harness: GenericHarness) -> None:
+    async with harness.channel(EVENT | STAYS, "--persistent") as channel:
         assert (channel.alive, channel.holds_past) == (True, True)
-        assert list(desk.log.running.values()) == [channel.pid]
+        assert list(harness.log.running.values()) == [channel.pid]
         assert [await reply(channel, "!turn") for _ in range(3)] == ["turn 1", "turn 2", "turn 3"]
-        assert desk.log.seen == 1
+        assert harness.log.seen == 1
 
 
-async def test_silence_shows_what_is_printed(desk: TaskRun) -> None:
-    async with desk.channel(SILENT, "--plain", member=desk.member(systemInstruction="")) as channel:
+async def test_silence_shows_what_is_printed(harness: GenericHarness) -> None:
+    async with harness.channel(
+        SILENT, "--plain", member=harness.member(systemInstruction="")
+    ) as channel:
         updates = await turn(channel, "hello")
     assert updates[-1] == TurnCompleted("heard: hello")
     assert "".join(u.text for u in updates if isinstance(u, TextDelta)) == "heard: hello\n"
 
 
-async def test_after_a_silence_nothing_goes_on_working(desk: TaskRun) -> None:
-    async with desk.channel(SILENT, "--plain") as channel:
+async def test_after_a_silence_nothing_goes_on_working(harness: GenericHarness) -> None:
+    async with harness.channel(SILENT, "--plain") as channel:
         assert await turn(channel, "!hang") == [TurnCompleted("")]
-        assert (channel.pid, desk.log.running) == (None, {})
+        assert (channel.pid, harness.log.running) == (None, {})
         assert channel.alive
 
 
-def test_the_clocks(desk: TaskRun) -> None:
-    silent, other = desk.adapter(SILENT), desk.adapter(EVENT)
+def test_the_clocks(harness: GenericHarness) -> None:
+    silent, other = harness.adapter(SILENT), harness.adapter(EVENT)
     # The engine's limit is a little above the adapter's own, whose error can say more.
-    assert (silent.total(desk.member()), silent.limits(desk.member())) == (
+    assert (silent.total(harness.member()), silent.limits(harness.member())) == (
         30.0,
         Limits(32.0, 120.0),
     )
-    assert other.total(desk.member()) == 1800.0
-    member = desk.member(timeoutMs=5000, quietAfterMs=100)
+    assert other.total(harness.member()) == 1800.0
+    member = harness.member(timeoutMs=5000, quietAfterMs=100)
     assert (other.total(member), other.limits(member)) == (5.0, Limits(7.0, 0.1))
 
 
 # -- how the agent is started ------------------------------------------------------------------
 
 
-async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: TaskRun) -> None:
+async def test_arguments_of_the_agent_the_model_the_role_and_the_member(
+    harness: GenericHarness,
+) -> None:
     told = EVENT | {"systemPromptFlag": "--system", "modelFlag": "--graceful"}
-    member = desk.member(model="opus", additionalArgs=["args"])
-    async with desk.channel(told, "--deaf", member=member) as channel:
+    member = harness.member(model="opus", additionalArgs=["args"])
+    async with harness.channel(told, "--deaf", member=member) as channel:
         heard = json.loads(await reply(channel, "go"))
     assert heard == ["--deaf", "--graceful", "opus", "--system", ROLE, "args"]
 
@@ -177,40 +181,44 @@ async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: Ta
 # -- failures ----------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_is_not_installed(desk: TaskRun) -> None:
+async def test_an_agent_that_is_not_installed(harness: GenericHarness) -> None:
     for told in (EVENT, EVENT | STAYS):
         agent = AgentDefinition(
             name="ghost", command="no-such-agent", capabilities=Capabilities.model_validate(told)
         )
-        adapter = GenericAdapter(agent, desk.log, keeper="subreaper")
+        adapter = GenericAdapter(agent, harness.log, keeper="subreaper")
         if told is EVENT:
-            [end] = await turn(await desk.open(adapter), "hello")
+            [end] = await turn(await harness.open(adapter), "hello")
             assert isinstance(end, TurnFailed)
             assert (end.kind, end.retry) == ("missing", False)
-            assert str(desk.folder) in end.message
+            assert str(harness.folder) in end.message
         else:
             with pytest.raises(AgentMissing):
-                await desk.open(adapter)
-    assert desk.log.running == {}
+                await harness.open(adapter)
+    assert harness.log.running == {}
 
 
-async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: TaskRun) -> None:
-    async with desk.channel(EVENT) as channel:
+async def test_a_failed_turn_ends_the_process_and_the_next_one_works(
+    harness: GenericHarness,
+) -> None:
+    async with harness.channel(EVENT) as channel:
         end = (await turn(channel, "!exit 3"))[-1]
         assert isinstance(end, TurnFailed)
         assert (end.kind, end.exit_code, end.stderr_tail) == ("exit", 3, "boom\n")
-        assert desk.log.running == {}
+        assert harness.log.running == {}
         assert await reply(channel, "!turn") == "turn 1"
 
 
-async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: TaskRun) -> None:
+async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(
+    harness: GenericHarness,
+) -> None:
     pool, key = ChannelPool(), ChannelKey("s", "scripted", "ann")
-    adapter = desk.adapter(EVENT | STAYS, "--persistent")
+    adapter = harness.adapter(EVENT | STAYS, "--persistent")
 
     pids: list[int | None] = []
 
     async def take(text: str) -> Update:
-        channel = await pool.get(key, lambda: desk.open(adapter))
+        channel = await pool.get(key, lambda: harness.open(adapter))
         assert isinstance(channel, GenericChannel)
         pids.append(channel.pid)
         return (await turn(channel, text))[-1]
@@ -222,13 +230,13 @@ async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: TaskRu
     assert await take("hello") == TurnCompleted(f"heard: [SYSTEM]\n{ROLE}\n\nhello")
     assert pids[0] == pids[1] != pids[2]
     await pool.close_all()
-    assert desk.log.running == {}
+    assert harness.log.running == {}
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_a_turn_is_broken_off(desk: TaskRun, deaf: bool) -> None:
+async def test_a_turn_is_broken_off(harness: GenericHarness, deaf: bool) -> None:
     words = ["--persistent", *(["--deaf"] if deaf else [])]
-    async with desk.channel(EVENT | STAYS, *words) as channel:
+    async with harness.channel(EVENT | STAYS, *words) as channel:
         assert await reply(channel, "!turn")
         async with anyio.create_task_group() as group:
 
@@ -241,57 +249,59 @@ async def test_a_turn_is_broken_off(desk: TaskRun, deaf: bool) -> None:
         assert not channel.alive
 
 
-async def test_an_interrupt_between_turns_harms_nobody(desk: TaskRun) -> None:
-    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+async def test_an_interrupt_between_turns_harms_nobody(harness: GenericHarness) -> None:
+    async with harness.channel(EVENT | STAYS, "--persistent") as channel:
         await reply(channel, "!turn")
         await channel.interrupt()
         assert await reply(channel, "!turn") == "turn 2"
 
 
 async def test_one_that_is_broken_off_while_it_starts_does_not_wait_for_its_prompt(
-    desk: TaskRun,
+    harness: GenericHarness,
 ) -> None:
     """Left waiting, it would take the end of its input for an empty prompt if Coterie died."""
-    async with desk.channel(EVENT) as channel:
+    async with harness.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 
             async def interrupt() -> None:
-                await until(lambda: desk.log.seen == 1)
+                await until(lambda: harness.log.seen == 1)
                 await channel.interrupt()
 
             group.start_soon(interrupt)
             assert (await turn(channel, "hello"))[-1] == TurnInterrupted("")
-        assert desk.log.running == {}
+        assert harness.log.running == {}
         assert await reply(channel, "hello")
 
 
-async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: TaskRun) -> None:
+async def test_what_an_agent_left_behind_is_gone_with_its_channel(harness: GenericHarness) -> None:
     word = token()
-    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+    async with harness.channel(EVENT | STAYS, "--persistent") as channel:
         await reply(channel, f"!daemon {word}")
-        assert await left(word) == 1
-    assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 1
+    assert await count_pids_with_argument(word) == 0
 
 
-async def test_one_that_is_closed_while_it_starts_is_not_left(desk: TaskRun) -> None:
-    async with desk.channel(EVENT) as channel:
+async def test_one_that_is_closed_while_it_starts_is_not_left(harness: GenericHarness) -> None:
+    async with harness.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 
             async def close() -> None:
-                await until(lambda: desk.log.seen == 1)
+                await until(lambda: harness.log.seen == 1)
                 await channel.close()
 
             group.start_soon(close)
             assert isinstance((await turn(channel, "!hang"))[-1], TurnFailed)
-        assert desk.log.running == {}
+        assert harness.log.running == {}
         [end] = await turn(channel, "again")
         assert isinstance(end, TurnFailed)
         assert end.kind == "missing"
 
 
-async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk: TaskRun) -> None:
+async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(
+    harness: GenericHarness,
+) -> None:
     told = SILENT | {"persistent": True}
-    async with desk.channel(told, "--persistent", "--plain") as channel:
+    async with harness.channel(told, "--persistent", "--plain") as channel:
         lines = ["heard: [SYSTEM]", f"heard: {ROLE}", "heard: ", "heard: one", "heard: two"]
         assert await reply(channel, "one\ntwo") == "\n".join(lines)
         assert await reply(channel, "three") == "heard: three"

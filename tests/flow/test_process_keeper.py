@@ -20,14 +20,14 @@ from tests.unit.process import owner
 from tests.unit.process.children import (
     KEEPERS,
     all_output,
-    carrying,
-    left,
+    count_pids_with_argument,
+    pids_with_argument,
     program,
+    require_keeper,
     scripted,
     started,
     token,
     until,
-    works_here,
 )
 
 BOUND = 5.0
@@ -46,11 +46,11 @@ async def test_terminate_ends_what_agents_leave_behind(keeper: KeeperName, what:
     word = token()
     async with started(scripted("--persistent", "--deaf"), keeper) as child:
         assert f"{what} left" in await act(child, f"!{what} {word}")
-        assert await left(word) == 1
+        assert await count_pids_with_argument(word) == 1
         begun = time.monotonic()
         assert await child.terminate()
         assert time.monotonic() - begun < 4.0
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
         assert await child.terminate()
         assert await child.exit() == 128 + signal.SIGKILL
 
@@ -68,7 +68,7 @@ async def test_one_that_heeds_term_is_gone_at_once_and_in_order(
         assert time.monotonic() - begun < 1.5
         assert said.read_text() == "goodbye\n"
         assert await child.exit() == 0
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
 
 
 @both
@@ -79,7 +79,7 @@ async def test_the_rest_goes_when_the_agent_ends_by_itself(keeper: KeeperName) -
         with anyio.fail_after(BOUND):
             assert b"daemon left" in await all_output(child)
             assert await child.exit() == 0
-        assert await until(lambda: not carrying(word)) < BOUND
+        assert await until(lambda: not pids_with_argument(word)) < BOUND
 
 
 @both
@@ -91,7 +91,7 @@ async def test_a_grandchild_that_holds_stdout_holds_up_nobody(keeper: KeeperName
             assert b"tool left" in await all_output(child)
             assert await child.exit() == 0
             assert await child.terminate()
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 @both
@@ -100,8 +100,8 @@ async def test_a_swarm_that_never_stays_the_same_is_caught(keeper: KeeperName) -
     async with started(scripted("--persistent"), keeper) as child:
         await act(child, f"!swarm {word}")
         assert await child.terminate()
-        assert await left(word) == 0
-    assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 async def test_a_stopped_keeper_is_woken_and_does_its_work() -> None:
@@ -110,7 +110,7 @@ async def test_a_stopped_keeper_is_woken_and_does_its_work() -> None:
         await act(child, f"!daemon {word}")
         os.kill(child.pid, signal.SIGSTOP)
         assert await child.terminate()
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
 
 
 @both
@@ -123,14 +123,14 @@ async def test_an_end_that_is_cancelled_is_still_an_end(keeper: KeeperName) -> N
             group.start_soon(child.terminate)
             await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
         assert not child.alive
 
 
 @asynccontextmanager
 async def owned(keeper: KeeperName, word: str, mark: str) -> AsyncIterator[subprocess.Popen[str]]:
     """A process that owns an agent, a tool and a daemon, all of them running."""
-    await works_here(keeper)
+    await require_keeper(keeper)
     root = Path(owner.__file__).parents[3]
     process = subprocess.Popen(
         [sys.executable, owner.__file__, keeper, mark, f"={word}"],
@@ -142,7 +142,7 @@ async def owned(keeper: KeeperName, word: str, mark: str) -> AsyncIterator[subpr
     try:
         for what in ("tool left", "daemon left"):
             assert what in await anyio.to_thread.run_sync(process.stdout.readline)
-        assert await left(word) == 2
+        assert await count_pids_with_argument(word) == 2
         yield process
     finally:
         process.kill()
@@ -157,7 +157,9 @@ async def test_all_is_gone_soon_after_its_owner(keeper: KeeperName, number: int)
     word, mark = token(), token()
     async with owned(keeper, word, mark) as process:
         process.send_signal(number)
-        await until(lambda: not carrying(word) and not processes.find_marked([mark]), BOUND)
+        await until(
+            lambda: not pids_with_argument(word) and not processes.find_marked([mark]), BOUND
+        )
 
 
 async def test_the_keeper_ends_its_tree_on_term() -> None:
@@ -167,7 +169,7 @@ async def test_the_keeper_ends_its_tree_on_term() -> None:
         os.kill(child.pid, signal.SIGTERM)
         with anyio.fail_after(BOUND):
             assert await child.exit() == 128 + signal.SIGTERM
-        await until(lambda: not carrying(word), BOUND)
+        await until(lambda: not pids_with_argument(word), BOUND)
 
 
 @both
@@ -181,7 +183,7 @@ async def test_when_the_keeper_itself_is_killed_what_can_be_found_is_ended(
         with anyio.fail_after(BOUND):
             assert await child.exit() == 128 + signal.SIGKILL
         assert await child.terminate()
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
         assert await anyio.to_thread.run_sync(processes.find_marked, [child.spawn.mark]) == []
 
 
@@ -223,7 +225,7 @@ async def test_many_start_and_end_side_by_side() -> None:
             for _ in range(6):
                 for keeper in KEEPERS:
                     group.start_soon(once, keeper)
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 WITHOUT = """

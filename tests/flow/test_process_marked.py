@@ -14,7 +14,14 @@ import anyio
 import pytest
 
 from coterie.process import processes
-from tests.unit.process.children import carrying, left, scripted, started, token, until
+from tests.unit.process.children import (
+    count_pids_with_argument,
+    pids_with_argument,
+    scripted,
+    started,
+    token,
+    until,
+)
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 ORPHAN = """
@@ -47,10 +54,12 @@ def mark() -> str:
 async def test_the_marked_and_their_children_are_found_and_ended(mark: str) -> None:
     word = token()
     leave_orphan(mark, word)
-    await until(lambda: len(processes.find_marked([mark])) == 2 and len(carrying(word)) == 2)
+    await until(
+        lambda: len(processes.find_marked([mark])) == 2 and len(pids_with_argument(word)) == 2
+    )
     assert await anyio.to_thread.run_sync(processes.find_marked, [token()]) == []
     assert await processes.end_marked_in_thread([token(), mark]) == []
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
 async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: str) -> None:
@@ -58,9 +67,9 @@ async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: s
     marks = [token() for _ in range(3)]
     for one, word in zip(marks, words, strict=True):
         leave_orphan(one, word)
-    await until(lambda: all(len(carrying(word)) == 2 for word in words))
+    await until(lambda: all(len(pids_with_argument(word)) == 2 for word in words))
     assert await processes.end_marked_in_thread(marks[:2]) == []
-    assert [await left(word) for word in words] == [0, 0, 2]
+    assert [await count_pids_with_argument(word) for word in words] == [0, 0, 2]
     assert await processes.end_marked_in_thread([marks[2]]) == []
 
 
@@ -85,7 +94,7 @@ async def test_a_living_keeper_is_asked_and_ends_what_only_it_can_find() -> None
         begun = time.monotonic()
         assert await processes.end_marked_in_thread([child.spawn.mark]) == []
         assert time.monotonic() - begun < 5
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
 
 
 async def test_a_stopped_keeper_is_woken() -> None:
@@ -95,7 +104,7 @@ async def test_a_stopped_keeper_is_woken() -> None:
         assert b"daemon left" in await child.receive()
         os.kill(child.pid, signal.SIGSTOP)
         assert await processes.end_marked_in_thread([child.spawn.mark]) == []
-        assert await left(word) == 0
+        assert await count_pids_with_argument(word) == 0
 
 
 async def test_a_zombie_is_dead(mark: str) -> None:

@@ -11,8 +11,8 @@ from coterie.process.child import KeeperName
 from tests.unit.process.children import (
     KEEPERS,
     all_output,
-    carrying,
-    left,
+    count_pids_with_argument,
+    pids_with_argument,
     program,
     scripted,
     started,
@@ -59,7 +59,7 @@ async def test_its_tree_is_ended_too() -> None:
     async with started(scripted("--persistent", use_pty=True)) as child:
         child.post(f"!daemon {word}\n".encode())
         assert b"daemon left" in await child.receive()
-        assert await left(word) == 1
+        assert await count_pids_with_argument(word) == 1
         assert await child.terminate()
-        assert await left(word) == 0
-    await until(lambda: not carrying(word))
+        assert await count_pids_with_argument(word) == 0
+    await until(lambda: not pids_with_argument(word))

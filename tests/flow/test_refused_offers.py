@@ -23,8 +23,8 @@ from coterie.config.teams import trust
 from coterie.model import instant
 from coterie.model.machine import Offer
 from coterie.model.team import Member, Team
-from tests.flow.machines_stage import PATIENCE, Machines, machines, until
-from tests.flow.ticket_stage import git
+from tests.flow.machines_harness import PATIENCE, Machines, machines, until
+from tests.flow.ticket_harness import git
 
 __all__ = ["machines"]
 TEAM = {
@@ -45,7 +45,7 @@ def quick(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
     """Machines that poll often, and a team whose file every clone has and the desk trusts."""
     monkeypatch.setattr(app_worker, "SWEEP", 0.05)
     machines.play(lambda member, text: "done")
-    root = machines.house.project
+    root = machines.user.project
     (root / "args.json").write_text(json.dumps(TEAM))
     git(root, "add", "args.json")
     git(root, "commit", "-qm", "a team")
@@ -61,7 +61,7 @@ async def offered(desk: OpenProject) -> str:
 
 
 def refusals(machines: Machines) -> list[str]:
-    return [event.detail for event in machines.told if event.state == "refused"]
+    return [event.detail for event in machines.events if event.state == "refused"]
 
 
 class Sweeps:

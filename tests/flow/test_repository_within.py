@@ -9,13 +9,13 @@ import pytest
 from coterie.app.project import App
 from coterie.model.about import FailedPhaseStep
 from coterie.model.team import Member
-from tests.flow.pipeline_stage import CODE, GRAPHS, by, folder_of, pipeline
-from tests.flow.ticket_stage import git, repository
+from tests.flow.pipeline_harness import CODE, GRAPHS, folder_of, pipeline, replying
+from tests.flow.ticket_harness import git, repository
 
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b")
 
 
-def made(folder: Path, *, has_commit: bool) -> Path:
+def nested_repository(folder: Path, *, has_commit: bool) -> Path:
     """Create a nested repository, with a hook and a setting that would run something."""
     within = folder / "lib" / "within"
     within.mkdir(parents=True)
@@ -41,11 +41,11 @@ async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit
     def codes(member: Member, text: str) -> object:
         told.append(text)
         if len(told) == 1:
-            made(folder_of(member), has_commit=has_commit)
+            nested_repository(folder_of(member), has_commit=has_commit)
         return CODE(member, text)
 
     async with pipeline(project, graph=GRAPHS["small"]) as built:
-        assert (await built.run(by(Make_the_change_now=codes))).reason == "question"
+        assert (await built.run(replying(Make_the_change_now=codes))).reason == "question"
         asked = (await built.asked()).about
         problem = "lib/within is a separate repository, which a commit cannot contain"
         assert isinstance(asked, FailedPhaseStep)
@@ -60,11 +60,11 @@ async def test_a_build_sends_it_back_and_then_asks(memory_path: Path, has_commit
         aside = (within / ".git").rename(memory_path.parent / "aside.git")
         await built.answer("again")
         # Only cart.py is planned: the rest is shown, and needs approval.
-        await built.run(by())
+        await built.run(replying())
         assert await built.answer("allow") == "unplanned_files"
-        await built.run(by())
+        await built.run(replying())
         await built.answer("accept", "Coupons")
-        assert (await built.run(by())).reason == "accepted"
+        assert (await built.run(replying())).reason == "accepted"
     assert git(project, "show", "HEAD:lib/within/a.py") == "kept = 1\n"
     ran = memory_path.parent / "ran"
     assert not ran.exists()
@@ -79,20 +79,20 @@ async def test_a_build_is_reverted_although_its_work_cannot_be_committed(
 
     def codes(member: Member, text: str) -> object:
         if not (folder_of(member) / "lib").exists():
-            made(folder_of(member), has_commit=True)
+            nested_repository(folder_of(member), has_commit=True)
         return CODE(member, text)
 
     async with pipeline(project, graph=GRAPHS["small"]) as built:
-        assert (await built.run(by(Make_the_change_now=codes))).reason == "question"
+        assert (await built.run(replying(Make_the_change_now=codes))).reason == "question"
     async with App.open(project) as app:
         assert not (await app.revert("k3f9")).did_something
         assert (await app.pipelines.view("k3f9")).state.meta.status == "redo"
     within = project / ".coterie" / "worktrees" / "k3f9" / "work" / "lib" / "within"
     assert (within / "a.py").read_text() == "kept = 1\n", "nothing of it is lost"
     async with pipeline(project) as built:
-        assert (await built.run(by())).reason == "question"
+        assert (await built.run(replying())).reason == "question"
         await built.answer("next")
-        await built.run(by())
+        await built.run(replying())
         await built.answer("accept", "Coupons")
-        assert (await built.run(by())).reason == "accepted"
+        assert (await built.run(replying())).reason == "accepted"
     assert (within / "a.py").exists()

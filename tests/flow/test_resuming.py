@@ -65,7 +65,7 @@ def dying(*updates: Update) -> Callable[[Member, Prompt], list[Update]]:
     return play
 
 
-async def cut(folder: Path, *updates: Update) -> None:
+async def run_until_killed(folder: Path, *updates: Update) -> None:
     """Make a first run that is killed after these updates."""
     async with scripted_project(folder) as it:
         await it.start(team("ada"))
@@ -128,7 +128,7 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         assert "whether it ran is unknown" in channels.opened[0].sent[0].text
 
 
-def wonders(key: str, *titles: str) -> Callable[[Member, Prompt], list[Update]]:
+def asks_user(key: str, *titles: str) -> Callable[[Member, Prompt], list[Update]]:
     """Ask the user, with keys that are new in every process of the agent."""
     asked = [
         Asked(f"{key}.{title}", "Input", "request_info", Display(title=title)) for title in titles
@@ -139,12 +139,12 @@ def wonders(key: str, *titles: str) -> Callable[[Member, Prompt], list[Update]]:
 async def test_an_answer_given_meanwhile_reaches_an_agent_that_asks_again(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
-        assert (await it.run(ScriptedChannels(wonders("a", "Why?")))).status == "waiting"
+        assert (await it.run(ScriptedChannels(asks_user("a", "Why?")))).status == "waiting"
     async with scripted_project(tmp_path) as it:  # resumed before it was answered
-        assert (await it.run(ScriptedChannels(wonders("b", "Why?")))).status == "waiting"
+        assert (await it.run(ScriptedChannels(asks_user("b", "Why?")))).status == "waiting"
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q1"]
         await steering.answer(it.look, "q1", None, "because", "you")
-        channels = ScriptedChannels(wonders("c", "Why?"), threads=True)
+        channels = ScriptedChannels(asks_user("c", "Why?"), threads=True)
         assert (await it.run(channels)).status == "completed"
         assert [answer.input_value for answer in channels.opened[0].answers] == ["because"]
         assert "- You asked: Why? Answer: because" in channels.opened[0].sent[0].text.splitlines()
@@ -153,11 +153,11 @@ async def test_an_answer_given_meanwhile_reaches_an_agent_that_asks_again(tmp_pa
 async def test_a_question_that_is_not_asked_again_is_closed_with_its_turn(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
-        await it.run(ScriptedChannels(wonders("a", "Why?")))
-        channels = ScriptedChannels(wonders("b", "Why, then?"))
+        await it.run(ScriptedChannels(asks_user("a", "Why?")))
+        channels = ScriptedChannels(asks_user("b", "Why, then?"))
         assert (await it.run(channels)).status == "waiting"
         await steering.answer(it.look, "q2", None, "because", "you")
-        assert (await it.run(ScriptedChannels(wonders("c", "Why, then?")))).status == "completed"
+        assert (await it.run(ScriptedChannels(asks_user("c", "Why, then?")))).status == "completed"
     async with scripted_project(tmp_path) as it:
         with pytest.raises(
             AnswerRefused, match="q1 was closed: the turn that asked was interrupted"
@@ -166,7 +166,7 @@ async def test_a_question_that_is_not_asked_again_is_closed_with_its_turn(tmp_pa
 
 
 async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
-    await cut(
+    await run_until_killed(
         tmp_path,
         ToolCallStarted("c1", "Read", {"file_path": "a.py"}),
         ToolCallFinished("c1", is_error=False),
@@ -189,7 +189,7 @@ async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) ->
 
 
 async def test_a_lost_thread_gets_the_past_from_our_store(tmp_path: Path) -> None:
-    await cut(tmp_path, ToolCallStarted("c1", "Bash", {"command": "make"}))
+    await run_until_killed(tmp_path, ToolCallStarted("c1", "Bash", {"command": "make"}))
     async with scripted_project(tmp_path) as it:
         [turn] = await it.storage.journal.turns("k3f9")
         lost = frozenset({turn.thread or ""})

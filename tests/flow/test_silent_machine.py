@@ -26,8 +26,8 @@ from coterie.model.task import UserInteractionResponded
 from coterie.ports import OwnerRows
 from coterie.stores.postgres import schema
 from coterie.testing.contracts.samples import created, started
-from tests.conftest import House, ours
-from tests.web.inside import inside
+from tests.conftest import IsolatedUser, init_project
+from tests.web.api_client import api_client
 
 SILENT = OwnerRow("silent", "gpu1", 3, False, "2026-01-01T00:00:00Z", "1.0")
 IMPATIENT = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
@@ -36,17 +36,17 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def project(house: House, database: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(user: IsolatedUser, database: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project on a store, of a user who wants to be asked about takeovers."""
     monkeypatch.setenv("COTERIE_STORE", database)
     schema.init(database, schema.StoreProject("project", ""), 600.0)
-    house.coterie_home.mkdir()
-    (house.coterie_home / "settings.json").write_text('{"takeover": "ask"}')
-    ours(house.project)
-    return house.project
+    user.coterie_home.mkdir()
+    (user.coterie_home / "settings.json").write_text('{"takeover": "ask"}')
+    init_project(user.project)
+    return user.project
 
 
-async def furnish(app: App) -> OwnerRows:
+async def create_tasks(app: App) -> OwnerRows:
     """Create two tasks that a silent process on gpu1 runs."""
     assert app.shared is not None
     await app.shared.owners.rows.add(SILENT)
@@ -57,7 +57,7 @@ async def furnish(app: App) -> OwnerRows:
 
 
 @asynccontextmanager
-async def looking(project: Path, *names: str) -> AsyncGenerator[list[App]]:
+async def watching_machines(project: Path, *names: str) -> AsyncGenerator[list[App]]:
     """Open the project on machines that watch the others."""
     async with AsyncExitStack() as stack:
         apps: list[App] = []
@@ -85,7 +85,7 @@ def knows(app: App) -> bool:
     assert app.shared is not None
     takeover = app.shared.owners.takeover
     assert isinstance(takeover, UserTakeover)
-    return SILENT.id in takeover._asked
+    return SILENT.id in takeover._inquiries
 
 
 async def is_dead(rows: OwnerRows) -> bool:
@@ -96,8 +96,8 @@ async def is_dead(rows: OwnerRows) -> bool:
 async def test_all_who_find_it_silent_ask_one_question_and_the_page_answers_it(
     project: Path,
 ) -> None:
-    async with looking(project, "m1", "m2", "m3") as apps, inside(project) as page:
-        rows = await furnish(apps[0])
+    async with watching_machines(project, "m1", "m2", "m3") as apps, api_client(project) as page:
+        rows = await create_tasks(apps[0])
         for app in apps:
             await app.own()
 
@@ -123,13 +123,13 @@ async def test_all_who_find_it_silent_ask_one_question_and_the_page_answers_it(
 
 
 async def test_it_is_fenced_after_the_answer_and_until_that_succeeds(
-    project: Path, house: House, tmp_path: Path
+    project: Path, user: IsolatedUser, tmp_path: Path
 ) -> None:
     key, turned = anyio.Path(tmp_path / "key"), anyio.Path(tmp_path / "gpu1")
     settings = {"takeover": "ask", "fence": f"mv {key} {tmp_path}/{{machine}}"}
-    await anyio.Path(house.coterie_home / "settings.json").write_text(json.dumps(settings))
-    async with looking(project, "m1") as (app,):
-        rows = await furnish(app)
+    await anyio.Path(user.coterie_home / "settings.json").write_text(json.dumps(settings))
+    async with watching_machines(project, "m1") as (app,):
+        rows = await create_tasks(app)
         await app.own()
         await until(app.questions)
         assert not (await app.answer("q1", "takeover")).resumable
@@ -140,8 +140,8 @@ async def test_it_is_fenced_after_the_answer_and_until_that_succeeds(
 
 
 async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path) -> None:
-    async with looking(project, "m1") as (app,):
-        rows = await furnish(app)
+    async with watching_machines(project, "m1") as (app,):
+        rows = await create_tasks(app)
         await app.own()
         await until(app.questions)
         (asked,) = await app.questions()
@@ -155,8 +155,8 @@ async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path
 
 
 async def test_a_person_s_word_that_it_is_gone_is_the_answer(project: Path) -> None:
-    async with looking(project, "m1") as (app,):
-        await furnish(app)
+    async with watching_machines(project, "m1") as (app,):
+        await create_tasks(app)
         await app.own()
         await until(app.questions)
         assert await machines.gone(app, "gpu1") == 1
@@ -169,8 +169,8 @@ async def test_a_person_s_word_that_it_is_gone_is_the_answer(project: Path) -> N
 
 async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(project: Path) -> None:
     """A new silence is a new question; after `wait` the old one is not asked about again."""
-    async with looking(project, "m1", "m2") as (app, other):
-        rows = await furnish(app)
+    async with watching_machines(project, "m1", "m2") as (app, other):
+        rows = await create_tasks(app)
         await app.own()
         await until(app.questions)
         assert await rows.renew(SILENT.id) == 4
@@ -199,8 +199,8 @@ async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(projec
 
 async def test_an_answer_that_comes_after_a_sign_of_life_is_refused(project: Path) -> None:
     """Even if nobody has noticed that sign."""
-    async with looking(project, "m1", "m2") as (app, other):
-        rows = await furnish(app)
+    async with watching_machines(project, "m1", "m2") as (app, other):
+        rows = await create_tasks(app)
         await app.own()
         await until(app.questions)
         assert app.shared is not None
@@ -211,13 +211,13 @@ async def test_an_answer_that_comes_after_a_sign_of_life_is_refused(project: Pat
         assert not await is_dead(rows)
 
 
-async def test_it_is_told_elsewhere_too(project: Path, house: House, tmp_path: Path) -> None:
+async def test_it_is_told_elsewhere_too(project: Path, user: IsolatedUser, tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = f"{sys.executable} -c 'import sys; open(sys.argv[1], \"a\").write(input())' {told}"
     settings = {"takeover": "ask", "notify": command}
-    await anyio.Path(house.coterie_home / "settings.json").write_text(json.dumps(settings))
-    async with looking(project, "m1") as (app,):
-        await furnish(app)
+    await anyio.Path(user.coterie_home / "settings.json").write_text(json.dumps(settings))
+    async with watching_machines(project, "m1") as (app,):
+        await create_tasks(app)
         await app.own()
 
         async def is_told() -> object:

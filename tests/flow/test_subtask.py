@@ -24,7 +24,7 @@ def working(member: Member, prompt: Prompt) -> list[Update]:
     return [Delegated("d1", "count the callers", "rex"), TurnCompleted("Twelve, then.")]
 
 
-def given(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
+def answers_received(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
     mine = [one for one in channels.opened if one.member.id == "ada"]
     return [(one.selected_option_id, one.input_value) for c in mine for one in c.answers]
 
@@ -40,7 +40,7 @@ async def test_the_user_chooses_who_does_it_and_the_result_comes_back(tmp_path: 
         await steering.answer(it.look, asked.interaction_id, "rex", None, "you")
         channels = ScriptedChannels(working)
         assert (await it.run(channels)).status == "completed"
-        assert given(channels) == [("rex", "It has 12 callers.")]
+        assert answers_received(channels) == [("rex", "It has 12 callers.")]
         rows = {row.id: (row.parent_id, row.status) for row in await it.storage.events.tasks()}
         assert rows == {TASK: (None, "completed"), f"{TASK}.1": (TASK, "completed")}
 
@@ -52,7 +52,7 @@ async def test_nobody_need_do_it(tmp_path: Path) -> None:
         await steering.answer(it.look, "q1", "reject", "do it yourself", "you")
         channels = ScriptedChannels(working)
         assert (await it.run(channels)).status == "completed"
-        [(choice, said)] = given(channels)
+        [(choice, said)] = answers_received(channels)
         assert (choice, said) == ("reject", "do it yourself")
         assert len(await it.storage.events.tasks()) == 1
 
@@ -85,7 +85,7 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
     async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         channels = ScriptedChannels(working)
         assert (await it.run(channels)).status == "completed"
-        assert given(channels) == [("rex", "It has 12 callers.")]
+        assert answers_received(channels) == [("rex", "It has 12 callers.")]
         rex = [one for one in channels.opened if isinstance(one, ScriptedChannel)]
         assert len(done) == 1
         assert [one.member.id for one in rex].count("rex") == 1  # its own turn in the chat
@@ -108,7 +108,7 @@ async def test_every_subtask_handed_out_in_one_run_is_done(tmp_path: Path) -> No
                     while len(await it.look.questions(only_open=False)) < number:
                         await anyio.lowlevel.checkpoint()
                     await steering.answer(it.look, f"q{number}", "rex", None, "you")
-        assert given(channels) == [("rex", "Done: count."), ("rex", "Done: sort.")]
+        assert answers_received(channels) == [("rex", "Done: count."), ("rex", "Done: sort.")]
         rows = [row.id for row in await it.storage.events.tasks()]
         assert rows == [TASK, f"{TASK}.1", f"{TASK}.2"]
 

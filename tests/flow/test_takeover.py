@@ -195,13 +195,13 @@ anyio.run(main, Path(sys.argv[1]))
 def test_of_two_that_race_for_a_dead_task_one_wins_every_time(tmp_path: Path) -> None:
     ids = [f"t{number:03}" for number in range(100)]
 
-    async def furnish() -> None:
+    async def create() -> None:
         storage = await SqliteStorage.open(tmp_path / "c.db")
         for task_id in ids:
             await make_task(storage, "gone", task_id)
         await storage.close()
 
-    anyio.run(furnish)
+    anyio.run(create)
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, str(tmp_path)],
@@ -239,7 +239,7 @@ def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdin is not None
 
-    async def furnish() -> None:
+    async def create() -> None:
         storage = await SqliteStorage.open(tmp_path / "c.db")
         await make_task(storage, "gone")
         await storage.close()
@@ -259,7 +259,7 @@ def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
 
     try:
         assert holder.stdout.readline() == "ready\n"
-        anyio.run(furnish)
+        anyio.run(create)
         holder.stdin.write("k3f9\n")
         assert holder.stdout.readline() == "won\n"
         holder.send_signal(signal.SIGSTOP)

@@ -11,10 +11,10 @@ from coterie.app import hand_out
 from coterie.app.open_project import OpenProject
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from tests.cli.in_process import InProcess
-from tests.flow.machines_stage import PATIENCE, Machines, machines, run, until
-from tests.flow.test_handed_out import ONE
-from tests.flow.ticket_stage import but
+from tests.cli.in_process_agent import InProcessAdapter
+from tests.flow.machines_harness import PATIENCE, Machines, machines, run, until
+from tests.flow.test_remote_turns import ONE
+from tests.flow.ticket_harness import replying
 
 __all__ = ["machines"]
 
@@ -41,10 +41,10 @@ class Review:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
     """Give agents threads; return machine and thread of each channel opened for the worker."""
     found: list[tuple[str, str | None]] = []
-    plain = InProcess.open
+    plain = InProcessAdapter.open
 
     async def open_(
-        self: InProcess, member: Member, workspace: Workspace, thread: str | None
+        self: InProcessAdapter, member: Member, workspace: Workspace, thread: str | None
     ) -> object:
         channel = await plain(self, member, workspace, thread)
         if member.id == "wren":
@@ -53,14 +53,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
             channel.thread = thread or f"{machine}'s"
         return channel
 
-    monkeypatch.setattr(InProcess, "open", open_)
+    monkeypatch.setattr(InProcessAdapter, "open", open_)
     return found
 
 
 async def test_on_the_machine_that_has_it(
     machines: Machines, opened: list[tuple[str, str | None]]
 ) -> None:
-    machines.play(but(Split_the_goal_into_tasks=ONE, Is_it_done=Review(3)))
+    machines.play(replying(Split_the_goal_into_tasks=ONE, Is_it_done=Review(3)))
     async with machines.worker("gpu1"), machines.worker("gpu2"), machines.open() as desk:
         task = await machines.session(desk)
         assert (await run(desk, task)).status == "completed"
@@ -80,7 +80,7 @@ async def test_not_where_that_machine_is_busy(
     """Another machine takes the turn after a while, and begins a new thread."""
     monkeypatch.setattr(hand_out, "THREAD_PATIENCE", 0.3)
     review = Review(1, waits=True)
-    machines.play(but(Split_the_goal_into_tasks=ONE, Is_it_done=review))
+    machines.play(replying(Split_the_goal_into_tasks=ONE, Is_it_done=review))
     async with (
         machines.open() as desk,
         machines.worker("gpu1", seats=1),
@@ -100,7 +100,7 @@ async def test_not_where_that_machine_is_gone(
 ) -> None:
     """Another machine takes the turn at once."""
     review = Review(1, waits=True)
-    machines.play(but(Split_the_goal_into_tasks=ONE, Is_it_done=review))
+    machines.play(replying(Split_the_goal_into_tasks=ONE, Is_it_done=review))
     async with machines.open() as desk, anyio.create_task_group() as group:
         async with machines.worker("gpu1"):
             group.start_soon(run, desk, await machines.session(desk))

@@ -15,14 +15,14 @@ from coterie.model.team import Member, Permissions
 from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.testing.scripted import TASK
-from tests.flow.ticket_stage import (
+from tests.flow.ticket_harness import (
     FakeChecks,
-    but,
     folder_of,
     git,
     obedient,
     part,
     plan,
+    replying,
     repository,
     session,
     team,
@@ -42,9 +42,13 @@ def merged(project: Path) -> list[str]:
 
 
 async def test_a_goal_becomes_merged_work(project: Path) -> None:
-    async with session(project) as on:
-        assert await on.run() == "completed done 3 done"
-        told = [(r.id, r.state) for r in on.on.recorder.records if isinstance(r, TicketRecord)]
+    async with session(project) as harness:
+        assert await harness.run() == "completed done 3 done"
+        told = [
+            (r.id, r.state)
+            for r in harness.scripted.recorder.records
+            if isinstance(r, TicketRecord)
+        ]
         assert told[-1] == ("T3", "done")
     assert merged(project) == ["T1.txt", "T2.txt", "T3.txt", "cart.py"]
     assert git(project, "status", "--porcelain") == ""
@@ -66,15 +70,15 @@ async def test_a_risky_ticket_is_talked_over_first(project: Path) -> None:
         return {"summary": "With decimals."}
 
     proposal = {"summary": "Use floats.", "risks": ["rounding"]}
-    say = but(
+    say = replying(
         Split_the_goal=risky,
         is_risky=proposal,
         wants_your_opinion=discussed,
         Write_the_instruction=instructed,
     )
-    async with session(project, team("wren")) as on:
-        assert await on.run(say) == "completed done 1 done"
-        assert await on.moves("T1") == [
+    async with session(project, team("wren")) as harness:
+        assert await harness.run(say) == "completed done 1 done"
+        assert await harness.moves("T1") == [
             "created",
             "discussing",
             "discussed",
@@ -96,16 +100,16 @@ async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
         told.append(text)
         return BROKEN if len(told) == 2 else obedient(member, text)
 
-    say = but(
+    say = replying(
         Split_the_goal=plan(part("a")),
         Do_the_work_now=works,
         **{"Is_it_done?": lambda member, text: reviews.pop(0)},
     )
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 1 done"
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 1 done"
         again = ["in_progress", "blocked", "in_progress"]
         moves = ["awaiting_review", *again, "awaiting_review", "done"]
-        assert (await on.moves("T1"))[2:] == moves
+        assert (await harness.moves("T1"))[2:] == moves
     sent_back = ["It was sent back:\nsay please" in text for text in told]
     assert sent_back == [False, True, True]
 
@@ -113,17 +117,17 @@ async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
 async def test_work_that_review_never_likes_fails_and_the_user_decides(project: Path) -> None:
     never = {"decision": "changes_requested", "notes": "no"}
     parts = plan(part("a"), part("b", "a"), part("c", "a", "b"))
-    say = but(Split_the_goal=parts, **{"Is_it_done?": never})
+    say = replying(Split_the_goal=parts, **{"Is_it_done?": never})
     config = SchedulerConfig(rework=1, replans=0)
-    async with session(project, config=config) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "error", "T2": "pending", "T3": "pending"}
-        assert await on.answer("stop") == "T1 failed: Make a"
-    async with session(project) as on:
-        assert await on.run(say) == "waiting question"  # it was stopped, so it is asked again
-        await on.answer("drop")
-        assert await on.run(say) == "completed done 0 done, 3 dropped or replaced"
-        assert await on.moves("T3") == ["created", "closed"]
+    async with session(project, config=config) as harness:
+        assert await harness.run(say) == "waiting question"
+        assert await harness.states() == {"T1": "error", "T2": "pending", "T3": "pending"}
+        assert await harness.answer("stop") == "T1 failed: Make a"
+    async with session(project) as harness:
+        assert await harness.run(say) == "waiting question"  # it was stopped, so it is asked again
+        await harness.answer("drop")
+        assert await harness.run(say) == "completed done 0 done, 3 dropped or replaced"
+        assert await harness.moves("T3") == ["created", "closed"]
 
 
 async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) -> None:
@@ -140,10 +144,10 @@ async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Pa
             path.write_text(f"total = {ticket_in(text)!r}\n")
         return {"status": "completed", "outputs": ["cart.py"]}
 
-    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 2 done"
-        moves = [await on.moves(one) for one in ("T1", "T2")]
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 2 done"
+        moves = [await harness.moves(one) for one in ("T1", "T2")]
         assert sorted(len(one) for one in moves) == [4, 6]
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
     both, told = seen
@@ -166,23 +170,23 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
             path.write_text("total = 'both'\n")
         return {"status": "completed"}  # the second time with the conflict markers still in it
 
-    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 2 done"
-        assert await on.errors() == ["merge_conflict", "conflict_marks"]
-        told = await on.error("conflict_marks")
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 2 done"
+        assert await harness.errors() == ["merge_conflict", "conflict_marks"]
+        told = await harness.error("conflict_marks")
         assert told.endswith("still has unresolved conflicts in cart.py")
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
 
 
 async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
     """`b` waits until the user has said that it is not wanted, and is then dropped."""
-    async with session(project, team("wren", "finn")) as on:
+    async with session(project, team("wren", "finn")) as harness:
         said = anyio.Event()
 
         async def speak() -> None:
             await said.wait()
-            await on.on.storage.inbox.request(TASK, "say", "you", "drop b")
+            await harness.scripted.storage.inbox.request(TASK, "say", "you", "drop b")
 
         def works(member: Member, text: str) -> object:
             if ticket_in(text) == "T2":
@@ -190,15 +194,15 @@ async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
                 return None
             return obedient(member, text)
 
-        say = but(
+        say = replying(
             Split_the_goal=plan(part("a"), part("b"), part("c", "b")),
             The_plan_has_to_change=plan(part("a"), part("c", "a")),
             Do_the_work_now=works,
         )
         async with anyio.create_task_group() as group:
             group.start_soon(speak)
-            assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
-        tickets = {one.task_id: one for one in await on.tickets()}
+            assert await harness.run(say) == "completed done 2 done, 1 dropped or replaced"
+        tickets = {one.task_id: one for one in await harness.tickets()}
         assert (tickets["b"].closed_by, tickets["c"].state) == ("dropped", "done")
         assert tickets["c"].dependencies == ("T1",)
 
@@ -217,21 +221,21 @@ async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool
         prompts.append(text)
         return second
 
-    say = but(Split_the_goal=first, Do_the_work_now=works, The_plan_has_to_change=replanned)
-    async with session(project, config=SchedulerConfig(retries=0), caps=Caps()) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.answer("approve") == "Plan with 2 tickets"
+    say = replying(Split_the_goal=first, Do_the_work_now=works, The_plan_has_to_change=replanned)
+    async with session(project, config=SchedulerConfig(retries=0), caps=Caps()) as harness:
+        assert await harness.run(say) == "waiting question"
+        assert await harness.answer("approve") == "Plan with 2 tickets"
         if changed:
             why = "T1 failed: wren (.coterie/teams/shop/wren): it broke"
             about = f"Changed plan with 2 tickets: {why}"
-            assert await on.run(say) == "waiting question"
-            assert await on.answer("change", "but tested") == about
-            assert await on.run(say) == "waiting question"
-            assert await on.states() == {"T1": "error", "T2": "pending"}
-            assert await on.answer("approve") == about
-        assert await on.run(say) == "waiting question"
-        assert (await on.answer("approve")).startswith("The final report: 2 done")
-        assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
+            assert await harness.run(say) == "waiting question"
+            assert await harness.answer("change", "but tested") == about
+            assert await harness.run(say) == "waiting question"
+            assert await harness.states() == {"T1": "error", "T2": "pending"}
+            assert await harness.answer("approve") == about
+        assert await harness.run(say) == "waiting question"
+        assert (await harness.answer("approve")).startswith("The final report: 2 done")
+        assert await harness.run(say) == "completed done 2 done, 1 dropped or replaced"
     assert ["says: but tested" in prompt for prompt in prompts] == [False, True][: 1 + changed]
 
 
@@ -258,10 +262,10 @@ async def test_an_output_that_git_ignores_is_kept_as_an_artifact(project: Path) 
         ]
         return {"status": "completed", "outputs": outputs}
 
-    say = but(Split_the_goal=plan(part("a")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 1 done"
-        said = [one for one in await on.envelopes() if one.payload_type == "artifact_ref"]
+    say = replying(Split_the_goal=plan(part("a")), Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 1 done"
+        said = [one for one in await harness.envelopes() if one.payload_type == "artifact_ref"]
     (one,) = said
     assert isinstance(one.payload, ArtifactRef)
     assert (one.source, one.target, one.payload.label) == ("wren", "mira", "size.bin")
@@ -284,11 +288,11 @@ async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:
             anyio.from_thread.run(both.acquire)
         return obedient(member, text)
 
-    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
     who = team("wren", supports_multiple_instances=True)
-    async with session(project, who) as on:
-        assert await on.run(say) == "completed done 2 done"
-        owners = {one.owner for one in await on.tickets()}
+    async with session(project, who) as harness:
+        assert await harness.run(say) == "completed done 2 done"
+        owners = {one.owner for one in await harness.tickets()}
     assert homes == owners == {"wren", "wren#2"}
 
 
@@ -298,12 +302,12 @@ async def test_the_managers_checks_are_run_once_they_are_allowed(project: Path) 
         "acceptance_criteria": [{"text": "green", "command": "make test"}, "looks nice"],
     }
     checks = FakeChecks()
-    say = but(Split_the_goal=plan(part("a")), Write_the_instruction=order)
-    async with session(project, checks=checks) as on:
-        assert await on.run(say) == "waiting question"
+    say = replying(Split_the_goal=plan(part("a")), Write_the_instruction=order)
+    async with session(project, checks=checks) as harness:
+        assert await harness.run(say) == "waiting question"
         assert checks.ran == []
-        await on.answer("task")
-        assert await on.run(say) == "completed done 1 done"
+        await harness.answer("task")
+        assert await harness.run(say) == "completed done 1 done"
     assert checks.ran == [("make test", "T1")]
     report = json.loads((project / f".coterie/sessions/{TASK}/final_report.json").read_text())
     assert report["tickets"][0]["unchecked"] == ["green", "looks nice"]  # no log was kept
@@ -316,10 +320,10 @@ async def test_a_rule_of_the_users_allows_a_check_in_every_worktree(project: Pat
     allowed = Permissions(allow=("run(make test)",))
     mira = who.members[0].model_copy(update={"permissions": allowed})
     checks = FakeChecks()
-    say = but(Split_the_goal=plan(part("a"), part("b")), Write_the_instruction=order)
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Write_the_instruction=order)
     who = who.model_copy(update={"members": (mira, *who.members[1:])})
-    async with session(project, who, checks=checks) as on:
-        assert await on.run(say) == "completed done 2 done"
+    async with session(project, who, checks=checks) as harness:
+        assert await harness.run(say) == "completed done 2 done"
     assert {command for command, _ in checks.ran} == {"make test"}
 
 
@@ -334,10 +338,10 @@ async def test_a_check_that_is_not_permitted_is_told_to_the_manager(project: Pat
         told.append(text)
         return obedient(member, text)
 
-    say = but(Split_the_goal=plan(part("a")), Write_the_instruction=order, Is_it_done=reviews)
+    say = replying(Split_the_goal=plan(part("a")), Write_the_instruction=order, Is_it_done=reviews)
     who = who.model_copy(update={"members": (mira, *who.members[1:])})
-    async with session(project, who, checks=checks) as on:
-        assert await on.run(say) == "completed done 1 done"
+    async with session(project, who, checks=checks) as harness:
+        assert await harness.run(say) == "completed done 1 done"
     assert checks.ran == []
     assert "make test: not run because it is not permitted" in told[0]
 
@@ -348,13 +352,13 @@ async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None
             return BROKEN
         return obedient(member, text)
 
-    say = but(
+    say = replying(
         Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})), Do_the_work_now=works
     )
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 1 done"
-        (ticket,) = await on.tickets()
-        assert (ticket.owner, await on.errors()) == ("finn", ["worker_exit"])
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 1 done"
+        (ticket,) = await harness.tickets()
+        assert (ticket.owner, await harness.errors()) == ("finn", ["worker_exit"])
 
 
 @pytest.mark.parametrize(
@@ -365,17 +369,17 @@ async def test_what_a_worker_needs_is_asked_of_the_user(
     project: Path, order: dict[str, str]
 ) -> None:
     reports = [{"status": "blocked", "issues": ["I need the key."]}, {"status": "completed"}]
-    say = but(
+    say = replying(
         Split_the_goal=plan(part("a")),
         Do_the_work_now=lambda member, text: reports.pop(0),
         cannot_continue=order,
     )
-    async with session(project, team("wren")) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "blocked"}
-        assert await on.answer("the blue one") == "Which key?"
-        assert await on.run(say) == "completed done 1 done"
-        orders = [one.payload for one in await on.envelopes()]
+    async with session(project, team("wren")) as harness:
+        assert await harness.run(say) == "waiting question"
+        assert await harness.states() == {"T1": "blocked"}
+        assert await harness.answer("the blue one") == "Which key?"
+        assert await harness.run(say) == "completed done 1 done"
+        orders = [one.payload for one in await harness.envelopes()]
         assert [one.summary for one in orders if isinstance(one, Instruction)] == [
             "Do it.",
             "Which key?\nThe user says: the blue one",
@@ -387,13 +391,13 @@ async def test_what_a_worker_needs_is_asked_of_the_user(
 async def test_a_worker_that_was_stopped_works_again_when_the_user_says_so(
     project: Path, choice: str
 ) -> None:
-    say = but(Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})))
-    async with session(project, config=SchedulerConfig(retries=0)) as on:
-        await on.on.storage.inbox.request(TASK, "stop_member", "you", "wren")
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "blocked"}
-        assert await on.answer(choice) == "wren was stopped (turn 1)"
-        assert await on.run(say) == "completed done 1 done"
-        (ticket,) = await on.tickets()
+    say = replying(Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})))
+    async with session(project, config=SchedulerConfig(retries=0)) as harness:
+        await harness.scripted.storage.inbox.request(TASK, "stop_member", "you", "wren")
+        assert await harness.run(say) == "waiting question"
+        assert await harness.states() == {"T1": "blocked"}
+        assert await harness.answer(choice) == "wren was stopped (turn 1)"
+        assert await harness.run(say) == "completed done 1 done"
+        (ticket,) = await harness.tickets()
         assert ticket.owner == {"retry": "wren", "replace": "finn"}[choice]
-        assert await on.on.storage.inbox.requests(TASK) == []
+        assert await harness.scripted.storage.inbox.requests(TASK) == []

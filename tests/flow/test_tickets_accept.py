@@ -17,15 +17,15 @@ from coterie.model.team import Member
 from coterie.model.ticket import SchedulerConfig
 from coterie.testing.scripted import TASK
 from coterie.workspace.snapshots.revert import RevertResult
-from tests.conftest import House
-from tests.flow.ticket_stage import (
+from tests.conftest import IsolatedUser
+from tests.flow.ticket_harness import (
     FakeChecks,
-    but,
     folder_of,
     git,
     obedient,
     part,
     plan,
+    replying,
     repository,
     session,
 )
@@ -35,15 +35,15 @@ DONE = "completed done 1 done"
 
 
 @pytest.fixture
-def project(house: House) -> Path:
-    return repository(house.project / "shop")
+def project(user: IsolatedUser) -> Path:
+    return repository(user.project / "shop")
 
 
 async def carried_out(project: Path, **more: object) -> None:
     """Run a session that adds T1.txt, with `test -f T1.txt` as its check."""
     config = SchedulerConfig(checks=("test -f T1.txt",))
-    async with session(project, config=config, checks=FakeChecks()) as on:
-        assert await on.run(but(Split_the_goal=ONE, **more)) == DONE
+    async with session(project, config=config, checks=FakeChecks()) as harness:
+        assert await harness.run(replying(Split_the_goal=ONE, **more)) == DONE
 
 
 def head(project: Path, name: str = "HEAD") -> str:
@@ -111,8 +111,8 @@ async def test_two_pages_of_one_server_take_it_once(project: Path) -> None:
 
 
 async def test_what_is_not_finished_is_not_accepted(project: Path) -> None:
-    async with session(project) as on:
-        assert await on.run(but(Split_the_goal="no")) == "waiting question"
+    async with session(project) as harness:
+        assert await harness.run(replying(Split_the_goal="no")) == "waiting question"
     async with App.open(project) as app:
         with pytest.raises(NotAccepted, match="k3f9 is waiting, not completed"):
             await app.accept(TASK)
@@ -211,8 +211,8 @@ async def test_a_branch_that_moved_is_merged_and_checked_again(project: Path) ->
 
 async def test_what_does_not_pass_with_the_moved_branch_is_not_accepted(project: Path) -> None:
     config = SchedulerConfig(checks=("grep -q 0 cart.py",))
-    async with session(project, config=config, checks=FakeChecks()) as on:
-        assert await on.run(but(Split_the_goal=ONE)) == DONE
+    async with session(project, config=config, checks=FakeChecks()) as harness:
+        assert await harness.run(replying(Split_the_goal=ONE)) == DONE
     (project / "cart.py").write_text("total = 1\n")
     git(project, "commit", "-qam", "mine")
     mine = head(project)
@@ -368,9 +368,9 @@ async def test_tickets_and_envelopes_are_there_to_be_shown(project: Path) -> Non
 
 async def test_a_failed_ticket_is_reset_by_its_name(project: Path) -> None:
     config = SchedulerConfig(retries=0, replans=0)
-    stuck = but(Split_the_goal=ONE, Do_the_work_now={"status": "blocked", "issues": ["x"]})
-    async with session(project, config=config) as on:
-        assert await on.run(stuck) == "waiting question"
+    stuck = replying(Split_the_goal=ONE, Do_the_work_now={"status": "blocked", "issues": ["x"]})
+    async with session(project, config=config) as harness:
+        assert await harness.run(stuck) == "waiting question"
     async with App.open(project) as app:
         with pytest.raises(UsageError, match=r'No ticket "T9"\. There are: T1'):
             await app.reset_ticket(TASK, "T9")
@@ -378,9 +378,9 @@ async def test_a_failed_ticket_is_reset_by_its_name(project: Path) -> None:
         assert (answered.choice, answered.resumable) == ("reset", True)
         with pytest.raises(UsageError, match="There is no question about T1 yet"):
             await app.reset_ticket(TASK, "T1")
-    async with session(project) as on:
-        assert await on.run(but(Split_the_goal=ONE)) == DONE
-        assert "pending" in await on.moves("T1")
+    async with session(project) as harness:
+        assert await harness.run(replying(Split_the_goal=ONE)) == DONE
+        assert "pending" in await harness.moves("T1")
     async with App.open(project) as app:
         with pytest.raises(UsageError, match="T1 is done; only a ticket that failed can be reset"):
             await app.reset_ticket(TASK, "T1")

@@ -17,8 +17,8 @@ from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.teams import choose_team
 from coterie.model.workspace import Workspace
-from tests.conftest import House, ours
-from tests.flow.ticket_stage import git, part, plan, repository
+from tests.conftest import IsolatedUser, init_project
+from tests.flow.ticket_harness import git, part, plan, repository
 
 PROGRAM = """
 import json, os, pathlib, sys
@@ -40,9 +40,9 @@ print("```json\\n" + json.dumps(answer) + "\\n```")
 
 
 @pytest.fixture
-def project(house: House) -> Path:
-    root = repository(house.project / "shop")
-    program = house.home / "agent.py"
+def project(user: IsolatedUser) -> Path:
+    root = repository(user.project / "shop")
+    program = user.home / "agent.py"
     program.write_text(PROGRAM.format(plan=plan(part("a"), part("b"))))
     command = f"{sys.executable} -I -S {program}"
     roles = [
@@ -61,7 +61,7 @@ def project(house: House) -> Path:
     return root
 
 
-async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) -> None:
+async def test_a_roles_file_is_a_team_that_works(user: IsolatedUser, project: Path) -> None:
     async with open_project(project) as app:
         roles = await app.team(str(project / ".coterie" / "roles.json"))
         task = await app.start(roles, "Make them", Caps(yes=True), workflow="tickets")
@@ -95,27 +95,29 @@ async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) ->
     )
 
 
-async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house: House) -> None:
+async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(
+    user: IsolatedUser,
+) -> None:
     """Environment values are not kept with a task; an instance gets those of its member."""
     member = {"id": "wren", "agent": "echo", "env": {"MINE": "yes"}, "homeDir": "elsewhere"}
-    path = ours(house.project) / "teams" / "shop" / "team.json"
+    path = init_project(user.project) / "teams" / "shop" / "team.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"members": [{**member, "supportsMultipleInstances": True}]}))
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agents = {"schemaVersion": "1.2", "agents": {"echo": {"command": "cat", "capabilities": {}}}}
     registry.write_text(json.dumps(agents))
-    place = house.project / "material"
+    place = user.project / "material"
     place.mkdir()
 
     def workspaces(app: App) -> list[Workspace]:
-        team = choose_team(Project(house.project), "shop", load_registry(KNOWN_AGENTS)).team
+        team = choose_team(Project(user.project), "shop", load_registry(KNOWN_AGENTS)).team
         members = app._members.of(team.sealed(), str(path), None)
         seats = [team.seated(name) for name in ("wren", "wren#2")]
         at_work = {"execution_dir": str(place)}
         return [members.workspace(seat.model_copy(update=at_work)) for seat in seats if seat]
 
-    async with App.open(house.project) as app:
+    async with App.open(user.project) as app:
         one, two = await anyio.to_thread.run_sync(workspaces, app)
     assert (one.env["MINE"], two.env["MINE"]) == ("yes", "yes")
     assert (one.folder.name, two.folder.name) == ("wren", "wren#2")

@@ -25,13 +25,13 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import created, envelope
 from coterie.testing.scripted import TASK
 from coterie.workspace.session_files import key_path
-from tests.conftest import House
-from tests.flow.ticket_stage import (
-    Played,
-    but,
+from tests.conftest import IsolatedUser
+from tests.flow.ticket_harness import (
+    TicketHarness,
     obedient,
     part,
     plan,
+    replying,
     repository,
     session,
 )
@@ -48,18 +48,20 @@ def logs(project: Path) -> Path:
     return project / ".coterie" / "logs" / TASK
 
 
-def files_of(on: Played, *, signed: bool = False) -> EnvelopeFiles:
-    return EnvelopeFiles(on.project / ".coterie", on.on.storage.tickets, TASK, signed=signed)
+def files_of(harness: TicketHarness, *, signed: bool = False) -> EnvelopeFiles:
+    return EnvelopeFiles(
+        harness.project / ".coterie", harness.scripted.storage.tickets, TASK, signed=signed
+    )
 
 
-async def compare(on: Played) -> dict[str, bytes]:
+async def compare(harness: TicketHarness) -> dict[str, bytes]:
     """Check that the files match the rows, with none missing and none added; return the files."""
-    rows = await on.on.storage.tickets.envelopes(TASK)
+    rows = await harness.scripted.storage.tickets.envelopes(TASK)
     wanted = {
         f"{sequence:06d}-{one.payload_type}.json": one.model_dump(mode="json", exclude_none=True)
         for sequence, one in rows
     }
-    kept = [path for path in logs(on.project).iterdir() if path.suffix != ".changed"]
+    kept = [path for path in logs(harness.project).iterdir() if path.suffix != ".changed"]
     found = {path.name: path.read_bytes() for path in kept}
     lines = found.pop("events.log").decode().splitlines()
     assert {name: json.loads(data) for name, data in found.items()} == wanted
@@ -69,7 +71,7 @@ async def compare(on: Played) -> dict[str, bytes]:
     return {**found, "events.log": "\n".join(lines).encode()}
 
 
-BUSY = but(
+BUSY = replying(
     Split_the_goal=plan(part("a", risks=["money"]), part("b")),
     is_risky={"summary": "carefully"},
     wants_your_opinion={"status": "proposal", "outputs": ["yes"]},
@@ -77,11 +79,11 @@ BUSY = but(
 
 
 async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
-        assert await on.run(say) == "waiting question"
-        await compare(on)
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
+        say = replying(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
+        assert await harness.run(say) == "waiting question"
+        await compare(harness)
 
 
 async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> None:
@@ -91,27 +93,29 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
     class Looking(EnvelopeFiles):
         async def flush(self) -> None:
             await super().flush()
-            (row,) = (one for one in await on.on.storage.events.tasks() if one.id == TASK)
-            rows = await on.on.storage.tickets.envelopes(TASK)
+            (row,) = (
+                one for one in await harness.scripted.storage.events.tasks() if one.id == TASK
+            )
+            rows = await harness.scripted.storage.tickets.envelopes(TASK)
             seen.append((row.status, len(rows)))
 
-    async with session(project) as on:
-        kept = Looking(project / ".coterie", on.on.storage.tickets, TASK)
-        on.look_after(RunServices(session_files=kept))
-        assert await on.run(BUSY) == "completed done 2 done"
-        assert ("running", len(await on.envelopes())) in seen
+    async with session(project) as harness:
+        kept = Looking(project / ".coterie", harness.scripted.storage.tickets, TASK)
+        harness.use_services(RunServices(session_files=kept))
+        assert await harness.run(BUSY) == "completed done 2 done"
+        assert ("running", len(await harness.envelopes())) in seen
 
 
-async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> None:
-    project = repository(house.project / "shop")
-    async with session(project) as on:
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
-        assert await on.run(say) == "waiting question"
+async def test_a_session_that_is_given_up_is_told_to_its_end(user: IsolatedUser) -> None:
+    project = repository(user.project / "shop")
+    async with session(project) as harness:
+        say = replying(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
+        assert await harness.run(say) == "waiting question"
     assert not logs(project).exists()
     async with App.open(project) as app:
         await app.cancel(TASK)
-    async with session(project) as on:
-        await compare(on)
+    async with session(project) as harness:
+        await compare(harness)
 
 
 # -- after a crash -----------------------------------------------------------------------------
@@ -119,10 +123,10 @@ async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> No
 
 async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: Path) -> None:
     """Killed between the commit and the files, with any number of the files written."""
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        assert await on.run(BUSY) == "completed done 2 done"
-        whole = await compare(on)
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
+        assert await harness.run(BUSY) == "completed done 2 done"
+        whole = await compare(harness)
         names = sorted(name for name in whole if name != "events.log")
         text = (logs(project) / "events.log").read_bytes()
         for left in (0, 1, len(names) // 2, len(names) - 1):
@@ -130,8 +134,8 @@ async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: P
                 (logs(project) / name).unlink()
             (logs(project) / f".{names[left]}.new").write_bytes(b'{"half": ')
             (logs(project) / "events.log").write_bytes(text[: 37 * left])  # in the middle of a line
-            await files_of(on).flush()
-            assert await compare(on) == whole
+            await files_of(harness).flush()
+            assert await compare(harness) == whole
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -149,41 +153,41 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what: str) -> None:
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        assert await on.run(BUSY) == "completed done 2 done"
-        whole = await compare(on)
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
+        assert await harness.run(BUSY) == "completed done 2 done"
+        whole = await compare(harness)
         DAMAGE[what](logs(project))
-        await files_of(on).flush()
-        assert await compare(on) == whole
+        await files_of(harness).flush()
+        assert await compare(harness) == whole
 
 
 async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        await on.run(BUSY)
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
+        await harness.run(BUSY)
         stray = logs(project) / "000999-review.json"
         stray.write_text("{}")
-        await files_of(on).flush()
+        await files_of(harness).flush()
         assert not stray.exists()
         stray.with_name("000999-review.json.stray").unlink()
-        await compare(on)
+        await compare(harness)
 
 
 async def test_a_stray_file_that_cannot_be_moved_is_not_called_moved(project: Path) -> None:
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
-        await on.run(BUSY)
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
+        await harness.run(BUSY)
         stray = logs(project) / "000999-review.json"
         stray.write_text("{}")
         stray.with_name("000999-review.json.stray").mkdir()
-        (fault,) = (await files_of(on).verify("cut")).new
+        (fault,) = (await files_of(harness).verify("cut")).new
         assert (fault.kind, fault.mended, stray.exists()) == ("unknown", False, True)
 
 
 async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project: Path) -> None:
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on)))
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness)))
         hurt = [_remove_all, DAMAGE["line added"]]
 
         def works(member: Member, text: str) -> object:
@@ -191,8 +195,8 @@ async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project
                 hurt.pop()(logs(project)) if hurt else None
             return obedient(member, text)
 
-        assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
-        await compare(on)
+        assert await harness.run(replying(Do_the_work_now=works)) == "completed done 3 done"
+        await compare(harness)
 
 
 def _remove_all(folder: Path) -> None:
@@ -202,16 +206,16 @@ def _remove_all(folder: Path) -> None:
 
 
 async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> None:
-    async with session(project) as on:
-        await on.run(BUSY)
+    async with session(project) as harness:
+        await harness.run(BUSY)
     with sqlite3.connect(project / ".coterie" / "coterie.db") as database:
         database.execute("UPDATE envelopes SET body = '{}' WHERE sequence = 3")
     database.close()
-    async with session(project) as on:
+    async with session(project) as harness:
         with pytest.raises(
             StorageDamaged, match="holds a value that this version of Coterie cannot read"
         ):
-            await files_of(on).flush()
+            await files_of(harness).flush()
 
 
 async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
@@ -261,17 +265,17 @@ SIGNED = SchedulerConfig(sign=True)
 
 
 async def test_a_signed_session_goes_on_and_its_key_is_nowhere_else(project: Path) -> None:
-    blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
-    async with session(project, config=SIGNED) as on:
-        on.look_after(RunServices(session_files=files_of(on, signed=True)))
-        assert await on.run(blocked) == "waiting question"
-        await on.answer("retry")
-    async with session(project) as on:
-        on.look_after(RunServices(session_files=files_of(on, signed=True)))
-        say = but(**{"cannot_continue:": {"summary": "again"}})
-        assert await on.run(say) == "completed done 3 done"
-        assert all(one.signature for one in await on.envelopes())
-        await compare(on)
+    blocked = replying(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
+    async with session(project, config=SIGNED) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness, signed=True)))
+        assert await harness.run(blocked) == "waiting question"
+        await harness.answer("retry")
+    async with session(project) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness, signed=True)))
+        say = replying(**{"cannot_continue:": {"summary": "again"}})
+        assert await harness.run(say) == "completed done 3 done"
+        assert all(one.signature for one in await harness.envelopes())
+        await compare(harness)
     path = key_path(project / ".coterie", TASK)
     assert path.stat().st_mode & 0o777 == 0o600
     key = path.read_bytes().strip()
@@ -300,23 +304,23 @@ def _rewrite(project: Path, pattern: str, instead: str) -> None:
 
 @pytest.mark.parametrize("what", FORGED)
 async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, what: str) -> None:
-    async with session(project, config=SIGNED) as on:
-        on.look_after(RunServices(session_files=files_of(on, signed=True)))
-        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
-        await on.run(say)
-        await on.answer("retry")
+    async with session(project, config=SIGNED) as harness:
+        harness.use_services(RunServices(session_files=files_of(harness, signed=True)))
+        say = replying(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
+        await harness.run(say)
+        await harness.answer("retry")
     FORGED[what](project)
-    async with session(project) as on:
+    async with session(project) as harness:
         for services in (
-            RunServices(session_files=files_of(on, signed=True)),
+            RunServices(session_files=files_of(harness, signed=True)),
             RunServices(),
         ):  # checked by the files, and by the session
-            on.look_after(services)
+            harness.use_services(services)
             with pytest.raises(EnvelopeForged) as raised:
-                await on.run()
+                await harness.run()
             assert raised.value.code == "envelope_forged"
     with anyio.fail_after(5):
-        async with session(project) as on:
-            lease = await on.on.storage.leases.get(TASK)
+        async with session(project) as harness:
+            lease = await harness.scripted.storage.leases.get(TASK)
             assert lease is not None
             assert lease.state == "parked"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.chaos.stores import Stores
-from bench.chaos.tickets import Alone, TicketChaos, TicketTally
+from bench.chaos.tickets import Baseline, TicketChaos, TicketTally
 from coterie.engine.steering import answer
 from coterie.model.about import ReportConfirmation
 from coterie.model.envelope import Review
@@ -23,22 +23,22 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project
 from coterie.workflows.tickets import Tickets
-from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
+from tests.flow.ticket_harness import part, plan, replying, script, session, ticket_in
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone | None:
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Baseline | None:
     """Return the outcome that every session must reach, whatever its store."""
-    return TicketChaos(tmp_path_factory.mktemp("alone")).left_alone()
+    return TicketChaos(tmp_path_factory.mktemp("alone")).run_baseline()
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("stores", "kills"), [("sqlite", 5), ("postgres", 3)], indirect=["stores"])
 def test_a_killed_session_comes_to_the_same_as_one_left_alone(
-    tmp_path: Path, stores: Stores, kills: int, alone: Alone | None
+    tmp_path: Path, stores: Stores, kills: int, baseline: Baseline | None
 ) -> None:
-    assert alone is not None
-    tally = TicketChaos(tmp_path, seed=5, stores=stores, alone=alone).run(kills)
+    assert baseline is not None
+    tally = TicketChaos(tmp_path, seed=5, stores=stores, baseline=baseline).run(kills)
     expected = TicketTally(
         kills=kills, sessions=1, executions=tally.executions, needed=tally.needed, wrong=[]
     )
@@ -68,7 +68,7 @@ def reviews(member: Member, text: str) -> object:
     return {"decision": "approved"}
 
 
-SAY = but(
+SAY = replying(
     Split_the_goal=PARTS,
     is_risky={"summary": "Use decimals."},
     wants_your_opinion={"status": "proposal", "outputs": ["I agree"]},
@@ -82,8 +82,10 @@ async def died(project: Path, death: CrashPoint | None) -> bool:
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
     try:
         mortal = CrashingStorage(real, death)
-        async with scripted_project(project / ".coterie", mortal, Tickets(), root=project) as on:
-            await on.run(ScriptedChannels(script(SAY)))
+        async with scripted_project(
+            project / ".coterie", mortal, Tickets(), root=project
+        ) as harness:
+            await harness.run(ScriptedChannels(script(SAY)))
     except Crashed:
         return True
     finally:
@@ -91,10 +93,10 @@ async def died(project: Path, death: CrashPoint | None) -> bool:
     return False
 
 
-async def came_to(project: Path) -> dict[str, object]:
-    async with session(project) as on:
-        said = Counter(f"{one.ticket_id} {one.payload_type}" for one in await on.envelopes())
-        moves = {ticket.id: await on.moves(ticket.id) for ticket in await on.tickets()}
+async def outcome_of(project: Path) -> dict[str, object]:
+    async with session(project) as harness:
+        said = Counter(f"{one.ticket_id} {one.payload_type}" for one in await harness.envelopes())
+        moves = {ticket.id: await harness.moves(ticket.id) for ticket in await harness.tickets()}
     report = project / ".coterie" / "sessions" / TASK / "final_report.json"
     return {"said": said, "moves": moves, "report": json.loads(report.read_text())}
 
@@ -108,7 +110,7 @@ async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_p
         was_cut = await died(project, death)
         if was_cut:
             assert not await died(project, None)
-        return was_cut, await came_to(project)
+        return was_cut, await outcome_of(project)
 
     _, expected = await lived_through("alone", None)
     call, was_cut = 0, True
@@ -120,21 +122,21 @@ async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_p
     assert call >= 45
 
 
-ASKED = but(
+ASKED = replying(
     Split_the_goal=plan(part("pay", expected_outputs=["pay.py"])),
     The_plan_has_to_change=plan(part("pay", expected_outputs=["pay.py"])),
     Do_the_work_now={"status": "completed"},
 )
 
 
-async def decided(on: ScriptedProject) -> None:
+async def answer_questions(harness: ScriptedProject) -> None:
     """Answer the open questions: approve the plan, but the report only the second time."""
-    for asked in await on.storage.inbox.questions():
-        said = [one.payload for _, one in await on.storage.tickets.envelopes(TASK)]
+    for asked in await harness.storage.inbox.questions():
+        said = [one.payload for _, one in await harness.storage.tickets.envelopes(TASK)]
         seen = any(isinstance(one, Review) and one.notes == "not yet" for one in said)
         is_report = isinstance(asked.interaction.about, ReportConfirmation)
         choice = ("change", "not yet") if is_report and not seen else ("approve", None)
-        await answer(on.look, asked.interaction.interaction_id, *choice, "you")
+        await answer(harness.look, asked.interaction.interaction_id, *choice, "you")
 
 
 async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
@@ -147,9 +149,9 @@ async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
         try:
             async with scripted_project(
                 project / ".coterie", mortal, Tickets(), root=project
-            ) as on:
-                while (await on.run(ScriptedChannels(script(ASKED)), 0.0)).status == "waiting":
-                    await decided(on)
+            ) as harness:
+                while (await harness.run(ScriptedChannels(script(ASKED)), 0.0)).status == "waiting":
+                    await answer_questions(harness)
         except Crashed:
             return await ran(project, None)
         finally:
@@ -161,7 +163,7 @@ async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
         (project / ".coterie").mkdir(parents=True)
         async with session(project, caps=Caps()):
             pass  # only create it
-        return await ran(project, death), await came_to(project)
+        return await ran(project, death), await outcome_of(project)
 
     calls, expected = await lived_through("alone", None)
     assert calls > 60

@@ -12,15 +12,15 @@ from coterie.model.envelope import Report
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
-from tests.flow.ticket_stage import (
+from tests.flow.ticket_harness import (
     PLAN,
     block,
-    but,
     folder_of,
     git,
     obedient,
     part,
     plan,
+    replying,
     repository,
     session,
     team,
@@ -88,49 +88,49 @@ async def test_a_plan_that_is_none_goes_back_with_the_reason(project: Path, what
         prompts.append(text)
         return nonsense if len(prompts) == 1 else ONE
 
-    async with session(project, team(capabilities=("python", "sql"))) as on:
-        assert await on.run(but(Split_the_goal=planned)) == "completed done 1 done"
-        assert await on.errors() == ["validation_failed"]
-        assert (await on.error("validation_failed")).startswith(why)
+    async with session(project, team(capabilities=("python", "sql"))) as harness:
+        assert await harness.run(replying(Split_the_goal=planned)) == "completed done 1 done"
+        assert await harness.errors() == ["validation_failed"]
+        assert (await harness.error("validation_failed")).startswith(why)
     told = why.removeprefix("The plan cannot be carried out: ").removeprefix(f"{NO_PLAN} ")
     assert told[:60] in prompts[1]
 
 
 async def test_a_manager_that_only_ever_plans_nonsense_ends_as_a_question(project: Path) -> None:
     circle = plan(part("a", "b"), part("b", "a"))
-    async with session(project) as on:
-        assert await on.run(but(Split_the_goal=circle)) == "waiting question"
-        assert await on.errors() == ["validation_failed"] * 3
-        assert await on.answer("retry") == "mira gave no plan that can be carried out"
-        assert await on.run(but(Split_the_goal=in_turn(PLAN))) == "completed done 3 done"
+    async with session(project) as harness:
+        assert await harness.run(replying(Split_the_goal=circle)) == "waiting question"
+        assert await harness.errors() == ["validation_failed"] * 3
+        assert await harness.answer("retry") == "mira gave no plan that can be carried out"
+        assert await harness.run(replying(Split_the_goal=in_turn(PLAN))) == "completed done 3 done"
 
 
 async def test_a_manager_that_never_says_json_ends_as_a_question(project: Path) -> None:
-    async with session(project) as on:
-        assert await on.run(but(Split_the_goal="no")) == "waiting question"
-        assert await on.answer("retry") == "mira (manager) gave no usable answer"
-        assert await on.run() == "completed done 3 done"
+    async with session(project) as harness:
+        assert await harness.run(replying(Split_the_goal="no")) == "waiting question"
+        assert await harness.answer("retry") == "mira (manager) gave no usable answer"
+        assert await harness.run() == "completed done 3 done"
 
 
 async def test_a_manager_that_fails_on_the_way_is_asked_about_once(project: Path) -> None:
     """Two tickets need it at the same time; there is one question, and both continue after it."""
     gone = TurnFailed("exit", "it broke", exit_code=3, retry=False)
     two = plan(part("a"), part("b"))
-    async with session(project) as on:
-        say = but(Split_the_goal=two, Write_the_instruction=gone)
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "pending", "T2": "pending"}
-        assert await on.answer("retry") == "mira (manager) gave no usable answer"
-        assert await on.run(but(Split_the_goal=two)) == "completed done 2 done"
+    async with session(project) as harness:
+        say = replying(Split_the_goal=two, Write_the_instruction=gone)
+        assert await harness.run(say) == "waiting question"
+        assert await harness.states() == {"T1": "pending", "T2": "pending"}
+        assert await harness.answer("retry") == "mira (manager) gave no usable answer"
+        assert await harness.run(replying(Split_the_goal=two)) == "completed done 2 done"
 
 
 async def test_a_review_that_is_none_moves_nothing(project: Path) -> None:
     odd = in_turn({"decision": "perhaps"}, {"decision": "approved"})
-    async with session(project) as on:
-        say = but(Split_the_goal=ONE, **{"Is_it_done?": odd})
-        assert await on.run(say) == "completed done 1 done"
-        assert await on.errors() == ["validation_failed"]
-        assert await on.moves("T1") == ["created", "in_progress", "awaiting_review", "done"]
+    async with session(project) as harness:
+        say = replying(Split_the_goal=ONE, **{"Is_it_done?": odd})
+        assert await harness.run(say) == "completed done 1 done"
+        assert await harness.errors() == ["validation_failed"]
+        assert await harness.moves("T1") == ["created", "in_progress", "awaiting_review", "done"]
 
 
 # -- workers -----------------------------------------------------------------------------------
@@ -139,14 +139,14 @@ async def test_a_review_that_is_none_moves_nothing(project: Path) -> None:
 async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
     both = block({"status": "blocked", "issues": ["no"]}) + "\n" + block({"status": "completed"})
     reported = in_turn(both, {"status": "completed"})
-    async with session(project) as on:
-        say = but(Split_the_goal=ONE, Do_the_work_now=reported)
-        assert await on.run(say) == "completed done 1 done"
-        assert await on.error("validation_failed") == (
+    async with session(project) as harness:
+        say = replying(Split_the_goal=ONE, Do_the_work_now=reported)
+        assert await harness.run(say) == "completed done 1 done"
+        assert await harness.error("validation_failed") == (
             "The reply is not a valid report: it holds 2 different reports; give one; "
             "it came from wren (.coterie/teams/shop/wren)"
         )
-        reports = [one for one in await on.envelopes() if isinstance(one.payload, Report)]
+        reports = [one for one in await harness.envelopes() if isinstance(one.payload, Report)]
         assert len(reports) == 1
 
 
@@ -156,15 +156,15 @@ async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
         said = "T2" if ticket == "T1" and "The reply is not a valid report" not in text else ticket
         return {"ticket_id": said, "status": "completed"}
 
-    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 2 done"
-        assert await on.errors() == ["validation_failed"]
-        assert await on.error("validation_failed") == (
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 2 done"
+        assert await harness.errors() == ["validation_failed"]
+        assert await harness.error("validation_failed") == (
             'The reply is not a valid report: ticket_id is "T2"; this is about T1; '
             "it came from wren (.coterie/teams/shop/wren)"
         )
-        about = [one.ticket_id for one in await on.envelopes() if one.payload_type == "error"]
+        about = [one.ticket_id for one in await harness.envelopes() if one.payload_type == "error"]
         assert about == ["T1"]
 
 
@@ -175,18 +175,18 @@ async def test_an_edit_outside_the_worktree_is_named_and_never_put_back(project:
             (project / "new.py").write_text("new\n")
         return obedient(member, text)
 
-    say = but(Split_the_goal=ONE, Do_the_work_now=works)
-    async with session(project, team("wren")) as on:
-        assert await on.run(say) == "waiting question"
-        assert await on.states() == {"T1": "blocked"}
+    say = replying(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project, team("wren")) as harness:
+        assert await harness.run(say) == "waiting question"
+        assert await harness.states() == {"T1": "blocked"}
         wren = "wren (.coterie/teams/shop/wren)"
         told = f"While {wren} worked on T1, files outside its worktree changed: cart.py, new.py"
-        assert await on.error("outside_worktree") == told
-        records = [r for r in on.on.recorder.records if isinstance(r, ErrorRecord)]
+        assert await harness.error("outside_worktree") == told
+        records = [r for r in harness.scripted.recorder.records if isinstance(r, ErrorRecord)]
         assert [(r.code, r.message) for r in records] == [("outside_worktree", told)]
         assert (project / "cart.py").read_text() == "mine now\n"
-        assert await on.answer("redo") == f"Was it you? {told}"
-        assert await on.run(say) == "completed done 1 done"
+        assert await harness.answer("redo") == f"Was it you? {told}"
+        assert await harness.run(say) == "completed done 1 done"
     assert (project / "cart.py").read_text() == "mine now\n"
 
 
@@ -199,13 +199,13 @@ async def test_the_users_own_edit_costs_nothing_but_a_question(project: Path) ->
         (project / "notes.md").write_text("an idea\n")
         return obedient(member, text)
 
-    say = but(Split_the_goal=ONE, Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "waiting question"
-        await on.answer("mine")
-        assert await on.run(say) == "completed done 1 done"
+    say = replying(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "waiting question"
+        await harness.answer("mine")
+        assert await harness.run(say) == "completed done 1 done"
         moves = ["created", "in_progress", "blocked", "in_progress", "awaiting_review", "done"]
-        assert await on.moves("T1") == moves
+        assert await harness.moves("T1") == moves
     assert len(turns) == 1
 
 
@@ -216,9 +216,9 @@ async def test_a_commit_of_the_users_is_nobodys_edit(project: Path) -> None:
         git(project, "commit", "-qam", "mine")
         return obedient(member, text)
 
-    async with session(project) as on:
-        say = but(Split_the_goal=ONE, Do_the_work_now=works)
-        assert await on.run(say) == "completed done 1 done"
+    async with session(project) as harness:
+        say = replying(Split_the_goal=ONE, Do_the_work_now=works)
+        assert await harness.run(say) == "completed done 1 done"
 
 
 async def test_work_that_cannot_be_committed_blocks_its_ticket_and_no_other(project: Path) -> None:
@@ -234,7 +234,7 @@ async def test_work_that_cannot_be_committed_blocks_its_ticket_and_no_other(proj
                     "--allow-empty", "-m", "x")  # fmt: skip
         return obedient(member, text)
 
-    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
-    async with session(project) as on:
-        assert await on.run(say) == "completed done 2 done"
-        assert await on.errors() == ["not_committed"]
+    say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "completed done 2 done"
+        assert await harness.errors() == ["not_committed"]

@@ -21,7 +21,7 @@ from coterie.model.team import Member, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.testing.scripted import TASK
-from tests.flow.ticket_stage import Played, Say, but, part, plan, session, team
+from tests.flow.ticket_harness import Say, TicketHarness, part, plan, replying, session, team
 
 TICKETS = 200
 
@@ -41,7 +41,7 @@ def random_plan(dice: random.Random) -> dict[str, object]:
     return plan(*parts)
 
 
-class Watched:
+class ObservedWorkers:
     """Workers that are observed while they work, and fail or are sent back now and then."""
 
     def __init__(self, dice: random.Random, who: Team) -> None:
@@ -78,7 +78,7 @@ class Watched:
         return {"decision": "changes_requested" if again else "approved", "notes": "so"}
 
     def say(self, planned: dict[str, object]) -> Say:
-        return but(
+        return replying(
             Split_the_goal=planned,
             Do_the_work_now=self.works,
             **{"Is_it_done?": self.reviews, "cannot_continue:": {"summary": "around it"}},
@@ -112,22 +112,25 @@ async def test_a_random_plan_is_carried_out(tmp_path: Path, seed: int, limit: in
     single = team("wren", "finn")
     more = team("robin", supports_multiple_instances=True)
     who = single.model_copy(update={"members": (*single.members, more.members[1])})
-    watched = Watched(dice, who)
+    watched = ObservedWorkers(dice, who)
     config = SchedulerConfig(concurrency=limit, retries=20, rework=20)
-    async with session(tmp_path, who, config) as on:
-        assert await on.run(watched.say(planned)) == f"completed done {TICKETS} done"
-        assert broken_rules(await on.envelopes(), limit) == []
+    async with session(tmp_path, who, config) as harness:
+        assert await harness.run(watched.say(planned)) == f"completed done {TICKETS} done"
+        assert broken_rules(await harness.envelopes(), limit) == []
     assert watched.doubled == []
     assert watched.most <= limit
     assert (watched.most > 1) == (limit > 1)
 
 
-def speaking(on: Played, *answers: object) -> Say:
+def speaking(harness: TicketHarness, *answers: object) -> Say:
     """Say something during the first answer to a prompt, and wait until it was heard."""
     left = list(answers)
 
     async def speak() -> None:
-        storage, known = on.on.storage, len(await on.on.storage.conversation.messages(TASK))
+        storage, known = (
+            harness.scripted.storage,
+            len(await harness.scripted.storage.conversation.messages(TASK)),
+        )
         await storage.inbox.request(TASK, "say", "you", "b first")
         with anyio.fail_after(30):
             while len(await storage.conversation.messages(TASK)) == known:  # noqa: ASYNC110
@@ -147,18 +150,18 @@ BROKEN = TurnFailed("exit", "it broke", retry=False)
 async def test_what_is_said_while_the_manager_replans_outlives_the_run(tmp_path: Path) -> None:
     (tmp_path / ".coterie").mkdir()
     one, prompts = plan(part("a")), list[str]()
-    async with session(tmp_path) as on:
-        answers = speaking(on, one, BROKEN, one)
+    async with session(tmp_path) as harness:
+        answers = speaking(harness, one, BROKEN, one)
 
         def replanned(member: Member, text: str) -> object:
             prompts.append(text.partition("said: ")[2].partition("\n")[0])
             return answers(member, text)
 
-        await on.on.storage.inbox.request(TASK, "say", "you", "in blue")
-        say = but(Split_the_goal=one, The_plan_has_to_change=replanned)
-        assert await on.run(say) == "waiting question"
-        await on.answer("retry")
-        assert await on.run(say) == "completed done 1 done"
+        await harness.scripted.storage.inbox.request(TASK, "say", "you", "in blue")
+        say = replying(Split_the_goal=one, The_plan_has_to_change=replanned)
+        assert await harness.run(say) == "waiting question"
+        await harness.answer("retry")
+        assert await harness.run(say) == "completed done 1 done"
     assert prompts == ["in blue", "b first", "b first"]
 
 
@@ -166,14 +169,14 @@ async def test_a_ticket_that_is_being_prepared_waits_for_what_a_new_plan_puts_be
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".coterie").mkdir()
-    async with session(tmp_path) as on:
-        say = but(
+    async with session(tmp_path) as harness:
+        say = replying(
             Split_the_goal=plan(part("a")),
-            Write_the_instruction=speaking(on, BROKEN, {"summary": "Do it."}),
+            Write_the_instruction=speaking(harness, BROKEN, {"summary": "Do it."}),
             The_plan_has_to_change=plan(part("a", "b"), part("b")),
         )
-        assert await on.run(say) == "waiting question"
-        await on.answer("retry")
-        assert await on.run(say) == "completed done 2 done"
-        assert broken_rules(await on.envelopes(), 1) == []
-        assert [one.dependencies for one in await on.tickets()] == [("T2",), ()]
+        assert await harness.run(say) == "waiting question"
+        await harness.answer("retry")
+        assert await harness.run(say) == "completed done 2 done"
+        assert broken_rules(await harness.envelopes(), 1) == []
+        assert [one.dependencies for one in await harness.tickets()] == [("T2",), ()]

@@ -24,9 +24,9 @@ from coterie.tools.run_command import CommandResult, CommandRunner, RunCommand
 from coterie.tools.sandbox import Kind, Sandbox
 from coterie.tools.standard import open_toolbox
 from coterie.tools.toolbox import Toolbox, ToolOutcome
-from tests.unit.process.children import carrying, left, token, until
+from tests.unit.process.children import count_pids_with_argument, pids_with_argument, token, until
 from tests.unit.tools import owner
-from tests.unit.tools.workshop import Log, Workshop, call, toolbox, workshop
+from tests.unit.tools.member_project import Log, MemberProject, call, member_project, toolbox
 
 KINDS: list[Kind] = ["bubblewrap", "landlock", "none"]
 HELD: list[Kind] = ["bubblewrap", "landlock"]
@@ -37,21 +37,23 @@ held = pytest.mark.parametrize("kind", HELD)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return workshop(tmp_path, git=True, ANTHROPIC_API_KEY="sk-1", OPENAI_BASE_URL="u", MINE="yes")
+def shop(tmp_path: Path) -> MemberProject:
+    return member_project(
+        tmp_path, git=True, ANTHROPIC_API_KEY="sk-1", OPENAI_BASE_URL="u", MINE="yes"
+    )
 
 
-async def works_here(kind: Kind) -> None:
+async def require_sandbox(kind: Kind) -> None:
     if kind != "none" and (problem := await sandbox.problem_of(kind)) is not None:
         pytest.skip(problem)
 
 
-async def commands(shop: Workshop, kind: Kind, log: Log | None = None) -> CommandRunner:
-    await works_here(kind)
+async def commands(shop: MemberProject, kind: Kind, log: Log | None = None) -> CommandRunner:
+    await require_sandbox(kind)
     return CommandRunner("ann", shop.root.path, shop.workspace, log or Log(), Sandbox(kind))
 
 
-async def run(shop: Workshop, kind: Kind, command: str, seconds: float = 60) -> CommandResult:
+async def run(shop: MemberProject, kind: Kind, command: str, seconds: float = 60) -> CommandResult:
     return await (await commands(shop, kind)).run(command, seconds)
 
 
@@ -64,16 +66,18 @@ def staying(word: str) -> str:
 
 
 @every
-async def test_it_runs_in_the_work_folder_with_nothing_to_read(shop: Workshop, kind: Kind) -> None:
+async def test_it_runs_in_the_work_folder_with_nothing_to_read(
+    shop: MemberProject, kind: Kind
+) -> None:
     command = "pwd; cat; echo out; echo err >&2; echo out; exit 3"
     printed = f"{shop.project.resolve()}\nout\nerr\nout\n"
     log = Log(mark="m1")
     assert await (await commands(shop, kind, log)).run(command, 60) == CommandResult(3, printed)
-    assert log.told == [("starting", "ann runCommand"), ("started", "m1"), ("ended", "m1")]
+    assert log.calls == [("starting", "ann runCommand"), ("started", "m1"), ("ended", "m1")]
 
 
 @every
-async def test_it_sees_what_its_member_does_and_no_key(shop: Workshop, kind: Kind) -> None:
+async def test_it_sees_what_its_member_does_and_no_key(shop: MemberProject, kind: Kind) -> None:
     ran = await run(shop, kind, "env")
     names = {line.partition("=")[0] for line in ran.output.splitlines()}
     added = {"COTERIE_MARK", "PWD", "SHLVL", "_", "LC_CTYPE"}
@@ -82,7 +86,7 @@ async def test_it_sees_what_its_member_does_and_no_key(shop: Workshop, kind: Kin
 
 
 @every
-async def test_it_may_work(shop: Workshop, kind: Kind) -> None:
+async def test_it_may_work(shop: MemberProject, kind: Kind) -> None:
     command = """
     set -e
     echo one > file; mkdir -p a b; echo two > a/x; mv a/x b/y; ln b/y b/z; rm -r a; : > file
@@ -96,7 +100,7 @@ async def test_it_may_work(shop: Workshop, kind: Kind) -> None:
 
 
 @every
-async def test_the_network_is_open(shop: Workshop, kind: Kind) -> None:
+async def test_the_network_is_open(shop: MemberProject, kind: Kind) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert await run(
@@ -108,7 +112,7 @@ async def test_the_network_is_open(shop: Workshop, kind: Kind) -> None:
 
 
 @every
-async def test_no_socket_without_a_file_is_reached(shop: Workshop, kind: Kind) -> None:
+async def test_no_socket_without_a_file_is_reached(shop: MemberProject, kind: Kind) -> None:
     """Desktops and other services of the user have such sockets, which no mount can hide."""
     name = token()
     with socket.socket(socket.AF_UNIX) as server:
@@ -128,7 +132,7 @@ def elsewhere() -> Iterator[Path]:
 
 
 @held
-async def test_it_changes_nothing_outside(shop: Workshop, elsewhere: Path, kind: Kind) -> None:
+async def test_it_changes_nothing_outside(shop: MemberProject, elsewhere: Path, kind: Kind) -> None:
     (shop.project / "link").symlink_to(elsewhere / "file")
     acts = [
         "echo x > {0}/file",
@@ -157,7 +161,7 @@ async def test_it_changes_nothing_outside(shop: Workshop, elsewhere: Path, kind:
 
 
 @held
-async def test_it_does_not_see_the_users_home(shop: Workshop, kind: Kind) -> None:
+async def test_it_does_not_see_the_users_home(shop: MemberProject, kind: Kind) -> None:
     secret = shop.user_home / ".netrc"
     programs = shop.user_home / ".local" / "bin"
     programs.mkdir(parents=True)
@@ -174,7 +178,7 @@ async def test_it_does_not_see_the_users_home(shop: Workshop, kind: Kind) -> Non
 
 @held
 async def test_a_project_in_the_users_home_is_all_that_is_seen_of_it(
-    shop: Workshop, kind: Kind
+    shop: MemberProject, kind: Kind
 ) -> None:
     home = shop.project.parent
     inside = replace(shop, workspace=replace(shop.workspace, user_home=home))
@@ -185,7 +189,7 @@ async def test_a_project_in_the_users_home_is_all_that_is_seen_of_it(
 
 
 @held
-async def test_it_reaches_no_other_process(shop: Workshop, kind: Kind) -> None:
+async def test_it_reaches_no_other_process(shop: MemberProject, kind: Kind) -> None:
     secret = token()
     other = subprocess.Popen(["sleep", "600"], env={"SECRET": secret})
     try:
@@ -199,7 +203,7 @@ async def test_it_reaches_no_other_process(shop: Workshop, kind: Kind) -> None:
         other.wait()
 
 
-async def test_of_coterie_and_git_it_sees_and_changes_what_it_may(shop: Workshop) -> None:
+async def test_of_coterie_and_git_it_sees_and_changes_what_it_may(shop: MemberProject) -> None:
     """Landlock cannot do that, and says so in its description."""
     command = """
     ls -A .coterie .coterie/teams/review
@@ -223,7 +227,7 @@ async def test_of_coterie_and_git_it_sees_and_changes_what_it_may(shop: Workshop
     assert "including" in Sandbox("landlock").description
 
 
-async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None:
+async def test_a_worktree_of_its_own_can_be_committed_to(shop: MemberProject) -> None:
     git = ["git", "-C", str(shop.project), "-c", "user.name=a", "-c", "user.email=b@c"]
     tree = shop.workspace.folder / "tree"
     for words in (
@@ -247,7 +251,7 @@ async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None
     assert not (shop.project / "inside").exists()
 
 
-async def test_a_command_that_cannot_be_held_is_not_run(shop: Workshop) -> None:
+async def test_a_command_that_cannot_be_held_is_not_run(shop: MemberProject) -> None:
     """As on a kernel without Landlock: the launcher gives up rather than run it unconfined."""
     words = Sandbox("landlock").words(sandbox.SandboxPolicy((shop.project,)), shop.project)
     launcher = Path(words[3])
@@ -266,7 +270,9 @@ async def test_a_command_that_cannot_be_held_is_not_run(shop: Workshop) -> None:
     assert not (shop.project / "ran").exists()
 
 
-async def test_the_best_there_is_is_taken(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_best_there_is_is_taken(
+    shop: MemberProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox, "_problems", {"bubblewrap": None, "landlock": None})
     assert await sandbox.best() == Sandbox("bubblewrap")
     monkeypatch.setattr(sandbox, "_problems", {"bubblewrap": "bubblewrap: no", "landlock": None})
@@ -296,7 +302,9 @@ async def test_a_sandbox_that_does_not_hold_is_found_out(monkeypatch: pytest.Mon
 
 
 @every
-async def test_what_it_leaves_behind_is_ended_and_said_to_be(shop: Workshop, kind: Kind) -> None:
+async def test_what_it_leaves_behind_is_ended_and_said_to_be(
+    shop: MemberProject, kind: Kind
+) -> None:
     words = [token(), token()]
     command = (
         f"setsid {staying(words[0])} & (env -i setsid {staying(words[1])} > /dev/null &); echo ok"
@@ -308,17 +316,17 @@ async def test_what_it_leaves_behind_is_ended_and_said_to_be(shop: Workshop, kin
     assert (outcome.output["exitCode"], outcome.output["output"]) == (0, "ok\n")
     # Each is a shell and its child, as far as they have started by then.
     assert "running, now stopped." in str(outcome.output["note"])
-    assert [await left(word) for word in words] == [0, 0]
+    assert [await count_pids_with_argument(word) for word in words] == [0, 0]
 
 
 @every
-async def test_one_that_leaves_nothing_is_not_said_to(shop: Workshop, kind: Kind) -> None:
+async def test_one_that_leaves_nothing_is_not_said_to(shop: MemberProject, kind: Kind) -> None:
     runner = await commands(shop, kind)
     for _ in range(3):
         assert await runner.run("true & wait; echo a | cat", 60) == CommandResult(0, "a\n")
 
 
-async def test_at_its_time_limit_the_whole_tree_goes(shop: Workshop) -> None:
+async def test_at_its_time_limit_the_whole_tree_goes(shop: MemberProject) -> None:
     """All kinds at the same time, as they only wait."""
     runners = [await commands(shop, kind) for kind in KINDS]
     async with anyio.create_task_group() as group:
@@ -337,22 +345,22 @@ async def past_its_time(box: Toolbox) -> None:
     assert outcome == ToolOutcome(
         {"exitCode": None, "output": "begun\n", "note": note}, is_error=True
     )
-    assert [await left(word) for word in words] == [0, 0]
+    assert [await count_pids_with_argument(word) for word in words] == [0, 0]
 
 
 @every
-async def test_when_the_call_is_cancelled_nothing_is_left(shop: Workshop, kind: Kind) -> None:
+async def test_when_the_call_is_cancelled_nothing_is_left(shop: MemberProject, kind: Kind) -> None:
     word, log = token(), Log()
     runner = await commands(shop, kind, log)
     async with anyio.create_task_group() as group:
         group.start_soon(runner.run, staying(word), 60)
-        await until(lambda: len(carrying(word)) > 0)
+        await until(lambda: len(pids_with_argument(word)) > 0)
         group.cancel_scope.cancel()
-    assert await left(word) == 0
-    assert [what for what, _ in log.told] == ["starting", "started", "ended"]
+    assert await count_pids_with_argument(word) == 0
+    assert [what for what, _ in log.calls] == ["starting", "started", "ended"]
 
 
-async def test_one_that_kills_its_keeper_if_it_can_is_still_ended(shop: Workshop) -> None:
+async def test_one_that_kills_its_keeper_if_it_can_is_still_ended(shop: MemberProject) -> None:
     word, log, ended = token(), Log(), list[CommandResult]()
     runner = await commands(shop, "none", log)
     wait = "until [ -e go ]; do sleep 0.02; done"
@@ -363,22 +371,22 @@ async def test_one_that_kills_its_keeper_if_it_can_is_still_ended(shop: Workshop
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_it)
-        await until(lambda: len(log.told) == 2)  # before that it would count as never started
+        await until(lambda: len(log.calls) == 2)  # before that it would count as never started
         shop.write("go", "")
     # In a pid namespace nothing can kill the first process.
     code = 7 if await can_be_private() else 128 + signal.SIGKILL
     assert [(ran.exit_code, ran.all_ended) for ran in ended] == [(code, True)]
-    assert await left(word) == 0
+    assert await count_pids_with_argument(word) == 0
 
 
-async def test_a_command_that_cannot_be_started_says_why(shop: Workshop) -> None:
+async def test_a_command_that_cannot_be_started_says_why(shop: MemberProject) -> None:
     log = Log(mark="m1")
     box = toolbox(shop, RunCommand(await commands(shop, "none", log)))
     for command, problem in {"x" * 200_000: "Argument list too long", "a\0b": "null byte"}.items():
         outcome = await call(box, "runCommand", command=command)
         assert outcome.is_error
         assert problem in str(outcome.output["error"])
-    assert [what for what, _ in log.told] == ["starting", "ended"] * 2
+    assert [what for what, _ in log.calls] == ["starting", "ended"] * 2
 
 
 # -- in a process of its own -------------------------------------------------------------------
@@ -406,13 +414,13 @@ async def owned(
 
 @every
 async def test_all_is_gone_soon_after_coterie(tmp_path: Path, kind: Kind) -> None:
-    await works_here(kind)
+    await require_sandbox(kind)
     word, mark = token(), token()
     daemons = f"setsid {staying(word)} & (env -i setsid {staying(word)} &)"
     async with owned(tmp_path, kind, mark, f"{daemons}; {staying(word)}") as process:
-        await until(lambda: len(carrying(word)) == 3, 30)
+        await until(lambda: len(pids_with_argument(word)) == 3, 30)
         process.kill()
-        await until(lambda: not carrying(word) and not processes.find_marked([mark]), 5)
+        await until(lambda: not pids_with_argument(word) and not processes.find_marked([mark]), 5)
 
 
 async def test_a_hundred_megabytes_are_not_held(tmp_path: Path) -> None:
@@ -425,7 +433,7 @@ async def test_a_hundred_megabytes_are_not_held(tmp_path: Path) -> None:
     assert 30_000 < size < 30_100
 
 
-async def test_the_head_and_the_tail_of_a_flood_are_seen(shop: Workshop) -> None:
+async def test_the_head_and_the_tail_of_a_flood_are_seen(shop: MemberProject) -> None:
     ran = await run(shop, "none", "echo first; yes | head -c 10000000; echo; echo last")
     lines = ran.output.splitlines()
     assert (ran.exit_code, lines[0], lines[-1]) == (0, "first", "last")

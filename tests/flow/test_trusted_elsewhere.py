@@ -14,23 +14,23 @@ from coterie.config.project import Project
 from coterie.config.teams import trust
 from coterie.model import instant
 from coterie.model.task import Caps
-from tests.flow.machines_stage import AGENTS, Machines, machines, run
-from tests.flow.ticket_stage import but, git, part, plan
+from tests.flow.machines_harness import AGENTS, Machines, machines, run
+from tests.flow.ticket_harness import git, part, plan, replying
 
 __all__ = ["machines"]
 FILE = "crew.json"
 
 
-def crew(machines: Machines, mode: str) -> None:
+def commit_team_file(machines: Machines, mode: str) -> None:
     """Commit a team file, so that every clone has it; its worker is in this mode."""
-    machines.play(but(Split_the_goal_into_tasks=plan(part("model"))))
+    machines.play(replying(Split_the_goal_into_tasks=plan(part("model"))))
     members = [
         {"id": name, "agent": agent, "role": role, "permissions": permissions}
         for (name, agent), role, permissions in zip(
             AGENTS.items(), ("manager", "worker"), ("ask", mode), strict=True
         )
     ]
-    root = machines.house.project
+    root = machines.user.project
     team = {"name": "crew", "workflow": "tickets", "members": members}
     (root / FILE).write_text(json.dumps(team))
     git(root, "add", FILE)
@@ -49,7 +49,7 @@ async def trust_on(machines: Machines, *names: str) -> None:
         await anyio.to_thread.run_sync(trusted, place)
 
 
-async def made(desk: OpenProject) -> str:
+async def start_task(desk: OpenProject) -> str:
     return await desk.start(str(desk.root / FILE), "Add coupons", Caps(yes=True))
 
 
@@ -60,26 +60,26 @@ async def ran_by(desk: OpenProject, task: str) -> str | None:
 
 
 async def test_where_neither_the_session_was_made_nor_it_runs(machines: Machines) -> None:
-    crew(machines, "accept-edits")
+    commit_team_file(machines, "accept-edits")
     await trust_on(machines, "desk", "sofa", "gpu1")
     async with machines.open() as desk, machines.open("sofa") as sofa, machines.worker("gpu1"):
-        task = await made(desk)
+        task = await start_task(desk)
         assert (await run(sofa, task)).status == "completed"
         assert await ran_by(sofa, task) == "gpu1"
-    assert [event.state for event in machines.told] == ["taken", "over"]
+    assert [event.state for event in machines.events] == ["taken", "over"]
 
 
 async def test_a_turn_that_every_machine_refuses_is_done_where_its_session_runs(
     machines: Machines,
 ) -> None:
-    crew(machines, "accept-edits")
+    commit_team_file(machines, "accept-edits")
     await trust_on(machines, "desk")
     async with machines.open() as desk, machines.worker("gpu1"), machines.worker("gpu2"):
-        task = await made(desk)
+        task = await start_task(desk)
         assert (await run(desk, task)).status == "completed"
         assert await ran_by(desk, task) == "desk"
-    assert {event.state for event in machines.told} == {"refused"}
-    assert len(machines.told) == 2
+    assert {event.state for event in machines.events} == {"refused"}
+    assert len(machines.events) == 2
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -87,9 +87,9 @@ async def test_a_member_that_never_asks_goes_where_that_is_allowed(
     machines: Machines, allowed: bool
 ) -> None:
     """No other machine is waited for."""
-    crew(machines, "full")
+    commit_team_file(machines, "full")
     await trust_on(machines, "desk", "gpu1")
     async with machines.open() as desk, machines.worker("gpu1", allow_full=allowed):
-        task = await made(desk)
+        task = await start_task(desk)
         assert (await run(desk, task)).status == "completed"
         assert await ran_by(desk, task) == ("gpu1" if allowed else "desk")

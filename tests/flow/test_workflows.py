@@ -25,8 +25,8 @@ from coterie.testing.scripted import TASK, ScriptedProject, TurnScript, team
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from tests.docs.test_docs import ROOT, files
-from tests.flow.ticket_stage import but, part, plan, repository, script
-from tests.flow.ticket_stage import team as ticket_team
+from tests.flow.ticket_harness import part, plan, replying, repository, script
+from tests.flow.ticket_harness import team as ticket_team
 
 
 class TestChat(WorkflowContract):
@@ -68,7 +68,7 @@ class TestTickets(WorkflowContract):
         repository(root)
 
     def reply(self, member: Member, prompt: Prompt) -> TurnScript | Awaitable[TurnScript]:
-        say = but(Split_the_goal=plan(part("model"), part("form", "model")))
+        say = replying(Split_the_goal=plan(part("model"), part("form", "model")))
         return script(say)(member, prompt)
 
     async def outcome(self, ended: ScriptedProject) -> object:

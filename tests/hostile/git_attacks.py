@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.crew import git
+from tests.cli.ticket_project import git
 
 HOOKS = """
 applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit
@@ -21,7 +21,7 @@ push-to-checkout reference-transaction sendemail-validate update
 
 
 @dataclass(frozen=True)
-class Hostile:
+class HostileRepository:
     """A repository with planted attacks, and the folder where they leave their marks."""
 
     root: Path
@@ -63,14 +63,16 @@ class Attack:
     """What is planted, and the plain git commands that fire it."""
 
     name: str
-    plant: Callable[[Hostile], None]
+    plant: Callable[[HostileRepository], None]
     control: tuple[Words, ...]
 
 
-def _filter(kind: str, file: str = "config", attributes: str = "tree") -> Callable[[Hostile], None]:
+def _filter(
+    kind: str, file: str = "config", attributes: str = "tree"
+) -> Callable[[HostileRepository], None]:
     name = f"{kind}-{file.replace('.', '-')}-{attributes}"
 
-    def plant(hostile: Hostile) -> None:
+    def plant(hostile: HostileRepository) -> None:
         hostile.config(f"filter.{name}.{kind}", hostile.fires(name), file)
         hostile.file(f"file.{name}")
         line = f"*.{name} filter={name}"
@@ -96,11 +98,11 @@ _SH = ("!sh", "-c")
 _CHANGED = (*_SH, "echo 2 >> cart.py")
 
 
-def _setting(key: str, name: str) -> Callable[[Hostile], None]:
+def _setting(key: str, name: str) -> Callable[[HostileRepository], None]:
     return lambda hostile: hostile.config(key, hostile.program(name))
 
 
-def _hooks(hostile: Hostile) -> None:
+def _hooks(hostile: HostileRepository) -> None:
     for name in HOOKS.split():
         path = hostile.git_dir / "hooks" / name
         path.parent.mkdir(exist_ok=True)
@@ -108,8 +110,8 @@ def _hooks(hostile: Hostile) -> None:
         path.chmod(0o755)
 
 
-def _driver(key: str, name: str) -> Callable[[Hostile], None]:
-    def plant(hostile: Hostile) -> None:
+def _driver(key: str, name: str) -> Callable[[HostileRepository], None]:
+    def plant(hostile: HostileRepository) -> None:
         hostile.config(f"diff.{name}.{key}", hostile.program(name))
         hostile.attribute(f"*.{name} diff={name}")
         hostile.file(f"file.{name}")
@@ -117,25 +119,25 @@ def _driver(key: str, name: str) -> Callable[[Hostile], None]:
     return plant
 
 
-def _merge_driver(hostile: Hostile) -> None:
+def _merge_driver(hostile: HostileRepository) -> None:
     hostile.config("merge.evil.driver", hostile.fires("merge-driver", "true"))
     hostile.attribute("*.py merge=evil")
 
 
-def _included(condition: str, name: str) -> Callable[[Hostile], None]:
-    def plant(hostile: Hostile) -> None:
+def _included(condition: str, name: str) -> Callable[[HostileRepository], None]:
+    def plant(hostile: HostileRepository) -> None:
         _filter("clean", f"{name}.inc")(hostile)
         hostile.config(f"{condition}.path", f"{name}.inc")
 
     return plant
 
 
-def _worktree_config(hostile: Hostile) -> None:
+def _worktree_config(hostile: HostileRepository) -> None:
     hostile.config("extensions.worktreeConfig", "true")
     _filter("clean", "config.worktree")(hostile)
 
 
-def _submodule(hostile: Hostile) -> None:
+def _submodule(hostile: HostileRepository) -> None:
     inner = hostile.root / "inner"
     inner.mkdir()
     git(inner, "init", "-q", "-b", "main")
@@ -148,24 +150,24 @@ def _submodule(hostile: Hostile) -> None:
     )
 
 
-def _submodule_update(hostile: Hostile) -> None:
+def _submodule_update(hostile: HostileRepository) -> None:
     hostile.config("submodule.inner.url", "./inner")
     hostile.config("submodule.inner.update", f"!{hostile.program('submodule-update', 'true')}")
     hostile.config("submodule.recurse", "true")
 
 
-def _transport(hostile: Hostile) -> None:
+def _transport(hostile: HostileRepository) -> None:
     hostile.config("protocol.ext.allow", "always")
     hostile.config("remote.ext.url", f"ext::{hostile.program('transport', 'false')} %S")
     hostile.config("remote.ext.fetch", "+refs/heads/*:refs/remotes/ext/*")
 
 
-def _gpg(hostile: Hostile) -> None:
+def _gpg(hostile: HostileRepository) -> None:
     hostile.config("gpg.program", hostile.program("gpg", "false"))
     hostile.config("commit.gpgSign", "true")
 
 
-def _ssh(hostile: Hostile) -> None:
+def _ssh(hostile: HostileRepository) -> None:
     hostile.config("core.sshCommand", hostile.program("ssh", "false"))
     hostile.config("remote.ssh.url", "ssh://nowhere.invalid/x")
 
@@ -241,7 +243,7 @@ ATTACKS: Sequence[Attack] = (
 """All are planted in one repository: none of them interferes with another."""
 
 
-def plant_all(hostile: Hostile) -> None:
+def plant_all(hostile: HostileRepository) -> None:
     """Plant every attack in a repository with a first commit, and commit the planted files."""
     quiet = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c")
     for attack in ATTACKS:
@@ -266,7 +268,7 @@ def plant_all(hostile: Hostile) -> None:
     config.write_text(kept)
 
 
-def bare(root: Path, words: Words, home: Path) -> None:
+def run_plain_git(root: Path, words: Words, home: Path) -> None:
     """Run a command as a careless user would."""
     env = {**os.environ, "HOME": str(home), "GIT_TERMINAL_PROMPT": "0"}
     for role in ("AUTHOR", "COMMITTER"):

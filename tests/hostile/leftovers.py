@@ -29,7 +29,7 @@ def shell(root: Path, script: str, **env: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def furnish(root: Path) -> None:
+def create_repository(root: Path) -> None:
     """Create a repository with a submodule, a nested clone and a worktree."""
     shell(
         root,
@@ -52,8 +52,8 @@ class Leftover:
     """What a command leaves, and the user's command that fires it; `$M` is the mark."""
 
     name: str
-    leave: str
-    fire: str = "git status"
+    plant: str
+    trigger: str = "git status"
 
 
 _EVIL = "printf '#!/bin/sh\\ntouch %s\\n' $M >"
@@ -181,4 +181,4 @@ LEFTOVERS: Sequence[Leftover] = (
 
 def script(marks: Path, one: Leftover) -> str:
     """The script that leaves one of them, in a subshell."""
-    return f"(M={marks / one.name}; {one.leave}) < /dev/null"
+    return f"(M={marks / one.name}; {one.plant}) < /dev/null"

@@ -12,58 +12,60 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, git, registered
-from tests.conftest import House
-from tests.hostile.git_attacks import ATTACKS, Attack, Hostile, bare, plant_all
+from tests.cli.ticket_project import TicketProject, git, register_agents
+from tests.conftest import IsolatedUser
+from tests.hostile.git_attacks import ATTACKS, Attack, HostileRepository, plant_all, run_plain_git
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> HostileRepository:
     """A repository in which a whole session was run, from the plan to reverting the work."""
     base = tmp_path_factory.mktemp("attacked")
-    house = House(base / "home", base / "home" / ".coterie", base / "project")
-    for folder in (house.home, house.project, base / "marks"):
+    user = IsolatedUser(base / "home", base / "home" / ".coterie", base / "project")
+    for folder in (user.home, user.project, base / "marks"):
         folder.mkdir()
-    env = {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home), "TZ": "UTC"}
+    env = {"HOME": str(user.home), "COTERIE_HOME": str(user.coterie_home), "TZ": "UTC"}
     with pytest.MonkeyPatch.context() as patched:
         for name, value in env.items():
             patched.setenv(name, value)
-        crew = Crew(registered(Cli(house, env))).furnish(checks=["test -s cart.py"])
-    hostile = Hostile(house.project, base / "marks")
+        project = TicketProject(register_agents(Cli(user, env))).set_up(checks=["test -s cart.py"])
+    hostile = HostileRepository(user.project, base / "marks")
     plant_all(hostile)
-    shutil.copytree(house.project, base / "pristine", symlinks=True)
+    shutil.copytree(user.project, base / "pristine", symlinks=True)
     for words in (
         ("run", "--yes", "Add coupons sent-back"),
         ("diff", "last"),
         ("accept", "last"),
         ("revert", "last"),
     ):
-        ran = crew(*words)
+        ran = project(*words)
         assert ran.code == 0, ran.out + ran.err
     assert _fired(hostile) == []
     git(hostile.root, *_QUIET, "fsck", "--strict")
     return hostile
 
 
-def _fired(hostile: Hostile) -> list[str]:
+def _fired(hostile: HostileRepository) -> list[str]:
     return sorted(path.name for path in hostile.marks.iterdir())
 
 
 _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
-def test_a_whole_session_fires_nothing(attacked: Hostile) -> None:
+def test_a_whole_session_fires_nothing(attacked: HostileRepository) -> None:
     # The fixture checks that nothing fired, before any control runs.
     assert "Revert" in git(attacked.root, *_QUIET, "log", "-1", "--format=%s")
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_a_bare_git_falls_for_it(attacked: Hostile, attack: Attack, tmp_path: Path) -> None:
+def test_a_bare_git_falls_for_it(
+    attacked: HostileRepository, attack: Attack, tmp_path: Path
+) -> None:
     again = tmp_path / "project"
     shutil.copytree(attacked.root.parent / "pristine", again, symlinks=True)
     mark = attacked.marks / attack.name
     for words in attack.control:
-        bare(again, words, tmp_path)
+        run_plain_git(again, words, tmp_path)
     assert mark.exists()
     for left in attacked.marks.iterdir():
         left.unlink()

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, git, registered
+from tests.cli.ticket_project import TicketProject, git, register_agents
 from tests.hostile.leftovers import shell
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class GitRedirect:
     """How `.git` leads to `../other`, a repository, or `../victim`; what plain git does there."""
 
     name: str
@@ -28,56 +28,56 @@ class Elsewhere:
 
 
 WAYS = (
-    Elsewhere("work-tree", "git config core.worktree ../../victim", "git reset -q --hard"),
-    Elsewhere(
+    GitRedirect("work-tree", "git config core.worktree ../../victim", "git reset -q --hard"),
+    GitRedirect(
         "common",
         "rm -r .git/refs .git/objects; echo ../../other/.git > .git/commondir",
         "git update-ref refs/heads/x HEAD",
     ),
-    Elsewhere(
+    GitRedirect(
         "pointer",
         "mv .git ../moved; echo gitdir: ../other/.git > .git",
         "git update-ref refs/heads/x HEAD",
     ),
-    Elsewhere("link", "mv .git ../moved; ln -s ../other/.git .git", "git branch x"),
-    Elsewhere(
+    GitRedirect("link", "mv .git ../moved; ln -s ../other/.git .git", "git branch x"),
+    GitRedirect(
         "worktree",
         "mkdir -p .git/worktrees/x; echo ../../other/.git > .git/worktrees/x/commondir; "
         "git -C ../other worktree add -q ../w -b w; mv .git ../moved; cp ../w/.git .git",
         "git update-ref refs/heads/x HEAD",
     ),
-    Elsewhere(
+    GitRedirect(
         "refs",
         "cp -r .git/refs ../other/.git; rm -r .git/refs; ln -s ../../other/.git/refs .git/refs",
         "git branch x",
     ),
-    Elsewhere(
+    GitRedirect(
         "branches", "ln -s ../../../../victim .git/refs/heads/coterie", "git branch coterie/x"
     ),
-    Elsewhere(
+    GitRedirect(
         "log",
         "rm .git/logs/HEAD; ln -s ../../../victim/file .git/logs/HEAD; git config user.name ';id;'",
         "git commit -q --allow-empty -m x",
     ),
-    Elsewhere(
+    GitRedirect(
         "logs-of-branches",
         "mkdir -p .git/logs/refs/heads; ln -s ../../../../../victim .git/logs/refs/heads/coterie",
         "git branch coterie/x",
     ),
-    Elsewhere("logs", "rm -r .git/logs; ln -s ../../victim .git/logs", "git branch x"),
-    Elsewhere(
+    GitRedirect("logs", "rm -r .git/logs; ln -s ../../victim .git/logs", "git branch x"),
+    GitRedirect(
         "objects",
         "cp -r .git/objects/* ../other/.git/objects; rm -r .git/objects; "
         "ln -s ../../other/.git/objects .git/objects",
         "echo new | git hash-object -w --stdin",
     ),
-    Elsewhere(
+    GitRedirect(
         "index", "mv .git/index ../victim/file; ln -s ../../victim/file .git/index", "git rm *.py"
     ),
-    Elsewhere(
+    GitRedirect(
         "packed", "ln -s ../../victim/packed .git/packed-refs", "git pack-refs --all"
     ),
-    Elsewhere(
+    GitRedirect(
         "promisor",
         "git config extensions.partialClone p; git config remote.p.promisor true; "
         "git config remote.p.url ../other; git config core.repositoryformatversion 1; "
@@ -88,7 +88,7 @@ WAYS = (
 )  # fmt: skip
 
 
-def furnished(base: Path, project: Path, way: Elsewhere) -> Callable[[], dict[str, str]]:
+def set_up(base: Path, project: Path, way: GitRedirect) -> Callable[[], dict[str, str]]:
     """Make the project lead elsewhere; return a function that reports what is there."""
     for name in ("other", "victim"):
         (base / name).mkdir()
@@ -108,35 +108,35 @@ def furnished(base: Path, project: Path, way: Elsewhere) -> Callable[[], dict[st
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_nothing_changes_elsewhere(bare: Cli, way: Elsewhere) -> None:
-    crew = Crew(registered(bare)).furnish()
-    base = crew.root.parent
-    elsewhere = furnished(base, crew.root, way)
+def test_nothing_changes_elsewhere(bare: Cli, way: GitRedirect) -> None:
+    project = TicketProject(register_agents(bare)).set_up()
+    base = project.root.parent
+    elsewhere = set_up(base, project.root, way)
     before = elsewhere()
     for words in (("run", "--yes", "Add coupons"), ("accept", "last"), ("diff", "last")):
-        crew(*words)
+        project(*words)
     assert elsewhere() == before
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_a_bare_git_does_change_it(tmp_path: Path, way: Elsewhere) -> None:
+def test_a_bare_git_does_change_it(tmp_path: Path, way: GitRedirect) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "cart.py").write_text("total = 0\n")
     git(project, "init", "-q", "-b", "main")
     git(project, "add", "cart.py")
     git(project, "commit", "-qm", "begin")
-    elsewhere = furnished(tmp_path, project, way)
+    elsewhere = set_up(tmp_path, project, way)
     before = elsewhere()
     said = shell(project, way.control, HOME=str(tmp_path))
     assert elsewhere() != before, said
 
 
 def test_a_link_is_refused_by_name(bare: Cli) -> None:
-    crew = Crew(registered(bare)).furnish()
-    refs = crew.root / ".git" / "refs"
-    shutil.move(refs, crew.root.parent / "refs")
-    refs.symlink_to(crew.root.parent / "refs")
-    ran = crew("run", "--yes", "Add coupons")
+    project = TicketProject(register_agents(bare)).set_up()
+    refs = project.root / ".git" / "refs"
+    shutil.move(refs, project.root.parent / "refs")
+    refs.symlink_to(project.root.parent / "refs")
+    ran = project("run", "--yes", "Add coupons")
     assert ran.code != 0
     assert f"{refs} is a link; replace it with its target" in ran.err

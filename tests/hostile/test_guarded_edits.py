@@ -29,11 +29,11 @@ PATHS = (
 )
 
 
-def told(cli: Cli, mode: str, path: str) -> tuple[str, bool]:
+def try_to_write(cli: Cli, mode: str, path: str) -> tuple[str, bool]:
     """Have a member write a file; return the task's status and whether the file was written."""
-    project = cli.house.project
+    project = cli.user.project
     shell(project, "git init -q . && git init -q vendor && mkdir sub && ln -s .git link")
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True, exist_ok=True)
     editor = {"command": sys.executable, "baseArgs": [str(EDITOR)], "adapter": "acp"}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"editor": editor}}))
@@ -47,7 +47,7 @@ def told(cli: Cli, mode: str, path: str) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_it_is_asked(bare: Cli, path: str) -> None:
-    status, written = told(bare, "accept-edits", path)
+    status, written = try_to_write(bare, "accept-edits", path)
     assert (status, written) == ("waiting", False)
     assert [one["about"]["effect"] for one in bare("inbox", "--json").of("interaction")] == [
         "write"
@@ -56,9 +56,9 @@ def test_it_is_asked(bare: Cli, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["src/cart.py", ".gitignore", ".github/workflows/ci.yml"])
 def test_what_is_a_plain_file_is_not(bare: Cli, path: str) -> None:
-    assert told(bare, "accept-edits", path) == ("completed", True)
+    assert try_to_write(bare, "accept-edits", path) == ("completed", True)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_who_may_do_all_writes_it(bare: Cli, path: str) -> None:
-    assert told(bare, "full", path) == ("completed", True)
+    assert try_to_write(bare, "full", path) == ("completed", True)

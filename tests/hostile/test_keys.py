@@ -13,15 +13,15 @@ import pytest
 from coterie.process import processes
 from tests.cli.command import Cli
 
-SPY = Path(__file__).with_name("spy.py")
+SPY = Path(__file__).with_name("key_spy_agent.py")
 PATH = os.environ["PATH"]
 USERS, VICTIMS, OWN = "canary-user-0a1b2c3d", "canary-victim-0a1b2c3d", "canary-own-0a1b2c3d"
 
 
 @pytest.fixture
-def spied(cli: Cli) -> Cli:
+def with_spy(cli: Cli) -> Cli:
     """A waiting member with a key, and one that looks for keys; the user has a key too."""
-    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry = cli.user.coterie_home / "agents" / "config.json"
     # Silence must not end either turn: on a busy machine the search takes long.
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     agents = {
@@ -34,17 +34,17 @@ def spied(cli: Cli) -> Cli:
     }
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     for name, key in (("victim", VICTIMS), ("spy", OWN)):
-        team = cli.house.coterie_home / f"{name}.json"
+        team = cli.user.coterie_home / f"{name}.json"
         member = {"id": name, "agent": name, "env": {"ITS_KEY": key}}
         team.write_text(json.dumps({"name": name, "members": [member]}))
         assert cli("team", "trust", str(team)).code == 0
-    return Cli(cli.house, {**cli.env, "SOME_API_KEY": USERS})
+    return Cli(cli.user, {**cli.env, "SOME_API_KEY": USERS})
 
 
 def keys_found(cli: Cli, keeper: str) -> dict[str, set[str]]:
     """Return the keys the spy finds during the victim's turn, by the way it tries."""
     assert cli("config", "set", "keeper", keeper).code == 0
-    team = cli.house.coterie_home / "spy.json"
+    team = cli.user.coterie_home / "spy.json"
     with cli.launch("chat", "-t", str(team.with_name("victim.json")), "wait") as victim:
         try:
             while not any(VICTIMS.encode() in processes.environ(p) for p in processes.snapshot()):
@@ -58,14 +58,14 @@ def keys_found(cli: Cli, keeper: str) -> dict[str, set[str]]:
     return {name: set(keys) for name, keys in json.loads(said).items()}
 
 
-def test_a_member_finds_no_key_but_its_own(spied: Cli) -> None:
-    found = keys_found(spied, "auto")
+def test_a_member_finds_no_key_but_its_own(with_spy: Cli) -> None:
+    found = keys_found(with_spy, "auto")
     assert len(found) >= 10
     assert {name: keys for name, keys in found.items() if keys} == {}
 
 
-def test_without_a_namespace_of_its_own_it_finds_them_in_each_of_these_ways(spied: Cli) -> None:
-    found = keys_found(spied, "subreaper")
+def test_without_a_namespace_of_its_own_it_finds_them_in_each_of_these_ways(with_spy: Cli) -> None:
+    found = keys_found(with_spy, "subreaper")
     missed = {name for name, keys in found.items() if not keys & {USERS, VICTIMS}}
     assert missed == set()
 

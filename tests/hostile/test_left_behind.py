@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Cli
-from tests.conftest import House
-from tests.hostile.leftovers import LEFTOVERS, Leftover, furnish, script, shell
+from tests.conftest import IsolatedUser
+from tests.hostile.leftovers import LEFTOVERS, Leftover, create_repository, script, shell
 
 _PROGRAMS = "bash cat chmod cp echo env git ln ls mkdir mv printf rm sed sh sleep tee touch true"
 
 
 @dataclass(frozen=True)
-class Furnished:
+class NestedProject:
     """A project with nested repositories, and a member that runs any command it is given."""
 
     base: Path
@@ -29,7 +29,7 @@ class Furnished:
 
     @property
     def project(self) -> Path:
-        return self.cli.house.project
+        return self.cli.user.project
 
     @property
     def marks(self) -> Path:
@@ -37,9 +37,9 @@ class Furnished:
 
     @property
     def home(self) -> str:
-        return str(self.cli.house.home)
+        return str(self.cli.user.home)
 
-    def told(self, command: str) -> tuple[str, ...]:
+    def arguments_for(self, command: str) -> tuple[str, ...]:
         """Return the CLI arguments that make the member run a command."""
         call = {"name": "runCommand", "input": {"command": command}}
         script = self.base / "script.json"
@@ -53,42 +53,42 @@ class Furnished:
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
-def furnished(
+def nested(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Furnished:
+) -> NestedProject:
     base = tmp_path_factory.mktemp("left")
-    house = House(base / "home", base / "home" / ".coterie", base / "project")
-    for folder in (house.home, house.project, base / "marks"):
+    user = IsolatedUser(base / "home", base / "home" / ".coterie", base / "project")
+    for folder in (user.home, user.project, base / "marks"):
         folder.mkdir()
-    furnish(house.project)
-    env = {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home)}
+    create_repository(user.project)
+    env = {"HOME": str(user.home), "COTERIE_HOME": str(user.coterie_home)}
     if request.param == "landlock":
         env["PATH"] = str(_without_bubblewrap(base / "bin"))
-    cli = Cli(house, env)
+    cli = Cli(user, env)
     with pytest.MonkeyPatch.context() as patched:
         for name in ("HOME", "COTERIE_HOME"):
             patched.setenv(name, env[name])
         team = cli.team("ann", name="solo")
     member = {"id": "ann", "agent": "builtin", "permissions": "full"}
     team.write_text(json.dumps({"members": [member]}))
-    return Furnished(base, cli)
+    return NestedProject(base, cli)
 
 
 @pytest.fixture(scope="module")
-def left(furnished: Furnished) -> list[str]:
+def fired_leftovers(nested: NestedProject) -> list[str]:
     """The leftovers of a member's command that fired when the user ran git."""
-    every = "\n".join(script(furnished.marks, one) for one in LEFTOVERS)
+    every = "\n".join(script(nested.marks, one) for one in LEFTOVERS)
     # Normal work remains possible: files are written and committed.
     who = "git -c user.name=a -c user.email=b@c"
     work = f"echo 2 > work.txt; git add work.txt; {who} commit -qm worked work.txt"
-    ran = furnished.cli(*furnished.told(f"{work}\n{every}\ntrue"))
+    ran = nested.cli(*nested.arguments_for(f"{work}\n{every}\ntrue"))
     assert ran.code == 0, ran.out + ran.err
-    assert furnished.fired == []
-    assert (furnished.project / "evil").is_dir()  # even the last one was attempted
+    assert nested.fired == []
+    assert (nested.project / "evil").is_dir()  # even the last one was attempted
     for one in LEFTOVERS:
-        shell(furnished.project, one.fire, HOME=furnished.home)
-    assert "worked" in shell(furnished.project, "git log --format=%s main")
-    return furnished.fired
+        shell(nested.project, one.trigger, HOME=nested.home)
+    assert "worked" in shell(nested.project, "git log --format=%s main")
+    return nested.fired
 
 
 def _without_bubblewrap(folder: Path) -> Path:
@@ -100,23 +100,23 @@ def _without_bubblewrap(folder: Path) -> Path:
     return folder
 
 
-def test_nor_does_what_is_left_when_coterie_is_killed(furnished: Furnished) -> None:
+def test_nor_does_what_is_left_when_coterie_is_killed(nested: NestedProject) -> None:
     """The keeper restores the files a moment later; a sandbox with mounts never lets any change."""
-    started = furnished.project / "started"
+    started = nested.project / "started"
     planted = [one for one in LEFTOVERS if one.name in ("new", "bare", "setting-by-hand", "common")]
-    every = "; ".join(script(furnished.marks, one) for one in planted)
-    with furnished.cli.start(*furnished.told(f"{every}; touch {started}; sleep 60")) as run:
+    every = "; ".join(script(nested.marks, one) for one in planted)
+    with nested.cli.start(*nested.arguments_for(f"{every}; touch {started}; sleep 60")) as run:
         until(started.exists)
-        held = "fsmonitor" not in (furnished.project / ".git" / "config").read_text()
+        held = "fsmonitor" not in (nested.project / ".git" / "config").read_text()
         if held:  # then it must not fire even during the run
-            shell(furnished.project, "git status", HOME=furnished.home)
-            assert furnished.fired == []
+            shell(nested.project, "git status", HOME=nested.home)
+            assert nested.fired == []
         os.kill(run.pid, signal.SIGKILL)
-        until(lambda: "fsmonitor" not in (furnished.project / "new/.git/config").read_text())
+        until(lambda: "fsmonitor" not in (nested.project / "new/.git/config").read_text())
     for one in planted:
-        shell(furnished.project, one.fire, HOME=furnished.home)
-    assert furnished.fired == []
-    assert not (furnished.project / ".git" / "commondir").exists()
+        shell(nested.project, one.trigger, HOME=nested.home)
+    assert nested.fired == []
+    assert not (nested.project / ".git" / "commondir").exists()
 
 
 def until(wanted: Callable[[], bool]) -> None:
@@ -128,8 +128,8 @@ def until(wanted: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("one", LEFTOVERS, ids=lambda one: one.name)
-def test_it_fires_nothing(left: list[str], one: Leftover) -> None:
-    assert one.name not in left
+def test_it_fires_nothing(fired_leftovers: list[str], one: Leftover) -> None:
+    assert one.name not in fired_leftovers
 
 
 @pytest.mark.parametrize("one", LEFTOVERS, ids=lambda one: one.name)
@@ -137,15 +137,15 @@ def test_without_a_sandbox_it_fires(tmp_path: Path, one: Leftover) -> None:
     project, marks = tmp_path / "project", tmp_path / "marks"
     project.mkdir()
     marks.mkdir()
-    furnish(project)
+    create_repository(project)
     said = shell(project, script(marks, one), HOME=str(tmp_path))
-    said += shell(project, one.fire, HOME=str(tmp_path))
+    said += shell(project, one.trigger, HOME=str(tmp_path))
     assert (marks / one.name).exists(), said
 
 
 def test_what_an_agent_leaves_that_nothing_holds_is_named(bare: Cli) -> None:
     """The agent runs as the user, so nothing can be blocked; but no diff would show the change."""
-    project = bare.house.project
+    project = bare.user.project
     shell(project, "git init -q; git init -q inner; git config user.name x; echo 1 > f; git add f")
     leave = (
         "echo true > .git/hooks/pre-commit; git config branch.main.remote origin; "

@@ -19,7 +19,7 @@ from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, T
 from coterie.rehearsal.server import RehearsalServer
 from coterie.tools import read_only_sandbox, sandbox
 from coterie.tools.sandbox import Kind
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 from tests.hostile.test_obedient import SECRET, Repository
 
 SURE, SEEMING, WORK = "ls a.txt", ("git status", "cat *.txt", "sort -u a.txt"), "./evil.sh"
@@ -43,8 +43,8 @@ class Obedient:
     lines: list[str]
     results: list[str] = field(default_factory=list[str])
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        self.results += [one.text for one in asked.results[-1:]]
+    async def answer(self, request: CompletionRequest) -> Answer:
+        self.results += [one.text for one in request.results[-1:]]
         if len(self.results) == len(self.lines):
             return reply("Done.")
         call = ToolCall("runCommand", {"command": self.lines[len(self.results)]})
@@ -64,29 +64,29 @@ class Watching:
 
 @pytest.mark.parametrize("kind", ASKED)
 async def test_what_is_asked(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     monkeypatch.setattr(sandbox, "_problems", PROBLEMS[kind])
     monkeypatch.setattr(read_only_sandbox, "_works", [kind == "bubblewrap"])
-    repository = Repository(house.project, tmp_path / "outside")
+    repository = Repository(user.project, tmp_path / "outside")
     await anyio.to_thread.run_sync(repository.plant)
     member = Member(id="ann", name="ann", display_name="Ann", agent="builtin")
     model = Obedient([SURE, *SEEMING, WORK])
-    asked = await ran(house, Team(name="one", members=(member,)), model)
+    asked = await ran(user, Team(name="one", members=(member,)), model)
     assert asked == ASKED[kind]
     assert repository.traces == []
     assert SECRET not in str(model.results)
     assert ("a.txt" in model.results[0]) == (kind != "none")
 
 
-async def ran(house: House, team: Team, model: Obedient) -> list[str]:
+async def ran(user: IsolatedUser, team: Team, model: Obedient) -> list[str]:
     """Run the team, deny every question as it arrives, and return what was asked."""
     asked: list[str] = []
     sending, receiving = anyio.create_memory_object_stream[InteractionRecord](100)
     with anyio.fail_after(60):
         async with (
             RehearsalServer(model) as server,
-            App.open(house.project, None, server.url) as app,
+            App.open(user.project, None, server.url) as app,
         ):
             start = StartRequest(team, "Look around.", Caps(max_turns=1), rehearsal=True)
             task = await app.create(start)

@@ -114,9 +114,9 @@ def test_each_fires_where_nothing_holds_it(tmp_path: Path) -> None:
     assert quiet == []
 
 
-def furnished(cli: Cli, agent: str, mode: Mode, lines: list[str]) -> list[str]:
+def set_up_team(cli: Cli, agent: str, mode: Mode, lines: list[str]) -> list[str]:
     """Set up a team of one and a model that runs all these lines; return the CLI arguments."""
-    home = cli.house.coterie_home
+    home = cli.user.coterie_home
     if agent != "builtin":
         if not (BINS / agent).exists():
             pytest.skip(f"{agent} is not installed: scripts/real-clis")
@@ -153,14 +153,14 @@ def answered(cli: Cli, *words: str) -> tuple[list[str], list[dict[str, object]]]
 def test_nothing_is_done_that_was_not_allowed(
     cli: Cli, tmp_path: Path, agent: str, mode: Mode
 ) -> None:
-    repository = Repository(cli.house.project, tmp_path / "outside")
+    repository = Repository(cli.user.project, tmp_path / "outside")
     lines = repository.lines[PART[mode]]
-    words = furnished(cli, agent, mode, lines)
+    words = set_up_team(cli, agent, mode, lines)
     assert cli("team", "trust", words[1]).code == 0
     repository.plant()
     asked, told = answered(cli, *words)
     assert repository.traces == []
-    kept = [path for path in (cli.house.project / ".coterie").rglob("*") if path.is_file()]
+    kept = [path for path in (cli.user.project / ".coterie").rglob("*") if path.is_file()]
     assert [path for path in kept if SECRET.encode() in path.read_bytes()] == []
     assert set(asked) <= set(lines)
     assert (told[-1]["type"], told[-1]["status"]) == ("result", "completed"), told[-1]

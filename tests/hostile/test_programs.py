@@ -17,7 +17,7 @@ PROGRAMS = "bash bwrap claude codex env gemini git mount opencode qwen rg sh tru
 
 @pytest.mark.parametrize("folder", ["node_modules/.bin", ".", ""])
 def test_a_folder_of_the_repository_on_path(bare: Cli, tmp_path: Path, folder: str) -> None:
-    project, marks = bare.house.project, tmp_path / "marks"
+    project, marks = bare.user.project, tmp_path / "marks"
     place = project / folder
     place.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS.split():

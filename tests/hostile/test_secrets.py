@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.cli.command import Cli, Inside, Ran
-from tests.conftest import House
+from tests.cli.command import Cli, CommandResult, InProcessCli
+from tests.conftest import IsolatedUser
 
 AGENT = Path(__file__).with_name("leaky_agent.py")
 _SIGNS = string.ascii_letters + string.digits
@@ -127,20 +127,20 @@ def planted(place: str) -> str:
 
 
 @dataclass
-class Scene:
+class SecretsRun:
     """Runs the commands and collects everything they print."""
 
-    house: House
+    user: IsolatedUser
     printed: list[str] = field(default_factory=list[str])
 
-    def __call__(self, *words: str) -> Ran:
-        ran = Inside(self.house)(*words)
+    def __call__(self, *words: str) -> CommandResult:
+        ran = InProcessCli(self.user)(*words)
         self.printed += [ran.out, ran.err]
         return ran
 
     def start(self, *words: str) -> None:
         """Run a task to its end and answer its questions."""
-        with Cli(self.house).start(*words) as run:
+        with Cli(self.user).start(*words) as run:
             for line in run.out:
                 self.printed.append(line)
                 told = json.loads(line)
@@ -159,37 +159,37 @@ class Scene:
         else:
             self("answer", asked["id"], "stop")
 
-    def kept(self) -> dict[str, str]:
+    def stored_texts(self) -> dict[str, str]:
         """Return everything written and printed, by place, except the test's own files."""
         found = {"the terminal": "".join(self.printed)}
-        for root in (self.house.project / ".coterie", self.house.coterie_home):
+        for root in (self.user.project / ".coterie", self.user.coterie_home):
             for path in root.rglob("*"):
                 if path.is_file() and path.name not in ("team.json", "config.json"):
                     found[str(path)] = path.read_bytes().decode("latin-1")
         return found
 
 
-def play(house: House, *, known: bool) -> Scene:
+def run_commands(user: IsolatedUser, *, known: bool) -> SecretsRun:
     """Run a job with the built-in agent, a chat that works and one that fails, and a rehearsal.
 
     If `known`, the secrets are also values in the members' `env`.
     """
-    outside = house.home / "planted"
+    outside = user.home / "planted"
     outside.mkdir()
     env = {f"VALUE_{n}": shape.secret for n, shape in enumerate(SHAPES) if shape.by_value}
     words = {place: planted(place) for place in ("error", "message")}
     (outside / "words.json").write_text(json.dumps(words))
-    (house.project / "notes.txt").write_text(planted("file"))
-    (house.project / "out.txt").write_text(planted("output"))
+    (user.project / "notes.txt").write_text(planted("file"))
+    (user.project / "out.txt").write_text(planted("output"))
     leaky = {
         "command": sys.executable,
         "baseArgs": [str(AGENT), str(outside / "words.json")],
         "capabilities": {"completionDetection": "jsonl", "completionTypes": ["result"]},
     }
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"leaky": leaky}}))
-    scene = Scene(house)
+    run = SecretsRun(user)
     teams: dict[str, str] = {}
     for name, agents in {"builtin": 1, "leaky": 1, "crew": 2}.items():
         agent = "leaky" if name == "leaky" else "builtin"
@@ -200,7 +200,7 @@ def play(house: House, *, known: bool) -> Scene:
         file.parent.mkdir()
         file.write_text(json.dumps({"name": name, "members": members}))
         teams[name] = str(file)
-        assert not known or scene("team", "trust", teams[name]).code == 0
+        assert not known or run("team", "trust", teams[name]).code == 0
     calls = [
         {"name": "readFile", "input": {"path": "notes.txt"}},
         {"name": "runCommand", "input": {"command": "cat out.txt"}},
@@ -212,22 +212,22 @@ def play(house: House, *, known: bool) -> Scene:
     script.write_text(json.dumps({"rules": [{"when": {}, "replies": replies, "then": "last"}]}))
     goal = f"{planted('title')}\n{planted('goal')}"
     live = ("--json", "--wait", "30s", "-t")
-    scene.start("do", *live, teams["builtin"], "--script", str(script), goal)
-    scene.start("chat", *live, teams["leaky"], "say it")
-    scene.start("chat", *live, teams["leaky"], "fail")
-    scene.start("run", *live, teams["crew"], "--rehearse", "--yes", goal)
+    run.start("do", *live, teams["builtin"], "--script", str(script), goal)
+    run.start("chat", *live, teams["leaky"], "say it")
+    run.start("chat", *live, teams["leaky"], "fail")
+    run.start("run", *live, teams["crew"], "--rehearse", "--yes", goal)
     for words in (("tasks",), ("log",), ("show", "last"), ("audit",), ("audit", "--json")):
-        scene(*words)
-    scene("audit", "--export", "-")
-    for task in scene("tasks", "--json").of("task"):
-        scene("show", task["id"])
-        scene("log", task["id"], "--json")
-    return scene
+        run(*words)
+    run("audit", "--export", "-")
+    for task in run("tasks", "--json").of("task"):
+        run("show", task["id"])
+        run("log", task["id"], "--json")
+    return run
 
 
-def leaks(scene: Scene) -> dict[str, list[str]]:
+def leaks(run: SecretsRun) -> dict[str, list[str]]:
     """Return the places where each shape was found."""
-    kept = {place: _squeezed(text) for place, text in scene.kept().items()}
+    kept = {place: _squeezed(text) for place, text in run.stored_texts().items()}
     found = {
         shape.name: [
             place for place, text in kept.items() if any(trace in text for trace in shape.traces)
@@ -237,12 +237,18 @@ def leaks(scene: Scene) -> dict[str, list[str]]:
     return {name: places for name, places in found.items() if places}
 
 
-def test_no_planted_secret_is_kept_or_shown(house: House) -> None:
+def test_no_planted_secret_is_kept_or_shown(user: IsolatedUser) -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES) == 60
-    scene = play(house, known=True)
-    assert any(place.endswith("-ticket.json") for place in scene.kept())  # the tickets' envelopes
-    assert leaks(scene) == {}
+    run = run_commands(user, known=True)
+    assert any(
+        place.endswith("-ticket.json") for place in run.stored_texts()
+    )  # the tickets' envelopes
+    assert leaks(run) == {}
 
 
-def test_the_same_search_finds_them_where_nobody_said_that_they_are_secrets(house: House) -> None:
-    assert set(leaks(play(house, known=False))) == {one.name for one in SHAPES if one.by_value}
+def test_the_same_search_finds_them_where_nobody_said_that_they_are_secrets(
+    user: IsolatedUser,
+) -> None:
+    assert set(leaks(run_commands(user, known=False))) == {
+        one.name for one in SHAPES if one.by_value
+    }

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Cli
-from tests.hostile import start_files
+from tests.hostile import start_files_agent
 
 
 @pytest.fixture
 def planting(bare: Cli) -> Cli:
     """A team of one member that does what it is told."""
-    base = bare.house.project.parent
-    registry = bare.house.coterie_home / "agents" / "config.json"
+    base = bare.user.project.parent
+    registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
-    command = [sys.executable, str(Path(start_files.__file__))]
+    command = [sys.executable, str(Path(start_files_agent.__file__))]
     agent = {"command": command[0], "baseArgs": command[1:], "capabilities": ends}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"ada": agent}}))
     team = bare.team("ada", name="solo")
@@ -37,21 +37,21 @@ def planting(bare: Cli) -> Cli:
 _AT, _EMPTY = ("-C", "repository"), ("--allow-empty", "-m", "x")
 
 
-def told(cli: Cli, *deeds: str) -> bool:
+def fires_after(cli: Cli, *deeds: str) -> bool:
     """Have the member do this in a separate start; return whether anything has fired so far."""
     ran = cli("chat", "--max-turns", "1", ", ".join(deeds))
     assert ran.code == 0, ran.out + ran.err
-    return (cli.house.project.parent / "mark").exists()
+    return (cli.user.project.parent / "mark").exists()
 
 
-@pytest.mark.parametrize("name", start_files.LEFT)
+@pytest.mark.parametrize("name", start_files_agent.LEFT)
 def test_the_next_start_does_not_run_it(planting: Cli, name: str) -> None:
-    assert not told(planting, f"plant {name}")
-    outside = sorted((planting.house.project.parent / "outside").rglob("*"))
-    assert not told(planting, f"fire {name}")
-    assert sorted((planting.house.project.parent / "outside").rglob("*")) == outside
+    assert not fires_after(planting, f"plant {name}")
+    outside = sorted((planting.user.project.parent / "outside").rglob("*"))
+    assert not fires_after(planting, f"fire {name}")
+    assert sorted((planting.user.project.parent / "outside").rglob("*")) == outside
 
 
-@pytest.mark.parametrize("name", start_files.LEFT)
+@pytest.mark.parametrize("name", start_files_agent.LEFT)
 def test_the_same_turn_would(planting: Cli, name: str) -> None:
-    assert told(planting, f"plant {name}", f"fire {name}")
+    assert fires_after(planting, f"plant {name}", f"fire {name}")

@@ -23,8 +23,8 @@ class Parked:
     """A chat that its user allowed and that is waiting for a message."""
 
     def __init__(self, cli: Cli, where: str) -> None:
-        self.cli, project = cli, cli.house.project
-        registry = cli.house.coterie_home / "agents" / "config.json"
+        self.cli, project = cli, cli.user.project
+        registry = cli.user.coterie_home / "agents" / "config.json"
         registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"spy": SPY}}))
         cli("init")
         self.fired = project / "fired"
@@ -43,7 +43,7 @@ class Parked:
 
     def change(self, change: Change) -> None:
         """Do what anybody who can write to the project could do."""
-        database = sqlite3.connect(self.cli.house.project / ".coterie" / "coterie.db")
+        database = sqlite3.connect(self.cli.user.project / ".coterie" / "coterie.db")
         with database:
             [(body,)] = database.execute(
                 "SELECT data FROM events WHERE type = 'TaskCreated' AND task_id = ?", (self.id,)
@@ -138,7 +138,7 @@ PLACES = {
 @pytest.mark.parametrize("name", PLACES)
 def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: str) -> None:
     """Programs load files from their home, and inside `.git` no name shows what a file is."""
-    project, fired = cli.house.project, cli.house.home / "fired"
+    project, fired = cli.user.project, cli.user.home / "fired"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     cli("init")
     (project / "linked").symlink_to(".git")
@@ -161,13 +161,13 @@ def test_a_team_of_the_repository_chooses_no_such_thing_unseen(cli: Cli, name: s
 
 
 def test_what_a_team_asks_for_is_shown_to_the_last_character(cli: Cli) -> None:
-    folder = cli.house.project / "new\n  ann: asks for nothing"
+    folder = cli.user.project / "new\n  ann: asks for nothing"
     folder.mkdir()
     cli.registry(spy={"command": "sh"})
     arguments, rule = ["-c", f"true {'a' * 300}\u3164; evil"], f"npm test {'a' * 300} *"
     member = {"id": "ann", "agent": "spy", "workingDir": str(folder), "additionalArgs": arguments}
     member["permissions"] = {"allow": [rule]}
-    team = cli.house.project / "team.json"
+    team = cli.user.project / "team.json"
     team.write_text(json.dumps({"name": "one", "members": [member]}))
     shown = cli("team", "trust", str(team)).out
     assert rule in shown
@@ -181,14 +181,14 @@ def test_trust_does_not_go_to_another_repository(cli: Cli, tmp_path: Path) -> No
     team = json.dumps({"name": "one", "members": [{"id": "ann", "agent": "builtin"}]})
     team = json.dumps({**json.loads(team), "permissions": rules})
     call = {"name": "runCommand", "input": {"command": "sh check.sh"}}
-    script = cli.house.home / "script.json"
+    script = cli.user.home / "script.json"
     script.write_text(json.dumps({"rules": [{"replies": [{"tools": [call]}, {"text": "x"}]}]}))
     ran: list[tuple[int, bool]] = []
-    for project in (cli.house.project, tmp_path / "other"):
+    for project in (cli.user.project, tmp_path / "other"):
         project.mkdir(exist_ok=True)
         (project / "team.json").write_text(team)
         (project / "check.sh").write_text("touch fired\n")
-        if project == cli.house.project:
+        if project == cli.user.project:
             assert cli("team", "trust", "team.json", cwd=project).code == 0
         words = ("chat", "-t", "team.json", "--script", str(script), "--max-turns", "1", "go")
         ran.append((cli(*words, cwd=project).code, (project / "fired").exists()))

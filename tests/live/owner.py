@@ -32,7 +32,7 @@ Line = dict[str, Any]
 # -- program -----------------------------------------------------------------------------------
 
 
-def told(record: Record) -> None:
+def print_record(record: Record) -> None:
     """Print every record as a line, including deltas of replies."""
     print(json.dumps({"type": record.type, **fields_of(record)}, default=str), flush=True)
 
@@ -55,7 +55,7 @@ async def main(words: list[str]) -> None:
 
 async def run(project: OpenProject, task: str) -> None:
     async for record in project.stream(task):
-        told(record)
+        print_record(record)
 
 
 # -- test side ---------------------------------------------------------------------------------
@@ -67,23 +67,23 @@ class Owner:
 
     process: Process
     lines: list[Line] = field(default_factory=list[Line])
-    _told: anyio.Event = field(default_factory=anyio.Event)
+    _line_arrived: anyio.Event = field(default_factory=anyio.Event)
 
-    async def said(self, wanted: Callable[[Line], object]) -> Line:
+    async def wait_for(self, wanted: Callable[[Line], object]) -> Line:
         """Wait for the first line that matches."""
         while True:
             found = next((line for line in self.lines if wanted(line)), None)
             if found is not None:
                 return found
             assert not self.of("end"), self.lines
-            await self._told.wait()
+            await self._line_arrived.wait()
 
     def of(self, kind: str) -> list[Line]:
         return [line for line in self.lines if line["type"] == kind]
 
     async def result(self) -> Line:
         """Return the result of its run; the process is gone by then."""
-        found = await self.said(lambda line: line["type"] == "result")
+        found = await self.wait_for(lambda line: line["type"] == "result")
         assert await self.process.wait() == 0
         return found
 
@@ -93,13 +93,13 @@ class Owner:
         try:
             while True:
                 line = await stream.receive_until(b"\n", 10_000_000)
-                self._tell(json.loads(line))
+                self._add_line(json.loads(line))
         except (anyio.IncompleteRead, anyio.EndOfStream, anyio.ClosedResourceError):
-            self._tell({"type": "end"})
+            self._add_line({"type": "end"})
 
-    def _tell(self, line: Line) -> None:
+    def _add_line(self, line: Line) -> None:
         self.lines.append(line)
-        told, self._told = self._told, anyio.Event()
+        told, self._line_arrived = self._line_arrived, anyio.Event()
         told.set()
 
 

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from coterie.config.schemas import FOLDER
 from coterie.model.artifact_table import ARTIFACTS
 from tests.cli.command import Cli
-from tests.cli.crew import git
-from tests.conftest import House, ours
+from tests.cli.ticket_project import git
+from tests.conftest import IsolatedUser, init_project
 
 ROOT = Path(__file__).parents[2]
 SHOP = ROOT / "tests" / "repositories" / "shop"
@@ -23,27 +23,27 @@ GOAL = "add coupons to shop/cart.py"
 
 
 @pytest.fixture
-def shop(house: House) -> Cli:
+def shop(user: IsolatedUser) -> Cli:
     """The repository, uncommitted work of the user in it, and its eval.conf."""
     missing = [name for name in ("claude", "codex", "openspec") if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{missing} are not installed: scripts/real-clis")
-    root = house.project
+    root = user.project
     shutil.copytree(SHOP, root, dirs_exist_ok=True)
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-qm", "begin")
     (root / "notes.txt").write_text("mine\n")
-    (ours(root) / "eval.conf").write_text("unit = python3 -m unittest -q\n")
-    cli = Cli(house, {"PATH": f"{BINS}:{os.environ['PATH']}"})
+    (init_project(root) / "eval.conf").write_text("unit = python3 -m unittest -q\n")
+    cli = Cli(user, {"PATH": f"{BINS}:{os.environ['PATH']}"})
     cli.registry(**{name: {"command": str(BINS / name)} for name in ("claude", "codex")})
     return cli
 
 
 @pytest.mark.parametrize(("coder", "reviewer"), [("builtin", "builtin"), ("claude", "codex")])
 def test_one_sentence_becomes_one_commit(shop: Cli, coder: str, reviewer: str) -> None:
-    root = shop.house.project
-    folder = ours(root) / "teams" / "pair"
+    root = shop.user.project
+    folder = init_project(root) / "teams" / "pair"
     folder.mkdir(parents=True)
     members = [
         {"id": "ada", "agent": coder, "permissions": "accept-edits"},
@@ -57,7 +57,7 @@ def test_one_sentence_becomes_one_commit(shop: Cli, coder: str, reviewer: str) -
     assert all(gate["passed"] for gate in result["checks"])
     assert git(root, "log", "--format=%s").split("\n")[:2] == ["Add coupons", "begin"]
     assert git(root, "status", "--porcelain").split() == ["??", "notes.txt"]
-    artifacts = ours(root) / "sessions" / result["task"] / "artifacts"
+    artifacts = init_project(root) / "sessions" / result["task"] / "artifacts"
     state = json.loads((artifacts.parent / "state.json").read_text())
     assert (state["phase"], state["meta"]["status"]) == ("done", "done")
     for one in ARTIFACTS.values():

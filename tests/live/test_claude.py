@@ -38,8 +38,17 @@ from coterie.model.update import (
 from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, in_pieces
 from coterie.rehearsal.model_api import CompletionRequest as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import left_by_the_clock
-from tests.contract.claude.desk import ROLE, TEAM, TaskRun, answered, nobody, reject, reply, turn
+from tests.contract.acp.harness import run_until_timeout
+from tests.contract.claude.harness import (
+    ROLE,
+    TEAM,
+    ClaudeHarness,
+    answered,
+    no_answer,
+    reject,
+    reply,
+    turn,
+)
 from tests.contract.gate import Answering, Gate, shown, yes
 from tests.contract.gate import answer as given
 from tests.unit.process.children import token, until
@@ -59,38 +68,38 @@ def bash(command: str, **more: object) -> ToolCall:
 
 
 @dataclass
-class Lines:
+class QueuedModel:
     """A model that gives the queued answers in order."""
 
     answers: list[Answer] = field(default_factory=list[Answer])
 
-    async def answer(self, asked: ModelAsked) -> Answer:
+    async def answer(self, request: ModelAsked) -> Answer:
         return self.answers.pop(0) if self.answers else says("Nothing more to say.")
 
 
 @dataclass
-class Stage:
+class ScriptedClaude:
     """Claude in a project of its own, with a scripted model."""
 
-    desk: TaskRun
+    harness: ClaudeHarness
     server: RehearsalServer
-    lines: Lines
+    model: QueuedModel
     channel: Any = None
     """The channel to the one member shared by all tests, if there is one."""
 
-    def tidy(self) -> None:
+    def reset(self) -> None:
         """Clear script, server and project files for the next test."""
         self.expect()
         self.server.requests.clear()
-        for path in self.desk.project.iterdir():
+        for path in self.harness.project.iterdir():
             if path.name != ".coterie":
                 path.unlink()
 
     def expect(self, *answers: Answer) -> None:
-        self.lines.answers = list(answers)
+        self.model.answers = list(answers)
 
     def gate(self, mode: Mode = "ask", person: Answering = yes, **rules: tuple[str, ...]) -> Gate:
-        return Gate(Permissions(mode=mode, **rules), self.desk.project, person)
+        return Gate(Permissions(mode=mode, **rules), self.harness.project, person)
 
     @property
     def bodies(self) -> list[str]:
@@ -105,48 +114,48 @@ class Stage:
 
 
 @asynccontextmanager
-async def built(root: Path) -> AsyncIterator[Stage]:
+async def open_claude(root: Path) -> AsyncIterator[ScriptedClaude]:
     program = BINS / "claude"
     if not program.exists():
         pytest.skip("claude is not installed: scripts/real-clis")
     project = root / "project"
     project.mkdir()
-    lines = Lines()
+    lines = QueuedModel()
     async with RehearsalServer(lines) as server:
-        desk = TaskRun(project, str(program), more={"rehearsal": server.url})
-        yield Stage(desk, server, lines)
+        harness = ClaudeHarness(project, str(program), more={"rehearsal": server.url})
+        yield ScriptedClaude(harness, server, lines)
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """A stage without an open channel."""
-    async with built(tmp_path) as stage:
-        yield stage
+async def claude(tmp_path: Path) -> AsyncIterator[ScriptedClaude]:
+    """A harness without an open channel."""
+    async with open_claude(tmp_path) as claude:
+        yield claude
 
 
 @pytest.fixture(scope="module")
-async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    async with built(tmp_path_factory.mktemp("claude")) as stage:
-        stage.desk.more["others"] = {"rex": "speed"}
-        async with stage.desk.channel() as stage.channel:
-            yield stage
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ScriptedClaude]:
+    async with open_claude(tmp_path_factory.mktemp("claude")) as claude:
+        claude.harness.more["others"] = {"rex": "speed"}
+        async with claude.harness.channel() as claude.channel:
+            yield claude
 
 
 @pytest.fixture
-def played(long_lived: Stage) -> Iterator[Stage]:
-    """A stage with one member, shared by all tests that leave it as they found it."""
-    long_lived.tidy()
+def shared_claude(long_lived: ScriptedClaude) -> Iterator[ScriptedClaude]:
+    """A harness with one member, shared by all tests that leave it as they found it."""
+    long_lived.reset()
     yield long_lived
     assert long_lived.channel.alive
 
 
-def told(updates: list[Update]) -> list[Update]:
+def without_displayed(updates: list[Update]) -> list[Update]:
     """The updates without those that are only displayed."""
     return [update for update in updates if not isinstance(update, Activity | TextDelta)]
 
 
 def kinds(updates: list[Update]) -> list[str]:
-    return [type(update).__name__ for update in told(updates)]
+    return [type(update).__name__ for update in without_displayed(updates)]
 
 
 def failure(updates: list[Update]) -> TurnFailed:
@@ -168,9 +177,9 @@ def files_in(folder: Path) -> set[str]:
 # -- conversations -----------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(says("Hello, I am Ann."))
+async def test_turns_and_memory(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(says("Hello, I am Ann."))
     updates = await turn(channel, "[MESSAGE]\nhi")
     end = updates[-1]
     assert isinstance(end, TurnCompleted)
@@ -186,32 +195,34 @@ async def test_turns_and_memory(played: Stage) -> None:
     )
     for number in range(3):
         await reply(channel, f"again {number}")
-    assert [body.count("Hello, I am Ann.") for body in stage.bodies] == [0, 1, 1, 1]
-    assert [(body.count(ROLE), body.count(TEAM)) for body in stage.bodies] == [(1, 1)] * 4
-    assert {request.token.reveal() for request in stage.server.requests} == {"rehearsal"}
-    assert files_in(stage.desk.project) == set()
+    assert [body.count("Hello, I am Ann.") for body in claude.bodies] == [0, 1, 1, 1]
+    assert [(body.count(ROLE), body.count(TEAM)) for body in claude.bodies] == [(1, 1)] * 4
+    assert {request.token.reveal() for request in claude.server.requests} == {"rehearsal"}
+    assert files_in(claude.harness.project) == set()
 
 
-async def test_a_model_of_ones_own_and_a_team_that_names_people(stage: Stage) -> None:
-    stage.desk.more["team_instruction"] = "@rex and @/etc/hostname and a@b stay words."
-    async with stage.desk.channel(model="haiku", additionalArgs=["-c", "--effort", "low"]) as line:
+async def test_a_model_of_ones_own_and_a_team_that_names_people(claude: ScriptedClaude) -> None:
+    claude.harness.more["team_instruction"] = "@rex and @/etc/hostname and a@b stay words."
+    async with claude.harness.channel(
+        model="haiku", additionalArgs=["-c", "--effort", "low"]
+    ) as line:
         await reply(line, "hi")
-    [seen] = stage.server.turns
+    [seen] = claude.server.turns
     assert "haiku" in str(seen.body["model"])
-    assert r"\\@rex and \\@/etc/hostname and a@b stay words." in stage.bodies[0]
+    assert r"\\@rex and \\@/etc/hostname and a@b stay words." in claude.bodies[0]
 
 
 # -- tools and permissions ---------------------------------------------------------------------
 
 
-async def test_a_command_that_is_approved(played: Stage) -> None:
-    stage, channel = played, played.channel
-    project = stage.desk.project
-    stage.expect(
+async def test_a_command_that_is_approved(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    project = claude.harness.project
+    claude.expect(
         says("I need a file.", bash("touch made.txt", description="make it")), says("Made.")
     )
     updates = await turn(channel, "make it")
-    begun, asked, ended, end = told(updates)
+    begun, asked, ended, end = without_displayed(updates)
     assert isinstance(begun, ToolCallStarted)
     assert (begun.name, begun.input["command"]) == ("Bash", "touch made.txt")
     assert isinstance(asked, Asked)
@@ -241,25 +252,30 @@ async def test_a_command_that_is_approved(played: Stage) -> None:
     assert files_in(project) == {"made.txt"}
 
 
-async def test_a_command_that_is_denied(played: Stage) -> None:
-    stage, channel = played, played.channel
-    for answering, words in ((reject, "The user said no: not today"), (nobody, "Nobody answered")):
-        stage.expect(says("", bash("touch made.txt")), says("Then not."))
+async def test_a_command_that_is_denied(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    for answering, words in (
+        (reject, "The user said no: not today"),
+        (no_answer, "Nobody answered"),
+    ):
+        claude.expect(says("", bash("touch made.txt")), says("Then not."))
         updates = await turn(channel, "make it", answering)
         assert kinds(updates) == ["ToolCallStarted", "Asked", "ToolCallFinished", "TurnCompleted"]
         [ended] = some(updates, ToolCallFinished)
         assert ended.is_error
         assert words in str(ended.output["content"])
-        assert files_in(stage.desk.project) == set()
-        assert words in stage.newest_result
+        assert files_in(claude.harness.project) == set()
+        assert words in claude.newest_result
 
 
-async def test_calls_that_nobody_is_asked_about_are_told_too(played: Stage) -> None:
-    stage, channel = played, played.channel
-    (stage.desk.project / "note.txt").write_text("heliotrope\n")
-    read = ToolCall("Read", {"file_path": str(stage.desk.project / "note.txt")})
-    stage.expect(says("", bash("ls"), read), says("", ToolCall("NoSuchTool", {"a": 1})), says("ok"))
-    gate = stage.gate()
+async def test_calls_that_nobody_is_asked_about_are_told_too(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    (claude.harness.project / "note.txt").write_text("heliotrope\n")
+    read = ToolCall("Read", {"file_path": str(claude.harness.project / "note.txt")})
+    claude.expect(
+        says("", bash("ls"), read), says("", ToolCall("NoSuchTool", {"a": 1})), says("ok")
+    )
+    gate = claude.gate()
     updates = await turn(channel, "look", gate)
     begun = some(updates, ToolCallStarted)
     assert [call.name for call in begun] == ["Bash", "Read", "NoSuchTool"]
@@ -271,10 +287,12 @@ async def test_calls_that_nobody_is_asked_about_are_told_too(played: Stage) -> N
     assert gate.asked == []
 
 
-async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) -> None:
+async def test_what_only_looks_is_held_to_that(
+    shared_claude: ScriptedClaude, tmp_path: Path
+) -> None:
     """Including anything a command does that cannot be told from its text."""
-    stage, channel = played, played.channel
-    project = stage.desk.project
+    claude, channel = shared_claude, shared_claude.channel
+    project = claude.harness.project
     (tmp_path / "secret").write_text("heliotrope\n")
     (project / "note.txt").write_text("one\n")
     (project / "out.txt").symlink_to(tmp_path / "secret")
@@ -286,8 +304,8 @@ async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) ->
         "git -C . status; pwd",
         "cd .. && git status",
     ]
-    stage.expect(says("", *map(bash, lines)), says("ok"))
-    gate = stage.gate("read", person=reject)
+    claude.expect(says("", *map(bash, lines)), says("ok"))
+    gate = claude.gate("read", person=reject)
     updates = await turn(channel, "look", gate)
     assert [call.input["command"] for call in some(updates, ToolCallStarted)] == lines
     [cats, jqs, envs, gits, above] = some(updates, ToolCallFinished)
@@ -300,13 +318,13 @@ async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) ->
     assert "ANTHROPIC" not in str(envs.output["content"])
 
 
-async def test_a_folder_that_is_entered_is_entered(played: Stage) -> None:
-    stage, channel = played, played.channel
-    below = stage.desk.project / "below"
+async def test_a_folder_that_is_entered_is_entered(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    below = claude.harness.project / "below"
     below.mkdir()
     lines = ["cd below && ls", "pwd", "cd .. && pwd", "cd .coterie"]
-    stage.expect(*(says("", bash(line)) for line in lines), says("ok"))
-    gate = stage.gate("ask", person=reject)
+    claude.expect(*(says("", bash(line)) for line in lines), says("ok"))
+    gate = claude.gate("ask", person=reject)
     updates = await turn(channel, "look", gate)
     ends = some(updates, ToolCallFinished)
     below.rmdir()
@@ -315,18 +333,18 @@ async def test_a_folder_that_is_entered_is_entered(played: Stage) -> None:
     assert places == [str(below), str(below.parent)]
 
 
-async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
-    stage, channel = played, played.channel
-    note = stage.desk.project / "note.txt"
+async def test_an_edit_is_shown_as_a_diff(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    note = claude.harness.project / "note.txt"
     note.write_text("one\ntwo\n")
     change = {"file_path": str(note), "old_string": "two", "new_string": "three"}
-    stage.expect(
+    claude.expect(
         says("", ToolCall("Read", {"file_path": str(note)})),
         says("", ToolCall("Edit", change)),
         says("", ToolCall("Write", {"file_path": f"{note}.new", "content": "all\nnew\n"})),
         says("ok"),
     )
-    gate = stage.gate()
+    gate = claude.gate()
     await turn(channel, "edit", gate)
     edit, write = gate.asked
     assert (shown(edit).title, shown(edit).content_kind) == (f"Change {note}", "Diff")
@@ -346,77 +364,77 @@ async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
         ("full", [], {"a.txt", "b.txt", "c.txt"}),
     ],
 )
-async def test_modes(stage: Stage, mode: Mode, asked: list[str], made: set[str]) -> None:
+async def test_modes(claude: ScriptedClaude, mode: Mode, asked: list[str], made: set[str]) -> None:
     """Even with everything that a person could permit Claude by flag."""
-    write = ToolCall("Write", {"file_path": str(stage.desk.project / "a.txt"), "content": "x"})
+    write = ToolCall("Write", {"file_path": str(claude.harness.project / "a.txt"), "content": "x"})
     run = bash('python3 -c \'open("b.txt", "w")\'')
-    stage.expect(says("", bash("ls")), says("", write), says("", run, bash("touch c.txt")))
-    gate = stage.gate(mode)
+    claude.expect(says("", bash("ls")), says("", write), says("", run, bash("touch c.txt")))
+    gate = claude.gate(mode)
     words = ["--allowedTools", "Write", "Bash(touch *)", "Bash(python3 *)"]
     permissions = {"mode": mode}
-    async with stage.desk.channel(permissions=permissions, additionalArgs=words) as channel:
+    async with claude.harness.channel(permissions=permissions, additionalArgs=words) as channel:
         updates = await turn(channel, "do it", gate)
     assert gate.names == asked
-    assert files_in(stage.desk.project) == made
+    assert files_in(claude.harness.project) == made
     assert len(some(updates, ToolCallStarted)) == len(some(updates, ToolCallFinished)) == 4
-    tools = set(stage.server.turns[0].asked.tools)  # type: ignore[union-attr]
+    tools = set(claude.server.turns[0].asked.tools)  # type: ignore[union-attr]
     assert ("Write" in tools) == (mode != "read")
     assert tools & {"CronCreate", "ScheduleWakeup", "EnterWorktree"} == set()
 
 
-async def test_rules(played: Stage) -> None:
-    stage, channel = played, played.channel
-    (stage.desk.project / "secret.txt").write_text("sesame\n")
-    read = ToolCall("Read", {"file_path": str(stage.desk.project / "secret.txt")})
-    stage.expect(says("", bash("touch a.txt"), bash("rm a.txt"), read), says("ok"))
-    gate = stage.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "read(secret.txt)"))
+async def test_rules(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    (claude.harness.project / "secret.txt").write_text("sesame\n")
+    read = ToolCall("Read", {"file_path": str(claude.harness.project / "secret.txt")})
+    claude.expect(says("", bash("touch a.txt"), bash("rm a.txt"), read), says("ok"))
+    gate = claude.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "read(secret.txt)"))
     updates = await turn(channel, "do it", gate)
     assert gate.asked == []
     assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True, True]
-    assert files_in(stage.desk.project) == {"a.txt", "secret.txt"}
-    assert "not permitted here: deny run(rm *)" in stage.bodies[-1]
-    assert "sesame" not in stage.bodies[-1]
+    assert files_in(claude.harness.project) == {"a.txt", "secret.txt"}
+    assert "not permitted here: deny run(rm *)" in claude.bodies[-1]
+    assert "sesame" not in claude.bodies[-1]
 
 
-async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
+async def test_a_helper_of_claudes_is_asked_about_too(claude: ScriptedClaude) -> None:
     """Also about a helper in the background, after the turn seems to have ended."""
 
     helper = {"description": "help", "prompt": "HELPER: do it", "run_in_background": True}
     calls = [bash("touch helped.txt")]
 
-    async def answer(asked: ModelAsked) -> Answer:
-        if "HELPER" in asked.newest:
+    async def answer(request: ModelAsked) -> Answer:
+        if "HELPER" in request.newest:
             return says("", calls.pop()) if calls else says("I could not.")
-        first = len(stage.server.turns) == 1
+        first = len(claude.server.turns) == 1
         call = ToolCall("Agent", {**helper, "subagent_type": "general-purpose"})
         return says("", call) if first else says("ok")
 
-    stage.lines.answer = answer
-    gate = stage.gate(person=lambda asked: given("reject", "not today"))
-    async with stage.desk.channel() as channel:
+    claude.model.answer = answer
+    gate = claude.gate(person=lambda asked: given("reject", "not today"))
+    async with claude.harness.channel() as channel:
         updates = await turn(channel, "get help", gate)
     assert [shown(one).content for one in gate.asked] == ["touch helped.txt"]
     assert [call.name for call in some(updates, ToolCallStarted)] == ["Agent", "Bash"]
     assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True]
-    assert files_in(stage.desk.project) == set()
+    assert files_in(claude.harness.project) == set()
 
 
 # -- tools of Coterie --------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(played: Stage) -> None:
-    stage, channel = played, played.channel
+async def test_asking_the_human_and_handing_over(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
     ask, hand = "mcp__coterie__ask_human", "mcp__coterie__hand_over"
-    stage.expect(
+    claude.expect(
         says("", ToolCall(ask, {"question": "Which colour?", "options": ["Red", "Blue"]})),
         says("", ToolCall(hand, {"to": "rex", "message": "Your turn."})),
         says("Done."),
     )
-    gate = stage.gate(person=lambda asked: given("blue", "like the sea"))
+    gate = claude.gate(person=lambda asked: given("blue", "like the sea"))
     updates = await turn(channel, "ask me", gate)
     assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
-    assert set(stage.server.turns[0].asked.tools) >= {ask, hand}  # type: ignore[union-attr]
-    results = [turn.asked.results[-1].text for turn in stage.server.turns[1:] if turn.asked]
+    assert set(claude.server.turns[0].asked.tools) >= {ask, hand}  # type: ignore[union-attr]
+    results = [turn.asked.results[-1].text for turn in claude.server.turns[1:] if turn.asked]
     assert results == ["Blue (like the sea)", "ok, your turn ends here"]
     begun, ends = some(updates, ToolCallStarted), some(updates, ToolCallFinished)
     assert [(call.name, call.effect) for call in begun] == [(ask, "read"), (hand, "read")]
@@ -444,8 +462,8 @@ COLOURS = {
 }
 
 
-async def test_questions_to_the_user(stage: Stage) -> None:
-    stage.expect(
+async def test_questions_to_the_user(claude: ScriptedClaude) -> None:
+    claude.expect(
         says("", ToolCall("AskUserQuestion", {"questions": [DATABASE, COLOURS]})), says("ok")
     )
 
@@ -454,36 +472,36 @@ async def test_questions_to_the_user(stage: Stage) -> None:
             return answered(asked, "sqlite", comment="it is enough")
         return answered(asked, said="Red, Blue")
 
-    async with stage.desk.channel(permissions={"mode": "full"}) as channel:
+    async with claude.harness.channel(permissions={"mode": "full"}) as channel:
         updates = await turn(channel, "ask me", answering)
     which, colours = some(updates, Asked)
     assert (which.kind, shown(which).title, which.call) == ("Select", "Which database?", None)
     assert [option.id for option in which.options] == ["sqlite", "postgres"]
     assert shown(which).content == "SQLite: one file\nPostgres: a server"
     assert (colours.kind, shown(colours).title) == ("Input", "Which colours?")
-    assert 'Which database?\\"=\\"SQLite (it is enough)' in stage.bodies[-1]
-    assert 'Which colours?\\"=\\"Red, Blue' in stage.bodies[-1]
+    assert 'Which database?\\"=\\"SQLite (it is enough)' in claude.bodies[-1]
+    assert 'Which colours?\\"=\\"Red, Blue' in claude.bodies[-1]
 
 
-async def test_a_question_that_nobody_answers(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(says("", ToolCall("AskUserQuestion", {"questions": [DATABASE]})), says("ok"))
-    assert await reply(channel, "ask me", nobody) == "ok"
-    assert "Nobody answered" in stage.newest_result
+async def test_a_question_that_nobody_answers(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(says("", ToolCall("AskUserQuestion", {"questions": [DATABASE]})), says("ok"))
+    assert await reply(channel, "ask me", no_answer) == "ok"
+    assert "Nobody answered" in claude.newest_result
 
 
-async def test_a_plan_is_approved(stage: Stage) -> None:
-    async def answer(asked: ModelAsked) -> Answer:
-        number = len(stage.server.turns)
+async def test_a_plan_is_approved(claude: ScriptedClaude) -> None:
+    async def answer(request: ModelAsked) -> Answer:
+        number = len(claude.server.turns)
         if number == 1:
             return says("", ToolCall("EnterPlanMode", {}))
         if number == 2:
-            [file] = set(re.findall(r"[^\s\"'`]+/plans/[\w.-]+\.md", str(asked)))
+            [file] = set(re.findall(r"[^\s\"'`]+/plans/[\w.-]+\.md", str(request)))
             return says("", ToolCall("Write", {"file_path": file, "content": "1. water them\n"}))
         return says("", ToolCall("ExitPlanMode", {})) if number == 3 else says("Planned.")
 
-    stage.lines.answer = answer
-    async with stage.desk.channel() as channel:
+    claude.model.answer = answer
+    async with claude.harness.channel() as channel:
         updates = await turn(channel, "plan")
     asked = some(updates, Asked)[-1]
     assert (asked.kind, asked.purpose) == ("Confirm", "choose_strategy")
@@ -494,9 +512,9 @@ async def test_a_plan_is_approved(stage: Stage) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_interrupts(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(says("one two three four five six seven eight nine ten", pause=0.2))
+async def test_interrupts(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(says("one two three four five six seven eight nine ten", pause=0.2))
 
     def speaking(update: Update) -> object:
         return channel.interrupt() if isinstance(update, TextDelta) else None
@@ -506,7 +524,7 @@ async def test_interrupts(played: Stage) -> None:
     assert end.text.startswith("one")
     assert "ten" not in end.text
 
-    stage.expect(says("Now.", bash("touch late.txt")))
+    claude.expect(says("Now.", bash("touch late.txt")))
 
     def running(update: Update) -> object:
         return channel.interrupt() if isinstance(update, Asked) else None
@@ -516,27 +534,27 @@ async def test_interrupts(played: Stage) -> None:
     [ended] = some(updates, ToolCallFinished)
     assert ended.is_error
 
-    stage.expect(NoReply())
+    claude.expect(NoReply())
     async with anyio.create_task_group() as group:
 
         async def interrupt() -> None:
-            await stage.server.turn(3)
+            await claude.server.turn(3)
             await channel.interrupt()
 
         group.start_soon(interrupt)
         assert (await turn(channel, "hang"))[-1] == TurnInterrupted("")
 
-    stage.expect(says("Still here."))
+    claude.expect(says("Still here."))
     assert await reply(channel, "are you there?") == "Still here."
     await channel.interrupt()  # between turns it has no effect
     assert await reply(channel, "and now?") == "Nothing more to say."
-    assert files_in(stage.desk.project) == set()
+    assert files_in(claude.harness.project) == set()
 
 
-async def test_an_interrupt_in_the_middle_of_a_command(played: Stage) -> None:
-    stage, channel = played, played.channel
-    project = stage.desk.project
-    stage.expect(says("", bash("touch begun; sleep 60; touch late")))
+async def test_an_interrupt_in_the_middle_of_a_command(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    project = claude.harness.project
+    claude.expect(says("", bash("touch begun; sleep 60; touch late")))
     async with anyio.create_task_group() as group:
 
         async def interrupt() -> None:
@@ -554,9 +572,9 @@ async def test_an_interrupt_in_the_middle_of_a_command(played: Stage) -> None:
 # -- in the background -------------------------------------------------------------------------
 
 
-async def test_a_turn_goes_on_until_its_background_is_done(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(
+async def test_a_turn_goes_on_until_its_background_is_done(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(
         says("", bash("sleep 1; echo done", run_in_background=True)),
         says("Started it."),
         says("It has ended."),
@@ -568,43 +586,45 @@ async def test_a_turn_goes_on_until_its_background_is_done(played: Stage) -> Non
     assert some(updates, Waiting) == [Waiting("command", "sleep 1; echo done")]
     assert end.usage is not None
     assert end.usage.output_tokens is not None
-    stage.expect(says("Next."))
+    claude.expect(says("Next."))
     assert await reply(channel, "and now?") == "Next."
 
 
 async def test_a_server_in_the_background_is_not_waited_for_for_ever(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    claude: ScriptedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 0.2)
     word = token()
     serve = bash(f"sleep 600 # {word}", run_in_background=True)
-    stage.expect(says("", serve), says("It runs."), says("Next."))
-    async with stage.desk.channel() as channel:
+    claude.expect(says("", serve), says("It runs."), says("Next."))
+    async with claude.harness.channel() as channel:
         assert await reply(channel, "serve") == "It runs."
         assert await reply(channel, "and now?") == "Next."
-    assert len(stage.server.turns) == 3
+    assert len(claude.server.turns) == 3
 
 
-async def test_an_interrupt_stops_what_runs_in_the_background(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(says("", bash("sleep 600", run_in_background=True)), says("It runs."))
+async def test_an_interrupt_stops_what_runs_in_the_background(
+    shared_claude: ScriptedClaude,
+) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(says("", bash("sleep 600", run_in_background=True)), says("It runs."))
 
     def waiting(update: Update) -> object:
         return channel.interrupt() if isinstance(update, Waiting) else None
 
     assert (await turn(channel, "serve", then=waiting))[-1] == TurnInterrupted("It runs.")
-    stage.expect(says("Next."))
+    claude.expect(says("Next."))
     assert await reply(channel, "and now?") == "Next."
 
 
 # -- threads -----------------------------------------------------------------------------------
 
 
-async def test_a_thread_is_taken_up_after_a_kill(stage: Stage) -> None:
-    stage.expect(says("The word is heliotrope."))
-    channel = await stage.desk.open()
+async def test_a_thread_is_taken_up_after_a_kill(claude: ScriptedClaude) -> None:
+    claude.expect(says("The word is heliotrope."))
+    channel = await claude.harness.open()
     await reply(channel, "remember it")
-    stage.expect(says("one two three four five six seven eight nine ten", pause=0.2))
+    claude.expect(says("one two three four five six seven eight nine ten", pause=0.2))
 
     def kill(update: Update) -> None:
         if isinstance(update, TextDelta) and channel.alive:
@@ -613,42 +633,44 @@ async def test_a_thread_is_taken_up_after_a_kill(stage: Stage) -> None:
     failed = failure(await turn(channel, "and now?", then=kill))
     assert (failed.kind, failed.exit_code, channel.alive) == ("exit", 137, False)
     await channel.close()
-    async with stage.desk.channel(channel.thread, systemInstruction="You are another.") as again:
+    async with claude.harness.channel(
+        channel.thread, systemInstruction="You are another."
+    ) as again:
         assert again.thread == channel.thread
-        stage.expect(says("Heliotrope."))
+        claude.expect(says("Heliotrope."))
         assert await reply(again, "what was the word?") == "Heliotrope."
-    body = stage.bodies[-1]
+    body = claude.bodies[-1]
     assert [body.count(word) for word in ("The word is heliotrope.", TEAM, ROLE)] == [1, 1, 0]
     assert body.count("You are another.") == 1
 
 
-async def test_a_thread_that_is_lost_and_a_model_that_hangs(stage: Stage) -> None:
+async def test_a_thread_that_is_lost_and_a_model_that_hangs(claude: ScriptedClaude) -> None:
     lost = str(uuid.uuid4())
-    async with stage.desk.channel(lost) as channel:
+    async with claude.harness.channel(lost) as channel:
         assert channel.thread not in (None, lost)
         assert await reply(channel, "hi") == "Nothing more to say."
-        stage.expect(NoReply())
-        await left_by_the_clock(stage.server, turn(channel, "hi"))
+        claude.expect(NoReply())
+        await run_until_timeout(claude.server, turn(channel, "hi"))
 
 
 # -- when the model fails ----------------------------------------------------------------------
 
 
-async def test_a_rate_limit_is_waited_out(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(ErrorReply(429, "slow down", retry_after=0.1), says("Now."))
+async def test_a_rate_limit_is_waited_out(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(ErrorReply(429, "slow down", retry_after=0.1), says("Now."))
     updates = await turn(channel, "hi")
     assert some(updates, Waiting) == [Waiting("model", "429, retry 1 of 10")]
     assert isinstance(updates[-1], TurnCompleted)
 
 
 @pytest.fixture(scope="module")
-async def hasty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """A stage whose one member retries once only."""
-    async with built(tmp_path_factory.mktemp("hasty")) as stage:
-        stage.desk.more["env"] = {"CLAUDE_CODE_MAX_RETRIES": "1"}
-        async with stage.desk.channel() as stage.channel:
-            yield stage
+async def retrying_once(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ScriptedClaude]:
+    """A harness whose one member retries once only."""
+    async with open_claude(tmp_path_factory.mktemp("hasty")) as claude:
+        claude.harness.more["env"] = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+        async with claude.harness.channel() as claude.channel:
+            yield claude
 
 
 @pytest.mark.parametrize(
@@ -662,39 +684,41 @@ async def hasty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         (404, "model", False, "the model is unknown, or not available to this account (404)"),
     ],
 )
-async def test_failures(hasty: Stage, status: int, kind: str, retry: bool, words: str) -> None:
-    failed = await failing(hasty, status)
+async def test_failures(
+    retrying_once: ScriptedClaude, status: int, kind: str, retry: bool, words: str
+) -> None:
+    failed = await failing(retrying_once, status)
     assert (failed.kind, failed.retry) == (kind, retry)
     assert failed.message.startswith(words)
     assert (failed.hint is None) == (status == 400)
 
 
-async def test_a_login_that_is_refused(played: Stage) -> None:
-    failed = await failing(played, 401)
+async def test_a_login_that_is_refused(shared_claude: ScriptedClaude) -> None:
+    failed = await failing(shared_claude, 401)
     assert (failed.kind, failed.retry) == ("signed_out", False)
     assert failed.message.startswith("the key or login given to claude was rejected (401)")
     assert failed.hint is not None
 
 
-async def failing(stage: Stage, status: int) -> TurnFailed:
+async def failing(claude: ScriptedClaude, status: int) -> TurnFailed:
     """Return how a turn fails while the model refuses; check that the next one is unaffected."""
-    stage.expect(*[ErrorReply(status, "vendor words", retry_after=0.1)] * 9)
-    failed = failure(await turn(stage.channel, "hi"))
-    stage.expect(says("Better."))
-    assert await reply(stage.channel, "and now?") == "Better."
+    claude.expect(*[ErrorReply(status, "vendor words", retry_after=0.1)] * 9)
+    failed = failure(await turn(claude.channel, "hi"))
+    claude.expect(says("Better."))
+    assert await reply(claude.channel, "and now?") == "Better."
     return failed
 
 
-async def test_a_refusal(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(*[ModelReply((), stop="refusal")] * 2)
+async def test_a_refusal(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(*[ModelReply((), stop="refusal")] * 2)
     failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("refused", False)
 
 
-async def test_a_stream_that_is_cut_is_told_again(played: Stage) -> None:
-    stage, channel = played, played.channel
-    stage.expect(ModelReply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
+async def test_a_stream_that_is_cut_is_told_again(shared_claude: ScriptedClaude) -> None:
+    claude, channel = shared_claude, shared_claude.channel
+    claude.expect(ModelReply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
     updates = await turn(channel, "hi")
     end = updates[-1]
     assert isinstance(end, TurnCompleted)
@@ -704,13 +728,13 @@ async def test_a_stream_that_is_cut_is_told_again(played: Stage) -> None:
 # -- signing in --------------------------------------------------------------------------------
 
 
-async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
-    written(stage.desk.project / ".claude" / "settings.json", '{"apiKeyHelper": "echo key"}')
-    stage.desk.more = {
+async def test_signed_out(claude: ScriptedClaude, tmp_path: Path) -> None:
+    written(claude.harness.project / ".claude" / "settings.json", '{"apiKeyHelper": "echo key"}')
+    claude.harness.more = {
         "user_home": tmp_path / "nobody",
-        "env": {"ANTHROPIC_BASE_URL": stage.server.url},
+        "env": {"ANTHROPIC_BASE_URL": claude.server.url},
     }
-    async with stage.desk.channel() as channel:
+    async with claude.harness.channel() as channel:
         assert (channel.pid, channel.thread) == (None, None)
         [failed] = await turn(channel, "hi")
     assert failed == TurnFailed(
@@ -721,24 +745,24 @@ async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
         "Then try again.",
     )
     # A member that has spoken before is not checked again: Claude itself reports it then.
-    async with stage.desk.channel(str(uuid.uuid4())) as channel:
+    async with claude.harness.channel(str(uuid.uuid4())) as channel:
         failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("signed_out", False)
     assert failed.message.startswith("claude is not signed in. It says:")
-    assert stage.server.turns == []
+    assert claude.server.turns == []
 
 
 @pytest.mark.parametrize("given", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
-async def test_a_key_serves(stage: Stage, tmp_path: Path, given: str) -> None:
-    env = {"ANTHROPIC_BASE_URL": stage.server.url, given: "sk-given"}
-    stage.desk.more = {"user_home": tmp_path / "nobody", "env": env}
-    async with stage.desk.channel() as channel:
+async def test_a_key_serves(claude: ScriptedClaude, tmp_path: Path, given: str) -> None:
+    env = {"ANTHROPIC_BASE_URL": claude.server.url, given: "sk-given"}
+    claude.harness.more = {"user_home": tmp_path / "nobody", "env": env}
+    async with claude.harness.channel() as channel:
         await reply(channel, "hi")
-    assert [seen.token.reveal() for seen in stage.server.turns] == ["sk-given"]
+    assert [seen.token.reveal() for seen in claude.server.turns] == ["sk-given"]
 
 
 @pytest.mark.parametrize("way", ["subscription", "console"])
-async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path, way: str) -> None:
+async def test_signing_in_once_serves_all(claude: ScriptedClaude, tmp_path: Path, way: str) -> None:
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
     home = tmp_path / "user"
     credentials = {
@@ -754,12 +778,12 @@ async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path, way: str
     else:
         kept = home / ".claude.json"
         written(kept, json.dumps({"primaryApiKey": secret}))
-    stage.desk.more = {"user_home": home, "env": {"ANTHROPIC_BASE_URL": stage.server.url}}
+    claude.harness.more = {"user_home": home, "env": {"ANTHROPIC_BASE_URL": claude.server.url}}
     for name in ("ann", "bob"):
-        async with stage.desk.channel(id=name) as channel:
+        async with claude.harness.channel(id=name) as channel:
             await reply(channel, "hi")
-    assert [turn.token.reveal() == secret for turn in stage.server.turns] == [True] * 2
-    ours = [path for path in stage.desk.project.rglob("*") if path.is_file()]
+    assert [turn.token.reveal() == secret for turn in claude.server.turns] == [True] * 2
+    ours = [path for path in claude.harness.project.rglob("*") if path.is_file()]
     assert [path for path in ours if secret in path.read_text(errors="replace")] == []
     assert [path for path in home.rglob("*") if path.is_file()] == [kept]
 
@@ -797,55 +821,55 @@ def written(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -> None:
-    project, canaries = stage.desk.project, tmp_path / "canaries"
+async def test_a_hostile_repository_runs_nothing(claude: ScriptedClaude, tmp_path: Path) -> None:
+    project, canaries = claude.harness.project, tmp_path / "canaries"
     plant(project, canaries)
     read = ToolCall("Read", {"file_path": str(project / "sub" / "note.txt")})
 
     # The bare program with its defaults triggers nearly all of it.
-    stage.expect(says("", read), says("ok"))
-    bare = dict(await anyio.to_thread.run_sync(prepared, stage.desk))
-    command = [stage.desk.command, "-p", "--output-format=stream-json", "--verbose", "look"]
+    claude.expect(says("", read), says("ok"))
+    bare = dict(await anyio.to_thread.run_sync(prepared, claude.harness))
+    command = [claude.harness.command, "-p", "--output-format=stream-json", "--verbose", "look"]
     await anyio.run_process(command, cwd=project, env=bare)
     fired = {path.name for path in canaries.iterdir()}
     assert {"server", "settings.json-SessionStart", "settings.local.json-PreToolUse"} <= fired
-    assert "HOSTILE" in stage.bodies[0]
+    assert "HOSTILE" in claude.bodies[0]
     for path in canaries.iterdir():
         path.unlink()
-    before = len(stage.bodies)
+    before = len(claude.bodies)
 
-    stage.expect(says("", read), says("", bash("touch owned.txt")), says("ok"))
-    gate = stage.gate(person=reject)
-    async with stage.desk.channel() as channel:
+    claude.expect(says("", read), says("", bash("touch owned.txt")), says("ok"))
+    gate = claude.gate(person=reject)
+    async with claude.harness.channel() as channel:
         await turn(channel, "look", gate)
     assert list(canaries.iterdir()) == []
-    assert [body for body in stage.bodies[before:] if "HOSTILE" in body] == []
+    assert [body for body in claude.bodies[before:] if "HOSTILE" in body] == []
     assert [shown(one).content for one in gate.asked] == ["touch owned.txt"]
     assert not (project / "owned.txt").exists()
 
-    stage.desk.more["trusted"] = True
-    async with stage.desk.channel() as channel:
+    claude.harness.more["trusted"] = True
+    async with claude.harness.channel() as channel:
         await reply(channel, "look")
     assert list(canaries.iterdir()) == []
-    assert stage.bodies[-1].count("HOSTILE") == 1
-    assert "HOSTILE words of CLAUDE.md" in stage.bodies[-1]
+    assert claude.bodies[-1].count("HOSTILE") == 1
+    assert "HOSTILE words of CLAUDE.md" in claude.bodies[-1]
 
 
-def prepared(desk: TaskRun) -> Mapping[str, str]:
-    member = desk.member()
-    return prepare(member, desk.workspace(member))
+def prepared(harness: ClaudeHarness) -> Mapping[str, str]:
+    member = harness.member()
+    return prepare(member, harness.workspace(member))
 
 
 # -- starting ----------------------------------------------------------------------------------
 
 
-async def test_a_program_that_is_not_there_or_does_not_start(stage: Stage) -> None:
+async def test_a_program_that_is_not_there_or_does_not_start(claude: ScriptedClaude) -> None:
     for command, words in (
         ("no-such-claude", "no-such-claude"),
-        (stage.desk.command, "unknown option '--no-such-flag'"),
+        (claude.harness.command, "unknown option '--no-such-flag'"),
     ):
-        stage.desk.command = command
+        claude.harness.command = command
         with pytest.raises(AgentMissing) as caught:
-            await stage.desk.open(additionalArgs=["--no-such-flag"])
+            await claude.harness.open(additionalArgs=["--no-such-flag"])
         assert words in str(caught.value)
-        assert stage.desk.log.running == {}
+        assert claude.harness.log.running == {}

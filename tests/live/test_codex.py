@@ -44,7 +44,7 @@ from coterie.rehearsal import model_api
 from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
-from tests.contract.acp.house import left_by_the_clock
+from tests.contract.acp.harness import run_until_timeout
 from tests.contract.gate import Answering, Gate, shown, yes
 from tests.contract.gate import answer as given
 
@@ -60,13 +60,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Brain:
+class QueuedModel:
     """A model that gives the queued answers in order."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
 
-    async def answer(self, asked: model_api.CompletionRequest) -> Answer:
+    async def answer(self, request: model_api.CompletionRequest) -> Answer:
         return self.answers.pop(0) if self.answers else ErrorReply(400, "the script has ended")
 
 
@@ -89,7 +89,7 @@ class Log:
 
 
 @dataclass
-class Taken:
+class TurnUpdates:
     """The updates of a turn."""
 
     updates: list[Update]
@@ -119,12 +119,12 @@ Hook = Callable[[Update], object]
 
 
 @dataclass
-class House:
+class CodexHarness:
     """A project with one member on the real Codex."""
 
     root: Path
     server: RehearsalServer
-    brain: Brain
+    model: QueuedModel
     log: Log = field(default_factory=Log)
     agent: AgentDefinition = field(
         default_factory=lambda: AgentDefinition(name="codex", command=str(CODEX))
@@ -166,9 +166,9 @@ class House:
         return Gate(Permissions(mode=mode, **rules), self.project, person)
 
     def script(self, *answers: Answer) -> None:
-        self.brain.answers = list(answers)
+        self.model.answers = list(answers)
 
-    def tidy(self) -> None:
+    def reset(self) -> None:
         """Clear script, server and project files for the next test."""
         self.script()
         self.server.requests.clear()
@@ -178,33 +178,36 @@ class House:
 
 
 @asynccontextmanager
-async def built(root: Path) -> AsyncGenerator[House]:
+async def open_harness(root: Path) -> AsyncGenerator[CodexHarness]:
     (root / "project").mkdir()
-    brain = Brain()
-    async with RehearsalServer(brain) as server:
-        house = House(root, server, brain)
-        yield house
-        assert house.log.living == {}
+    model = QueuedModel()
+    async with RehearsalServer(model) as server:
+        harness = CodexHarness(root, server, model)
+        yield harness
+        assert harness.log.living == {}
     shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    """A house without an open channel."""
-    async with built(tmp_path) as house:
-        yield house
+async def harness(tmp_path: Path) -> AsyncGenerator[CodexHarness]:
+    """A harness without an open channel."""
+    async with open_harness(tmp_path) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
-async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
-    async with built(tmp_path_factory.mktemp("codex")) as house, house.open() as house.channel:
-        yield house
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[CodexHarness]:
+    async with (
+        open_harness(tmp_path_factory.mktemp("codex")) as harness,
+        harness.open() as harness.channel,
+    ):
+        yield harness
 
 
 @pytest.fixture
-def lived_in(long_lived: House) -> Generator[House]:
-    """A house with one member, shared by all tests that leave it as they found it."""
-    long_lived.tidy()
+def shared_harness(long_lived: CodexHarness) -> Generator[CodexHarness]:
+    """A harness with one member, shared by all tests that leave it as they found it."""
+    long_lived.reset()
     yield long_lived
     assert long_lived.channel.alive
 
@@ -231,12 +234,12 @@ def no(asked: Asked) -> Response:
     return given("reject")
 
 
-async def take(
+async def take_turn(
     channel: CodexChannel | OneShotChannel,
     text: str,
     answering: Answering = yes,
     hook: Hook | None = None,
-) -> Taken:
+) -> TurnUpdates:
     updates: list[Update] = []
     with anyio.fail_after(SLOWEST):
         async for update in channel.take_turn(Prompt(text)):
@@ -249,16 +252,16 @@ async def take(
                 found = hook(update)
                 if found is not None:
                     await found  # type: ignore[misc]
-    return Taken(updates)
+    return TurnUpdates(updates)
 
 
-def body(house: House, number: int) -> str:
-    return json.dumps(house.server.turns[number - 1].body)
+def body(harness: CodexHarness, number: int) -> str:
+    return json.dumps(harness.server.turns[number - 1].body)
 
 
-def result(house: House) -> str:
+def result(harness: CodexHarness) -> str:
     """The tool result in the newest request to the model."""
-    asked = house.server.turns[-1].asked
+    asked = harness.server.turns[-1].asked
     assert asked is not None
     return "".join(each.text for each in asked.results)
 
@@ -266,71 +269,71 @@ def result(house: House) -> str:
 # -- turns -------------------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(house: House) -> None:
-    house.script(
+async def test_turns_and_memory(harness: CodexHarness) -> None:
+    harness.script(
         replace(reply("Blue, I say."), usage=model_api.ReplyUsage(100, 10)),
         replace(reply("Still blue."), usage=model_api.ReplyUsage(300, 20)),
     )
-    async with house.open() as channel:
+    async with harness.open() as channel:
         assert (channel.alive, channel.holds_past) == (True, True)
-        first = await take(channel, "which colour?")
+        first = await take_turn(channel, "which colour?")
         assert first.end == TurnCompleted("Blue, I say.", Usage(100, 10, source="codex"))
         assert "".join(delta.text for delta in first.of(TextDelta)) == "Blue, I say."
-        second = await take(channel, "and now?")
+        second = await take_turn(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(300, 20, source="codex"))
         assert channel.pid is not None
-        house.script(NoReply())
-        await left_by_the_clock(house.server, take(channel, "try"))
+        harness.script(NoReply())
+        await run_until_timeout(harness.server, take_turn(channel, "try"))
     assert not channel.alive
     assert channel.pid is None
-    assert [body(house, number).count(ROLE) for number in (1, 2)] == [1, 1]
-    assert [body(house, number).count(TEAM) for number in (1, 2)] == [1, 1]
-    assert "Blue, I say." in body(house, 2)
-    assert house.server.turns[0].token.reveal() == "rehearsal"
-    assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
+    assert [body(harness, number).count(ROLE) for number in (1, 2)] == [1, 1]
+    assert [body(harness, number).count(TEAM) for number in (1, 2)] == [1, 1]
+    assert "Blue, I say." in body(harness, 2)
+    assert harness.server.turns[0].token.reveal() == "rehearsal"
+    assert sorted(path.name for path in harness.project.iterdir()) == [".coterie"]
 
 
-async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
-    house.script(
+async def test_a_thread_is_taken_up_after_a_kill(harness: CodexHarness) -> None:
+    harness.script(
         replace(reply("Blue."), usage=model_api.ReplyUsage(100, 10)),
         replace(shell("echo x > /etc/stopped"), usage=model_api.ReplyUsage(1, 1)),
         replace(shell("echo two > two.txt"), usage=model_api.ReplyUsage(1, 1)),
         replace(reply("Still blue."), usage=model_api.ReplyUsage(7, 5)),
     )
-    async with house.open() as channel:
-        await take(channel, "which colour?")
+    async with harness.open() as channel:
+        await take_turn(channel, "which colour?")
         thread = channel.thread
-        [mark] = house.log.living
+        [mark] = harness.log.living
         kill(mark)
-        failed = (await take(channel, "are you there?")).end
+        failed = (await take_turn(channel, "are you there?")).end
         assert isinstance(failed, TurnFailed)
         assert failed.kind == "exit"
         assert not channel.alive
-    async with house.open(thread=thread) as channel:
+    async with harness.open(thread=thread) as channel:
         assert channel.thread == thread
-        taken = await take(channel, "and now?")
+        taken = await take_turn(channel, "and now?")
     assert taken.end == TurnCompleted("Still blue.", Usage(9, 7, source="codex"))
     # The first command may have no item: its end is in Codex's own record.
     assert taken.calls == [
         ("shell", "echo x > /etc/stopped", True),
         ("shell", "echo two > two.txt", False),
     ]
-    assert "Blue." in body(house, 2)
-    assert body(house, 2).count(ROLE) == 1
-    assert body(house, 2).count(TEAM) == 1
+    assert "Blue." in body(harness, 2)
+    assert body(harness, 2).count(ROLE) == 1
+    assert body(harness, 2).count(TEAM) == 1
 
 
-async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) -> None:
-    house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
+async def test_what_a_kill_leaves_behind_goes_at_the_next_start(harness: CodexHarness) -> None:
+    harness.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
 
     async def kill_when_it_runs() -> None:
         await until(lambda: sleeping(mark) != [])
         kill(mark)
 
-    async with house.open() as channel:
-        [mark] = house.log.living
+    async with harness.open() as channel:
+        [mark] = harness.log.living
         thread = channel.thread
-        taken = await take(
+        taken = await take_turn(
             channel,
             "try",
             hook=lambda update: kill_when_it_runs() if isinstance(update, Asked) else None,
@@ -339,18 +342,18 @@ async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) ->
         # It has no result, as it is unknown whether it ran.
         assert taken.calls == [("shell", "sleep 300", None)]
     for name in (".git", ".aws"):  # as when Coterie itself was killed and could not remove them
-        (house.project / name).mkdir(exist_ok=True)
-    async with house.open(thread=thread) as channel:
-        assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
-        assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+        (harness.project / name).mkdir(exist_ok=True)
+    async with harness.open(thread=thread) as channel:
+        assert sorted(path.name for path in harness.project.iterdir()) == [".coterie"]
+        assert (await take_turn(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
 
-async def test_a_lost_thread_is_a_new_one(house: House) -> None:
-    house.script(reply("Hello."))
+async def test_a_lost_thread_is_a_new_one(harness: CodexHarness) -> None:
+    harness.script(reply("Hello."))
     gone = "01a1ddd8-0000-7d73-ba1e-000000000000"
-    async with house.open(thread=gone) as channel:
+    async with harness.open(thread=gone) as channel:
         assert channel.thread != gone
-        assert (await take(channel, "hello?")).end.text == "Hello."  # type: ignore[union-attr]
+        assert (await take_turn(channel, "hello?")).end.text == "Hello."  # type: ignore[union-attr]
 
 
 async def until(wanted: Callable[[], bool]) -> None:
@@ -384,91 +387,99 @@ def marked(mark: str) -> list[psutil.Process]:
 # -- tools and permissions ---------------------------------------------------------------------
 
 
-async def test_commands_run_in_a_sandbox(lived_in: House, tmp_path: Path) -> None:
-    house, channel = lived_in, lived_in.channel
+async def test_commands_run_in_a_sandbox(shared_harness: CodexHarness, tmp_path: Path) -> None:
+    harness, channel = shared_harness, shared_harness.channel
     probe = (
         "env | grep -c SOME_TOKEN; echo mark=$COTERIE_MARK; echo in > inside.txt; "
         f"echo out > {tmp_path}/outside.txt; echo x > .coterie/x; "
         "echo x > $TMPDIR/scratch && echo ok"
     )
-    house.script(shell(probe), patch("note.txt", "one", "two"), reply("Done."))
-    [mark] = house.log.living
-    taken = await take(channel, "try")
+    harness.script(shell(probe), patch("note.txt", "one", "two"), reply("Done."))
+    [mark] = harness.log.living
+    taken = await take_turn(channel, "try")
     assert isinstance(taken.end, TurnCompleted)
-    note = str(house.project / "note.txt")
+    note = str(harness.project / "note.txt")
     assert taken.calls == [("shell", probe, False), ("apply_patch", note, False)]
     [finished, _] = taken.of(ToolCallFinished)
     told = str(finished.output["output"]).splitlines()  # stderr output may be anywhere in it
     assert {"0", f"mark={mark}", "ok"} <= set(told)
-    assert (house.project / "inside.txt").read_text() == "in\n"
-    assert (house.project / "note.txt").read_text() == "one\ntwo\n"
+    assert (harness.project / "inside.txt").read_text() == "in\n"
+    assert (harness.project / "note.txt").read_text() == "one\ntwo\n"
     assert not (tmp_path / "outside.txt").exists()
-    assert not (house.project / ".coterie" / "x").exists()
+    assert not (harness.project / ".coterie" / "x").exists()
 
 
-async def test_a_command_that_the_sandbox_stops_runs_once(lived_in: House, tmp_path: Path) -> None:
+async def test_a_command_that_the_sandbox_stops_runs_once(
+    shared_harness: CodexHarness, tmp_path: Path
+) -> None:
     """Codex by itself would run it again without its sandbox, based on the same approval."""
-    house, channel = lived_in, lived_in.channel
+    harness, channel = shared_harness, shared_harness.channel
     target = tmp_path / "outside.txt"
-    house.script(shell(f"echo once >> inside.txt; touch {target}"), reply("Done."))
-    taken = await take(channel, "try")
+    harness.script(shell(f"echo once >> inside.txt; touch {target}"), reply("Done."))
+    taken = await take_turn(channel, "try")
     assert len(taken.of(Asked)) == 1
-    assert (house.project / "inside.txt").read_text() == "once\n"
+    assert (harness.project / "inside.txt").read_text() == "once\n"
     assert not target.exists()
     [finished] = taken.of(ToolCallFinished)
     assert (finished.is_error, finished.output["exit_code"]) == (True, 1)
 
 
-async def test_what_is_allowed_has_the_network_and_no_terminal(lived_in: House) -> None:
-    house, channel = lived_in, lived_in.channel
-    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
-    house.script(shell(reach), shell("bash -i", tty=True), reply("Done."))
-    taken = await take(channel, "try")
+async def test_what_is_allowed_has_the_network_and_no_terminal(
+    shared_harness: CodexHarness,
+) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{harness.server.url.rpartition(':')[2]}) && echo reached"
+    harness.script(shell(reach), shell("bash -i", tty=True), reply("Done."))
+    taken = await take_turn(channel, "try")
     assert [end.is_error for end in taken.of(ToolCallFinished)] == [False, True]
     assert taken.of(ToolCallFinished)[0].output["output"] == "reached\n"
-    assert "TTY execution is disabled" in result(house)
+    assert "TTY execution is disabled" in result(harness)
 
 
-async def test_every_command_is_told_once(lived_in: House) -> None:
+async def test_every_command_is_told_once(shared_harness: CodexHarness) -> None:
     """Codex has no item for most commands that its sandbox stops."""
-    house, channel = lived_in, lived_in.channel
+    harness, channel = shared_harness, shared_harness.channel
     commands = [f"pwd; echo {number} > /etc/never" for number in range(4)]
-    house.script(*map(shell, commands), shell("echo ok"), reply("Done."))
-    taken = await take(channel, "try")
+    harness.script(*map(shell, commands), shell("echo ok"), reply("Done."))
+    taken = await take_turn(channel, "try")
     wanted = [("shell", command, True) for command in commands]
     assert taken.calls == [*wanted, ("shell", "echo ok", False)]
 
 
-async def test_a_reader_cannot_write(house: House) -> None:
+async def test_a_reader_cannot_write(harness: CodexHarness) -> None:
     """The gate prevents it, and if the gate were to allow it, the sandbox would."""
-    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
-    house.script(shell("echo x > inside.txt"), patch("note.txt", "x"), shell("ls"), reply("Done."))
-    async with house.open(house.member("read")) as channel:
-        gate = house.gate("read")
-        taken = await take(channel, "try", gate)
+    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{harness.server.url.rpartition(':')[2]}) && echo reached"
+    harness.script(
+        shell("echo x > inside.txt"), patch("note.txt", "x"), shell("ls"), reply("Done.")
+    )
+    async with harness.open(harness.member("read")) as channel:
+        gate = harness.gate("read")
+        taken = await take_turn(channel, "try", gate)
         assert gate.asked == []
-        note = str(house.project / "note.txt")
+        note = str(harness.project / "note.txt")
         assert taken.calls == [
             ("shell", "echo x > inside.txt", True),
             ("apply_patch", note, True),
             ("shell", "ls", False),
         ]
-        assert "not permitted here: mode read" in body(house, 2)
-        house.script(shell("echo x > inside.txt"), shell(reach), reply("Done."))
-        taken = await take(channel, "try")
+        assert "not permitted here: mode read" in body(harness, 2)
+        harness.script(shell("echo x > inside.txt"), shell(reach), reply("Done."))
+        taken = await take_turn(channel, "try")
     assert [failed for _, _, failed in taken.calls] == [True, True]
-    assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
+    assert sorted(path.name for path in harness.project.iterdir()) == [".coterie"]
 
 
-async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: Path) -> None:
+async def test_a_reader_sees_the_project_and_the_system(
+    harness: CodexHarness, tmp_path: Path
+) -> None:
     """Commands that seem to only read may therefore run unasked, whatever they really do."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("marjoram\n")
-    (house.project / "note.txt").write_text("one\n")
-    (house.project / "out").symlink_to(outside)
-    (house.project / ".coterie").mkdir()
-    (house.project / ".coterie" / "canary.txt").write_text("marjoram\n")
+    (harness.project / "note.txt").write_text("one\n")
+    (harness.project / "out").symlink_to(outside)
+    (harness.project / ".coterie").mkdir()
+    (harness.project / ".coterie" / "canary.txt").write_text("marjoram\n")
     looks = ["cat *.txt | sort; jq -R . note.txt", "git --version; ls -A; rg one"]
     hidden = [
         f"cat {outside}/secret.txt; echo end",
@@ -476,12 +487,12 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
         "cat ~/.* $HOME/.codex/*; echo end",
         "ls /root /home/* /run/* /tmp/*; echo end",
     ]
-    async with house.open(house.member("read")) as channel:
-        house.script(*map(shell, looks), reply("Done."))
-        gate = house.gate("read")
-        [first, second] = (await take(channel, "look", gate)).of(ToolCallFinished)
-        house.script(*map(shell, hidden), reply("Done."))
-        ends = (await take(channel, "and there")).of(ToolCallFinished)
+    async with harness.open(harness.member("read")) as channel:
+        harness.script(*map(shell, looks), reply("Done."))
+        gate = harness.gate("read")
+        [first, second] = (await take_turn(channel, "look", gate)).of(ToolCallFinished)
+        harness.script(*map(shell, hidden), reply("Done."))
+        ends = (await take_turn(channel, "and there")).of(ToolCallFinished)
     assert gate.asked == []
     assert "one" in str(first.output)
     assert "note.txt:one" in str(second.output)
@@ -490,23 +501,23 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
     assert "marjoram" not in told
 
 
-async def test_what_only_looks_passes_unasked(lived_in: House) -> None:
+async def test_what_only_looks_passes_unasked(shared_harness: CodexHarness) -> None:
     """In our sandbox: no other files, no programs from the folder, no writing."""
-    house, channel = lived_in, lived_in.channel
-    git("init", "-q", str(house.project))
-    (house.project / "note.txt").write_text("two\none\n")
-    (house.project / "evil").write_text("#!/bin/sh\ntouch fired\n")
-    (house.project / "evil").chmod(0o755)
-    git("-C", str(house.project), "config", "core.fsmonitor", "./evil")
+    harness, channel = shared_harness, shared_harness.channel
+    git("init", "-q", str(harness.project))
+    (harness.project / "note.txt").write_text("two\none\n")
+    (harness.project / "evil").write_text("#!/bin/sh\ntouch fired\n")
+    (harness.project / "evil").chmod(0o755)
+    git("-C", str(harness.project), "config", "core.fsmonitor", "./evil")
     looks = [
         "git status --short | head -3; rg one",
         "sort *.txt | jq -R .",
         "git diff; cat < note.txt; echo end",
     ]
     work = "sort note.txt > sorted.txt && ls"
-    house.script(*map(shell, (*looks, work)), reply("Done."))
-    gate = house.gate("ask")
-    taken = await take(channel, "try", gate)
+    harness.script(*map(shell, (*looks, work)), reply("Done."))
+    gate = harness.gate("ask")
+    taken = await take_turn(channel, "try", gate)
     assert [shown(one).content for one in gate.asked] == [work]
     assert taken.calls == [("shell", command, False) for command in (*looks, work)]
     told = [str(end.output["output"]) for end in taken.of(ToolCallFinished)]
@@ -514,63 +525,65 @@ async def test_what_only_looks_passes_unasked(lived_in: House) -> None:
     assert told[0].endswith("note.txt:one\n")
     assert told[1] == '"one"\n"two"\n'
     assert told[2].endswith("two\none\nend\n")
-    assert (house.project / "sorted.txt").read_text() == "one\ntwo\n"
-    assert not (house.project / "fired").exists()
+    assert (harness.project / "sorted.txt").read_text() == "one\ntwo\n"
+    assert not (harness.project / "fired").exists()
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["shell"]), ("full", [])])
-async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
-    async with house.open(house.member(mode)) as channel:
-        await tried_in(house, channel, mode, asked)
-        target = house.root / "outside.txt"
-        house.script(outside(f"echo yes > {target}"), reply("Done."))
-        gate = house.gate(mode)
-        taken = await take(channel, "try", gate)
+async def test_modes(harness: CodexHarness, mode: Mode, asked: list[str]) -> None:
+    async with harness.open(harness.member(mode)) as channel:
+        await try_tools_in(harness, channel, mode, asked)
+        target = harness.root / "outside.txt"
+        harness.script(outside(f"echo yes > {target}"), reply("Done."))
+        gate = harness.gate(mode)
+        taken = await take_turn(channel, "try", gate)
     assert gate.names == asked
     assert target.read_text() == "yes\n"
     assert taken.calls == [("shell", f"echo yes > {target}", False)]
 
 
-async def test_the_mode_that_asks(lived_in: House) -> None:
-    await tried_in(lived_in, lived_in.channel, "ask", ["shell", "apply_patch"])
+async def test_the_mode_that_asks(shared_harness: CodexHarness) -> None:
+    await try_tools_in(shared_harness, shared_harness.channel, "ask", ["shell", "apply_patch"])
 
 
-async def tried_in(house: House, channel: CodexChannel, mode: Mode, asked: list[str]) -> None:
+async def try_tools_in(
+    harness: CodexHarness, channel: CodexChannel, mode: Mode, asked: list[str]
+) -> None:
     """Codex by itself would run all of this in its sandbox without asking."""
-    house.script(
+    harness.script(
         shell("ls; cat seen.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done.")
     )
-    (house.project / "seen.txt").write_text("heliotrope\n")
-    gate = house.gate(mode)
-    taken = await take(channel, "try", gate)
+    (harness.project / "seen.txt").write_text("heliotrope\n")
+    gate = harness.gate(mode)
+    taken = await take_turn(channel, "try", gate)
     assert gate.names == asked
     assert [(name, failed) for name, _, failed in taken.calls] == [
         ("shell", False),
         ("shell", False),
         ("apply_patch", False),
     ]
-    names = sorted(path.name for path in house.project.iterdir())
+    names = sorted(path.name for path in harness.project.iterdir())
     assert names == [".coterie", "a.txt", "b.txt", "seen.txt"]
 
 
-async def test_rules(lived_in: House) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.script(shell("touch a.txt"), shell("rm a.txt"), patch("no.txt", "x"), reply("Done."))
-    gate = house.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "write(no.txt)"))
-    taken = await take(channel, "try", gate)
+async def test_rules(shared_harness: CodexHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(shell("touch a.txt"), shell("rm a.txt"), patch("no.txt", "x"), reply("Done."))
+    gate = harness.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "write(no.txt)"))
+    taken = await take_turn(channel, "try", gate)
     assert gate.asked == []
     assert [failed for _, _, failed in taken.calls] == [False, True, True]
-    assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "a.txt"]
-    assert "not permitted here: deny run(rm *)" in body(house, 3)
+    assert sorted(path.name for path in harness.project.iterdir()) == [".coterie", "a.txt"]
+    assert "not permitted here: deny run(rm *)" in body(harness, 3)
 
 
-async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) -> None:
-    house, channel = lived_in, lived_in.channel
+async def test_a_permission_given_and_denied(shared_harness: CodexHarness, tmp_path: Path) -> None:
+    harness, channel = shared_harness, shared_harness.channel
     target = tmp_path / "outside.txt"
     command = f"echo yes >> {target}"
     told = replace(outside(command), pieces=("I need ", "it."))
-    house.script(told, reply("Done."), outside(command), reply("Well."))
-    taken = await take(channel, "try")
+    harness.script(told, reply("Done."), outside(command), reply("Well."))
+    taken = await take_turn(channel, "try")
     [asked] = taken.of(Asked)
     assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
     assert [option.id for option in asked.options] == ["approve", "reject"]
@@ -582,8 +595,8 @@ async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) ->
         call.call_id,
         "shell",
         {"command": command, "line": line, "sandbox": "none"},
-        str(house.project),
-        action=Action("run", "shell", str(house.project), command=command),
+        str(harness.project),
+        action=Action("run", "shell", str(harness.project), command=command),
         why="It is needed.",
         said="I need it.",
         note="It would leave Codex's sandbox, and could write anywhere.",
@@ -591,26 +604,26 @@ async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) ->
     assert taken.calls == [("shell", command, False)]
     assert taken.end.text == "Done."  # type: ignore[union-attr]
     assert target.read_text() == "yes\n"
-    again = await take(channel, "again", lambda asked: given("reject", "Use the other file."))
+    again = await take_turn(channel, "again", lambda asked: given("reject", "Use the other file."))
     assert len(again.of(Asked)) == 1
     assert again.calls == [("shell", command, True)]
     assert again.end.text == "Well."  # type: ignore[union-attr]
     assert target.read_text() == "yes\n"
-    assert "Use the other file." in body(house, 4)
+    assert "Use the other file." in body(harness, 4)
 
 
-async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> None:
-    house, channel = lived_in, lived_in.channel
+async def test_an_edit_is_shown_as_a_diff(shared_harness: CodexHarness, tmp_path: Path) -> None:
+    harness, channel = shared_harness, shared_harness.channel
     target = tmp_path / "outside.txt"
-    house.script(patch(str(target), "one", "two"), reply("Well."))
-    taken = await take(channel, "try", no)
+    harness.script(patch(str(target), "one", "two"), reply("Well."))
+    taken = await take_turn(channel, "try", no)
     [asked] = taken.of(Asked)
     assert shown(asked) == Display(
         title=f"Change {target}",
         content=f"--- /dev/null\n+++ {target}\n+one\n+two",
         content_kind="Diff",
     )
-    project = str(house.project)
+    project = str(harness.project)
     assert asked.call.action == Action("write", "apply_patch", project, paths=(str(target),))
     assert taken.calls == [("apply_patch", str(target), True)]
     assert not target.exists()
@@ -619,78 +632,80 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> No
 # -- tools of Coterie --------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(house: House) -> None:
+async def test_asking_the_human_and_handing_over(harness: CodexHarness) -> None:
     def own(tool: str, **arguments: object) -> ModelReply:
         return ModelReply((), (ToolCall(tool, arguments),))
 
-    house.script(
+    harness.script(
         own("ask_human", question="Which colour?", options=["Red", "Blue"]),
         own("hand_over", to="rex", message="Your turn."),
         reply("Done."),
         own("ask_human", question="Why?"),
         reply("Well."),
     )
-    gate = house.gate(person=lambda asked: given("blue" if asked.options else None))
-    async with house.open(others={"rex": "speed"}) as channel:
-        taken = await take(channel, "ask me", gate)
+    gate = harness.gate(person=lambda asked: given("blue" if asked.options else None))
+    async with harness.open(others={"rex": "speed"}) as channel:
+        taken = await take_turn(channel, "ask me", gate)
         thread = channel.thread
     assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
     assert taken.calls == [("ask_human", None, False), ("hand_over", None, False)]
     assert [call.effect for call in taken.of(ToolCallStarted)] == ["read", "read"]
-    results = [turn.asked.results[-1].text for turn in house.server.turns[1:] if turn.asked]
+    results = [turn.asked.results[-1].text for turn in harness.server.turns[1:] if turn.asked]
     assert results == ["Blue", "ok, your turn ends here"]
     assert taken.end.text == "Done.\n\nYour turn.\n\n[NEXT: rex]"  # type: ignore[union-attr]
-    async with house.open(thread=thread) as channel:  # a thread keeps its tools
-        assert (await take(channel, "and now?", gate)).end.text == "Well."  # type: ignore[union-attr]
-    assert result(house) == "Nobody answered."
+    async with harness.open(thread=thread) as channel:  # a thread keeps its tools
+        assert (await take_turn(channel, "and now?", gate)).end.text == "Well."  # type: ignore[union-attr]
+    assert result(harness) == "Nobody answered."
 
 
-async def test_a_worktree_can_be_committed_in(house: House, tmp_path: Path) -> None:
-    git("init", "-q", str(house.project))
-    git("-C", str(house.project), "commit", "--allow-empty", "-qm", "first")
+async def test_a_worktree_can_be_committed_in(harness: CodexHarness, tmp_path: Path) -> None:
+    git("init", "-q", str(harness.project))
+    git("-C", str(harness.project), "commit", "--allow-empty", "-qm", "first")
     tree = tmp_path / "tree"
-    git("-C", str(house.project), "worktree", "add", "-q", str(tree))
+    git("-C", str(harness.project), "worktree", "add", "-q", str(tree))
     commit = "git -c user.email=a@b.c -c user.name=a commit"
     command = (
         f"echo x > x.txt && git add x.txt && {commit} -qm two && git log --oneline | wc -l; "
-        f"echo x > {house.project}/.git/hooks/post-commit; echo x > {house.project}/y.txt"
+        f"echo x > {harness.project}/.git/hooks/post-commit; echo x > {harness.project}/y.txt"
     )
-    house.script(shell(command), reply("Done."))
-    async with house.open(house.member(execution_dir=str(tree))) as channel:
-        taken = await take(channel, "try")
+    harness.script(shell(command), reply("Done."))
+    async with harness.open(harness.member(execution_dir=str(tree))) as channel:
+        taken = await take_turn(channel, "try")
     [finished] = taken.of(ToolCallFinished)
     assert str(finished.output["output"]).startswith("2\n")
-    assert not (house.project / ".git" / "hooks" / "post-commit").exists()
-    assert not (house.project / "y.txt").exists()
+    assert not (harness.project / ".git" / "hooks" / "post-commit").exists()
+    assert not (harness.project / "y.txt").exists()
     assert sorted(path.name for path in tree.iterdir()) == [".git", "x.txt"]
 
 
-async def test_what_a_command_leaves_for_git_is_taken_back(house: House, tmp_path: Path) -> None:
+async def test_what_a_command_leaves_for_git_is_taken_back(
+    harness: CodexHarness, tmp_path: Path
+) -> None:
     """As with commands of the built-in agent; Codex itself protects only the first repository."""
-    git("init", "-q", str(house.project))
-    git("-C", str(house.project), "commit", "--allow-empty", "-qm", "first")
-    git("init", "-q", str(house.project / "inner"))
+    git("init", "-q", str(harness.project))
+    git("-C", str(harness.project), "commit", "--allow-empty", "-qm", "first")
+    git("init", "-q", str(harness.project / "inner"))
     tree, fired = tmp_path / "tree", tmp_path / "fired"
-    git("-C", str(house.project), "worktree", "add", "-q", str(tree))
+    git("-C", str(harness.project), "worktree", "add", "-q", str(tree))
     evil = f"git config core.fsmonitor 'touch {fired}; false'"
     leave = f"git init -q new && cd new && {evil}; cd ../inner && {evil}"
-    for folder in (house.project, tree):
-        house.script(shell(leave), reply("Done."))
-        async with house.open(house.member(execution_dir=str(folder))) as channel:
-            taken = await take(channel, "try")
+    for folder in (harness.project, tree):
+        harness.script(shell(leave), reply("Done."))
+        async with harness.open(harness.member(execution_dir=str(folder))) as channel:
+            taken = await take_turn(channel, "try")
         [finished] = taken.of(ToolCallFinished)
-        inner = ["inner/.git/config"] if folder == house.project else []
+        inner = ["inner/.git/config"] if folder == harness.project else []
         assert finished.output["taken_back"] == [*inner, "new/.git/config"]
-        for place in (folder, folder / "new", house.project / "inner"):
+        for place in (folder, folder / "new", harness.project / "inner"):
             git("-C", str(place), "status", "--short")
     assert not fired.exists()
 
 
-async def test_a_model_that_calls_tools_by_code(house: House) -> None:
+async def test_a_model_that_calls_tools_by_code(harness: CodexHarness) -> None:
     code = 'const r = await tools.exec_command({cmd: "echo by-code"}); text(r.output);'
-    house.script(ModelReply((), (ToolCall("exec", code),)), reply("Done."))
-    async with house.open(house.member(model="gpt-6.1-sol")) as channel:
-        taken = await take(channel, "try")
+    harness.script(ModelReply((), (ToolCall("exec", code),)), reply("Done."))
+    async with harness.open(harness.member(model="gpt-6.1-sol")) as channel:
+        taken = await take_turn(channel, "try")
     assert taken.calls == [("exec", None, False), ("shell", "echo by-code", False)]
     assert taken.of(ToolCallStarted)[0].input == {"input": code}
 
@@ -698,24 +713,24 @@ async def test_a_model_that_calls_tools_by_code(house: House) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_an_interrupted_reply(lived_in: House) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.script(ModelReply(("Well, ", "never."), breaks="stall"), reply("Here I am."))
+async def test_an_interrupted_reply(shared_harness: CodexHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(ModelReply(("Well, ", "never."), breaks="stall"), reply("Here I am."))
     pid = channel.pid
-    taken = await take(
+    taken = await take_turn(
         channel,
         "try",
         hook=lambda update: channel.interrupt() if isinstance(update, TextDelta) else None,
     )
     assert isinstance(taken.end, TurnInterrupted)
     assert taken.end.text.startswith("Well,")
-    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+    assert (await take_turn(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
     assert channel.pid == pid
 
 
-async def test_an_interrupted_command_is_ended(lived_in: House) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
+async def test_an_interrupted_command_is_ended(shared_harness: CodexHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
 
     def running(update: Update) -> object:
         return interrupt_when_it_runs() if isinstance(update, Asked) else None
@@ -724,40 +739,40 @@ async def test_an_interrupted_command_is_ended(lived_in: House) -> None:
         await until(lambda: sleeping(mark) != [])
         await channel.interrupt()
 
-    [mark] = house.log.living
-    taken = await take(channel, "try", hook=running)
+    [mark] = harness.log.living
+    taken = await take_turn(channel, "try", hook=running)
     assert isinstance(taken.end, TurnInterrupted)
     assert taken.calls == [("shell", "sleep 300", True)]
     await until(lambda: sleeping(mark) == [])  # it was killed; the kernel may take its time
-    assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
-    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+    assert sorted(path.name for path in harness.project.iterdir()) == [".coterie"]
+    assert (await take_turn(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
 
-async def test_an_interrupted_question(lived_in: House) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.script(outside("echo never"), reply("Here I am."))
-    taken = await take(
+async def test_an_interrupted_question(shared_harness: CodexHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(outside("echo never"), reply("Here I am."))
+    taken = await take_turn(
         channel,
         "try",
         hook=lambda update: channel.interrupt() if isinstance(update, Asked) else None,
     )
     assert isinstance(taken.end, TurnInterrupted)
     assert taken.calls == [("shell", "echo never", True)]
-    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+    assert (await take_turn(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
 
 # -- failures ----------------------------------------------------------------------------------
 
 
-async def failing(house: House, *answers: Answer) -> Taken:
-    house.script(*answers)
-    taken = await take(house.channel, "try")
-    assert house.channel.alive
+async def failing(harness: CodexHarness, *answers: Answer) -> TurnUpdates:
+    harness.script(*answers)
+    taken = await take_turn(harness.channel, "try")
+    assert harness.channel.alive
     return taken
 
 
-async def test_a_rate_limit(lived_in: House) -> None:
-    taken = await failing(lived_in, *[ErrorReply(429, "Too many.", 0.1)] * 2)
+async def test_a_rate_limit(shared_harness: CodexHarness) -> None:
+    taken = await failing(shared_harness, *[ErrorReply(429, "Too many.", 0.1)] * 2)
     assert taken.of(Waiting) == [Waiting("model", "429, retry 1 of 1")]
     assert taken.end == TurnFailed(
         "rate_limit",
@@ -767,8 +782,8 @@ async def test_a_rate_limit(lived_in: House) -> None:
     )
 
 
-async def test_a_rate_limit_that_passes(lived_in: House) -> None:
-    taken = await failing(lived_in, ErrorReply(429, "Too many.", 0.1), reply("Now it works."))
+async def test_a_rate_limit_that_passes(shared_harness: CodexHarness) -> None:
+    taken = await failing(shared_harness, ErrorReply(429, "Too many.", 0.1), reply("Now it works."))
     assert taken.end.text == "Now it works."  # type: ignore[union-attr]
 
 
@@ -803,9 +818,14 @@ async def test_a_rate_limit_that_passes(lived_in: House) -> None:
     ],
 )
 async def test_refusals(
-    lived_in: House, refusal: ErrorReply, kind: str, words: str, hint: str | None, retry: bool
+    shared_harness: CodexHarness,
+    refusal: ErrorReply,
+    kind: str,
+    words: str,
+    hint: str | None,
+    retry: bool,
 ) -> None:
-    end = (await failing(lived_in, *[refusal] * 4)).end
+    end = (await failing(shared_harness, *[refusal] * 4)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == (kind, retry)
     assert words in end.message
@@ -813,81 +833,81 @@ async def test_refusals(
     assert end.hint is None if hint is None else hint in str(end.hint)
 
 
-async def test_a_cut_stream(lived_in: House) -> None:
-    end = (await failing(lived_in, *[ModelReply(("a ", "b"), breaks="cut")] * 2)).end
+async def test_a_cut_stream(shared_harness: CodexHarness) -> None:
+    end = (await failing(shared_harness, *[ModelReply(("a ", "b"), breaks="cut")] * 2)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
     assert end.message.startswith("the connection to the model was cut. It says: ")
     assert end.hint == "Check the network connection, then try again."
 
 
-async def test_a_service_that_is_not_there(house: House) -> None:
-    async with house.open(rehearsal="http://127.0.0.1:9") as channel:
-        end = (await take(channel, "try")).end
+async def test_a_service_that_is_not_there(harness: CodexHarness) -> None:
+    async with harness.open(rehearsal="http://127.0.0.1:9") as channel:
+        end = (await take_turn(channel, "try")).end
     assert isinstance(end, TurnFailed)
     assert end.message.startswith("the model service cannot be reached. It says: ")
 
 
-async def test_nobody_signed_in(house: House) -> None:
-    user = house.root / "user"
+async def test_nobody_signed_in(harness: CodexHarness) -> None:
+    user = harness.root / "user"
     user.mkdir()
-    async with house.open(rehearsal=None, user_home=user) as channel:
-        assert house.log.living == {}
-        end = (await take(channel, "try")).end
+    async with harness.open(rehearsal=None, user_home=user) as channel:
+        assert harness.log.living == {}
+        end = (await take_turn(channel, "try")).end
     assert end == TurnFailed(
         "signed_out",
         "codex is not signed in",
         retry=False,
         hint="In another terminal: codex login (it serves every codex member). Then try again.",
     )
-    assert house.server.requests == []
+    assert harness.server.requests == []
 
 
-async def test_settings_that_would_lift_the_limits_are_refused(house: House) -> None:
-    member = house.member(additional_args=("-c", 'sandbox_mode="danger-full-access"'))
+async def test_settings_that_would_lift_the_limits_are_refused(harness: CodexHarness) -> None:
+    member = harness.member(additional_args=("-c", 'sandbox_mode="danger-full-access"'))
     with pytest.raises(AgentMissing, match="did not apply the permissions"):
-        async with house.open(member):
+        async with harness.open(member):
             pass
-    house.script(shell("touch a.txt"), reply("Done."))
-    member = house.member(additional_args=("-c", 'approval_policy="never"'))
-    async with house.open(member) as channel:
-        taken = await take(channel, "try", no)
+    harness.script(shell("touch a.txt"), reply("Done."))
+    member = harness.member(additional_args=("-c", 'approval_policy="never"'))
+    async with harness.open(member) as channel:
+        taken = await take_turn(channel, "try", no)
     assert len(taken.of(Asked)) == 1
-    assert not (house.project / "a.txt").exists()
+    assert not (harness.project / "a.txt").exists()
 
 
-async def test_an_argument_it_does_not_know(house: House) -> None:
+async def test_an_argument_it_does_not_know(harness: CodexHarness) -> None:
     with pytest.raises(AgentMissing, match="unexpected argument '--nonsense'"):
-        async with house.open(house.member(additional_args=("--nonsense",))):
+        async with harness.open(harness.member(additional_args=("--nonsense",))):
             pass
 
 
 # -- logins and keys ---------------------------------------------------------------------------
 
 
-def sign_in(house: House) -> Path:
-    user = house.root / "user"
+def sign_in(harness: CodexHarness) -> Path:
+    user = harness.root / "user"
     (user / ".codex").mkdir(parents=True)
     login = {"auth_mode": "apikey", "OPENAI_API_KEY": "sk-planted"}
     (user / ".codex" / "auth.json").write_text(json.dumps(login))
     return user
 
 
-def to_server(house: House, setting: str = "openai_base_url") -> tuple[str, ...]:
-    return ("-c", f'{setting}="{house.server.url}/v1"', "--model", "gpt-5.5")
+def to_server(harness: CodexHarness, setting: str = "openai_base_url") -> tuple[str, ...]:
+    return ("-c", f'{setting}="{harness.server.url}/v1"', "--model", "gpt-5.5")
 
 
-async def test_the_users_login_serves(house: House) -> None:
-    user = sign_in(house)
+async def test_the_users_login_serves(harness: CodexHarness) -> None:
+    user = sign_in(harness)
     command = "cat $CODEX_HOME/auth.json; cat " + str(user / ".codex" / "auth.json")
-    house.script(shell(command), reply("Hello."))
-    member = house.member(additional_args=to_server(house))
-    async with house.open(member, rehearsal=None, user_home=user) as channel:
-        taken = await take(channel, "hello?")
+    harness.script(shell(command), reply("Hello."))
+    member = harness.member(additional_args=to_server(harness))
+    async with harness.open(member, rehearsal=None, user_home=user) as channel:
+        taken = await take_turn(channel, "hello?")
     assert taken.end.text == "Hello."  # type: ignore[union-attr]
-    assert all(turn.token.reveal() == "sk-planted" for turn in house.server.turns)
+    assert all(turn.token.reveal() == "sk-planted" for turn in harness.server.turns)
     assert "sk-planted" not in repr(taken.updates)
-    folder = house.project / ".coterie"
+    folder = harness.project / ".coterie"
     holding = [
         path
         for path in folder.rglob("*")
@@ -896,14 +916,14 @@ async def test_the_users_login_serves(house: House) -> None:
     assert holding == []
 
 
-async def test_a_key_serves(house: House) -> None:
-    house.script(reply("Hello."))
-    args = to_server(house, "model_providers.openai-key.base_url")
-    member = house.member(additional_args=args, env={"CODEX_API_KEY": "sk-given"})
-    async with house.open(member, rehearsal=None) as channel:
-        taken = await take(channel, "hello?")
+async def test_a_key_serves(harness: CodexHarness) -> None:
+    harness.script(reply("Hello."))
+    args = to_server(harness, "model_providers.openai-key.base_url")
+    member = harness.member(additional_args=args, env={"CODEX_API_KEY": "sk-given"})
+    async with harness.open(member, rehearsal=None) as channel:
+        taken = await take_turn(channel, "hello?")
     assert taken.end.text == "Hello."  # type: ignore[union-attr]
-    assert house.server.turns[-1].token.reveal() == "sk-given"
+    assert harness.server.turns[-1].token.reveal() == "sk-given"
 
 
 # -- a hostile repository ----------------------------------------------------------------------
@@ -940,32 +960,36 @@ HOSTILE = "environment"
 
 
 @pytest.fixture
-def canaries(house: House) -> Path:
-    made = house.root / "canaries"
+def canaries(harness: CodexHarness) -> Path:
+    made = harness.root / "canaries"
     made.mkdir()
-    git("init", "-q", str(house.project))
-    inner = house.project / "inner"
+    git("init", "-q", str(harness.project))
+    inner = harness.project / "inner"
     inner.mkdir()
-    for folder in (house.project, inner):
+    for folder in (harness.project, inner):
         plant(folder, made)
     return made
 
 
-async def test_the_bare_cli_lets_a_hostile_repository_act(house: House, canaries: Path) -> None:
+async def test_the_bare_cli_lets_a_hostile_repository_act(
+    harness: CodexHarness, canaries: Path
+) -> None:
     """Like the next test, but with the defaults of a client that requests a sandbox."""
-    house.script(outside(f"touch {canaries}/text"), reply("Done."))
-    home = house.root / "bare"
+    harness.script(outside(f"touch {canaries}/text"), reply("Done."))
+    home = harness.root / "bare"
     home.mkdir()
-    provider = {"name": "x", "base_url": f"{house.server.url}/v1", "wire_api": "responses"}
+    provider = {"name": "x", "base_url": f"{harness.server.url}/v1", "wire_api": "responses"}
     settings = "".join(f'{key} = "{value}"\n' for key, value in provider.items())
     (home / "config.toml").write_text(
         f'model = "gpt-5.5"\nmodel_provider = "x"\n[model_providers.x]\n{settings}'
     )
-    tmp = house.root / "bare-tmp"
+    tmp = harness.root / "bare-tmp"
     tmp.mkdir()
     env = {"HOME": home, "CODEX_HOME": home, "TMPDIR": tmp, "PATH": os.environ["PATH"]}
     client = {"clientInfo": {"name": "x", "title": "x", "version": "1"}}
-    async with await anyio.open_process([CODEX, "app-server"], env=env, cwd=house.project) as bare:
+    async with await anyio.open_process(
+        [CODEX, "app-server"], env=env, cwd=harness.project
+    ) as bare:
         assert bare.stdin is not None
         assert bare.stdout is not None
         lines = bare.stdout
@@ -989,31 +1013,33 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(house: House, canaries
                         return message
 
         await ask(1, "initialize", client)
-        where = {"cwd": str(house.project), "sandbox": "workspace-write"}
+        where = {"cwd": str(harness.project), "sandbox": "workspace-write"}
         thread = (await ask(2, "thread/start", where))["result"]["thread"]["id"]
         text = [{"type": "text", "text": "please $evil"}]
         await ask(3, "turn/start", {"threadId": thread, "input": text})
         await heard(lambda message: message.get("method") == "turn/completed")
         bare.terminate()
     assert sorted(path.name for path in canaries.iterdir()) == ["mcp", "text"]
-    sent = body(house, 1)
+    sent = body(harness, 1)
     assert all(f"HOSTILE{what}" in sent for what in (" developer", ": run", " skill"))
 
 
 @pytest.mark.parametrize("place", ["", "inner"])
 @pytest.mark.parametrize("trusted", [False, True])
 async def test_a_hostile_repository_does_nothing(
-    house: House, canaries: Path, place: str, trusted: bool
+    harness: CodexHarness, canaries: Path, place: str, trusted: bool
 ) -> None:
-    house.script(shell("env"), outside(f"touch {canaries}/text"), reply("Done."))
-    gate = house.gate(person=no, allow=("run(env)",))
-    member = house.member(execution_dir=str(house.project / place)) if place else house.member()
-    async with house.open(member, trusted=trusted) as channel:
-        taken = await take(channel, "please $evil", gate)
+    harness.script(shell("env"), outside(f"touch {canaries}/text"), reply("Done."))
+    gate = harness.gate(person=no, allow=("run(env)",))
+    member = (
+        harness.member(execution_dir=str(harness.project / place)) if place else harness.member()
+    )
+    async with harness.open(member, trusted=trusted) as channel:
+        taken = await take_turn(channel, "please $evil", gate)
     assert isinstance(taken.end, TurnCompleted)
     assert [shown(asked).content for asked in gate.asked] == [f"touch {canaries}/text"]
     assert list(canaries.iterdir()) == []
-    sent = body(house, 1)
+    sent = body(harness, 1)
     texts = (2 if place else 1) if trusted else 0
     assert sent.count("HOSTILE: run") == texts
     assert sent.count("HOSTILE") == texts
@@ -1026,20 +1052,20 @@ async def test_a_hostile_repository_does_nothing(
 
 
 @pytest.fixture
-def old(house: House) -> House:
+def old(harness: CodexHarness) -> CodexHarness:
     """A Codex without an app-server, otherwise the real one."""
-    program = house.root / "codex"
+    program = harness.root / "codex"
     program.write_text(
         '#!/bin/sh\nif [ "$1" = app-server ]; then\n'
         "  echo \"error: unrecognized subcommand 'app-server'\" >&2; exit 2\nfi\n"
         f'exec {CODEX} "$@"\n'
     )
     program.chmod(0o755)
-    house.agent = AgentDefinition(name="codex", command=str(program))
-    return house
+    harness.agent = AgentDefinition(name="codex", command=str(program))
+    return harness
 
 
-async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
+async def test_turns_without_an_app_server(old: CodexHarness, tmp_path: Path) -> None:
     old.script(
         replace(shell("ls -a; echo two > two.txt"), usage=model_api.ReplyUsage(100, 10)),
         replace(reply("Blue."), usage=model_api.ReplyUsage(200, 10)),
@@ -1050,19 +1076,19 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
     async with old.open(old.member("full")) as channel:  # without a way to ask, it only reads
         assert isinstance(channel, OneShotChannel)
         assert channel.thread is None
-        first = await take(channel, "which colour?")
+        first = await take_turn(channel, "which colour?")
         assert first.end == TurnCompleted("Blue.", Usage(300, 20, source="codex"))
         # Codex may or may not have an item for a command its sandbox stops; if so, it is an error.
         assert all(is_error for _, _, is_error in first.calls)
         assert "two.txt: Read-only file system" in body(old, 2)
-        second = await take(channel, "and now?")
+        second = await take_turn(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(700, 40, source="codex"))
         assert second.of(Asked) == []
         thread = channel.thread
         assert channel.pid is None
     assert not (tmp_path / "outside").exists()
     async with old.open(thread=thread) as channel:
-        third = await take(channel, "sure?")
+        third = await take_turn(channel, "sure?")
         assert third.end == TurnCompleted("Yes.", None)
         assert channel.thread == thread
     assert "Still blue." in body(old, 5)
@@ -1071,18 +1097,18 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
     assert sorted(path.name for path in old.project.iterdir()) == [".coterie"]
 
 
-async def test_failures_without_an_app_server(old: House) -> None:
+async def test_failures_without_an_app_server(old: CodexHarness) -> None:
     old.script(*[ErrorReply(429, "Too many.", 0.1)] * 2)
     async with old.open() as channel:
-        end = (await take(channel, "try")).end
+        end = (await take_turn(channel, "try")).end
         assert isinstance(end, TurnFailed)
         assert end.kind == "rate_limit"
 
 
-async def test_interrupting_without_an_app_server(old: House) -> None:
+async def test_interrupting_without_an_app_server(old: CodexHarness) -> None:
     old.script(shell("sleep 300", yield_time_ms=30_000))
     async with old.open() as channel:
-        taken = await take(
+        taken = await take_turn(
             channel,
             "try",
             hook=lambda update: (

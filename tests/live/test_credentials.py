@@ -26,7 +26,7 @@ from coterie import (
 )
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -86,20 +86,20 @@ LOGINS = {
 
 @dataclass
 class Echoing:
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         return reply("Here.")
 
 
-def furnish(house: House, cli: str, url: str, secret: str) -> Path:
+def sign_in_user(user: IsolatedUser, cli: str, url: str, secret: str) -> Path:
     """Set up a user who signed in to one CLI; return the credentials file."""
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
     login = LOGINS[cli]
-    kept = house.home / login.file
+    kept = user.home / login.file
     kept.parent.mkdir()
     kept.write_text(login.text(secret))
     kept.chmod(0o600)
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entry = {"command": str(BINS / cli), **login.to(url)}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {cli: entry}}))
@@ -114,13 +114,13 @@ def holding(folder: Path, secret: str) -> list[Path]:
 
 @pytest.mark.parametrize("cli", list(LOGINS))
 async def test_one_login_serves_three(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: str
+    user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: str
 ) -> None:
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
     async with RehearsalServer(Echoing()) as server:
-        kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
+        kept = await anyio.to_thread.run_sync(sign_in_user, user, cli, server.url, secret)
         before = kept.read_bytes()
         team = Team(
             name="three",
@@ -129,7 +129,7 @@ async def test_one_login_serves_three(
                 for place, name in enumerate(NAMES, 1)
             ),
         )
-        async with open_project(house.project) as project:
+        async with open_project(user.project) as project:
             task = await project.start(team, "Who is there?", Caps(max_turns=3))
             records = [record async for record in project.stream(task, wait=0)]
         result = records[-1]
@@ -141,15 +141,15 @@ async def test_one_login_serves_three(
         )
         assert secret not in repr(server.requests)
     assert secret not in repr(records)
-    assert (house.project / ".coterie" / "coterie.db").exists()
+    assert (user.project / ".coterie" / "coterie.db").exists()
     assert holding(tmp_path, secret) == [kept]
     assert kept.read_bytes() == before
-    assert {path.name for path in house.home.iterdir()} == {kept.parent.name, ".coterie"}
+    assert {path.name for path in user.home.iterdir()} == {kept.parent.name, ".coterie"}
 
 
 @pytest.mark.parametrize("cli", list(LOGINS))
 async def test_signing_in_and_trying_again(
-    house: House, monkeypatch: pytest.MonkeyPatch, cli: str
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, cli: str
 ) -> None:
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
@@ -157,9 +157,9 @@ async def test_signing_in_and_trying_again(
     ann = Member(id="ann", name="ann", display_name="Ann", agent=cli)
     failures: list[str] = []
     async with RehearsalServer(Echoing()) as server:
-        kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
-        kept.rename(house.home / "not yet")
-        async with open_project(house.project) as project:
+        kept = await anyio.to_thread.run_sync(sign_in_user, user, cli, server.url, secret)
+        kept.rename(user.home / "not yet")
+        async with open_project(user.project) as project:
             team = Team(name="one", members=(ann,))
             task = await project.start(team, "Hello?", Caps(max_turns=1))
             record: Record | None = None
@@ -168,7 +168,7 @@ async def test_signing_in_and_trying_again(
                     failures.append(record.code)
                 elif isinstance(record, InteractionRecord) and record.state == "open":
                     assert server.requests == []
-                    (house.home / "not yet").rename(kept)
+                    (user.home / "not yet").rename(kept)
                     await project.answer(record.interaction.interaction_id, "retry")
         assert isinstance(record, ResultRecord)
         assert (record.status, record.turns) == ("completed", 1)

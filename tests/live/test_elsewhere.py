@@ -34,7 +34,7 @@ def test_real_clis_work_on_two_machines_and_one_of_these_dies(
         if not (BINS / name).exists():
             pytest.skip(f"{name} is not installed: scripts/real-clis")
     fleet = Fleet(tmp_path, database)
-    fleet.found(
+    fleet.create(
         {"shop.py": "def total(prices):\n    return sum(prices)\n", "team.json": json.dumps(TEAM)}
     )
     path = {"PATH": f"{BINS}:{os.environ['PATH']}"}
@@ -50,12 +50,12 @@ def test_real_clis_work_on_two_machines_and_one_of_these_dies(
         ran = user("run", *asked, "add coupons to the checkout")
         assert ran.code == 0, ran.err
         task = str(ran.of("task")[0]["id"])
-        until(lambda: re.search(r"  runs here", dies.said))
+        until(lambda: re.search(r"  runs here", dies.output))
         killed.kill()
         try:
             until(lambda: is_over(user, task))
         except AssertionError:
-            raise AssertionError(user("inbox").out + lives.said) from None
+            raise AssertionError(user("inbox").out + lives.output) from None
     done = rows(user, "SELECT id, state FROM coterie.tickets WHERE session_id = %s", task)
     assert len(done) > 1
     assert {state for _, state in done} == {"done"}

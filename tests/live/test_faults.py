@@ -37,7 +37,7 @@ from coterie.rehearsal.model_api import (
     reply,
 )
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -51,8 +51,8 @@ class Failing:
 
     faults: list[Answer]
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        if FAULTY in asked.instructions:
+    async def answer(self, request: CompletionRequest) -> Answer:
+        if FAULTY in request.instructions:
             return self.faults[0]
         return reply("I go on.")
 
@@ -76,8 +76,8 @@ class Watching:
 Entry = dict[str, Any]
 
 
-def register(house: House, entries: Mapping[str, Entry]) -> None:
-    registry = house.coterie_home / "agents" / "config.json"
+def register(user: IsolatedUser, entries: Mapping[str, Entry]) -> None:
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
 
@@ -217,14 +217,14 @@ GROUPS = sorted({(case.cli, case.seconds) for case in CASES})
 
 @pytest.mark.parametrize(("cli", "seconds"), GROUPS)
 async def test_a_model_that_fails(
-    house: House, cli: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, cli: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ann fails in one way after the other; each time Bob, on another CLI, gets his turn."""
     other = "claude" if cli == "codex" else "codex"
     installed(cli, other)
     patient = {} if seconds == SLOW else ONCE
     entry = {"command": str(BINS / cli), "env": patient}
-    register(house, {cli: entry, other: {"command": str(BINS / other)}})
+    register(user, {cli: entry, other: {"command": str(BINS / other)}})
     ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
     team = Team(name="pair", members=(ann, member("bob", other, order=2)))
     cases = [case for case in CASES if (case.cli, case.seconds) == (cli, seconds)]
@@ -241,7 +241,7 @@ async def test_a_model_that_fails(
     next_fault()
     async with (
         RehearsalServer(model) as server,
-        App.open(house.project, None, server.url) as app,
+        App.open(user.project, None, server.url) as app,
     ):
         failures = await skipped(app, team, len(cases), rehearsal=True, then=heal)
     for case, errors in zip(cases, failures, strict=True):
@@ -269,7 +269,7 @@ AT_ONCE = 10
     ids=["claude", "codex", "gemini"],
 )
 async def test_nobody_signed_in(
-    house: House, monkeypatch: pytest.MonkeyPatch, cli: str, hint: str
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, cli: str, hint: str
 ) -> None:
     """Without a rehearsal: the real CLI in an empty home, beside a member that needs no login."""
     installed(cli)
@@ -278,10 +278,10 @@ async def test_nobody_signed_in(
     scripted = """cat > /dev/null; echo '{"type": "result", "result": "I go on."}'"""
     ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     other = {"command": "/bin/sh", "baseArgs": ["-c", scripted], "capabilities": ends}
-    register(house, {cli: {"command": str(BINS / cli)}, "scripted": other})
+    register(user, {cli: {"command": str(BINS / cli)}, "scripted": other})
     members = (member("ann", cli, order=1), member("bob", "scripted", order=2))
     team = Team(name="pair", members=members)
-    async with App.open(house.project) as app:
+    async with App.open(user.project) as app:
         with anyio.fail_after(AT_ONCE):
             [[error]] = await skipped(app, team, rehearsal=False)
     assert error.code == "turn_signed_out"
@@ -299,9 +299,9 @@ OLD = {
 }
 
 
-def old(house: House, cli: str) -> str:
+def old(user: IsolatedUser, cli: str) -> str:
     """A program that rejects all our arguments, except `--version`."""
-    program = house.home / f"old-{cli}"
+    program = user.home / f"old-{cli}"
     program.write_text(
         '#!/bin/sh\ncase "$*" in --version) echo 0.0.1; exit 0;; esac\n'
         f"echo {shlex.quote(OLD[cli])} >&2\nexit 1\n"
@@ -310,35 +310,35 @@ def old(house: House, cli: str) -> str:
     return str(program)
 
 
-def broken(house: House, cli: str) -> str:
+def broken(user: IsolatedUser, cli: str) -> str:
     """A program that exists but cannot be started; a missing one is simulated in a rehearsal."""
-    program = house.home / f"no-{cli}"
+    program = user.home / f"no-{cli}"
     program.write_text("#!/nowhere/node\n")
     program.chmod(0o755)
     return str(program)
 
 
-async def test_programs_that_are_missing_and_of_an_old_version(house: House) -> None:
+async def test_programs_that_are_missing_and_of_an_old_version(user: IsolatedUser) -> None:
     installed("codex")
-    missing = {f"no-{cli}": broken(house, cli) for cli in OLD}
-    outdated = {f"old-{cli}": old(house, cli) for cli in OLD}
+    missing = {f"no-{cli}": broken(user, cli) for cli in OLD}
+    outdated = {f"old-{cli}": old(user, cli) for cli in OLD}
     entries = {
         name: {"command": command, "adapter": name.partition("-")[2]}
         for name, command in (missing | outdated).items()
     }
-    register(house, {**entries, "codex": {"command": str(BINS / "codex")}})
+    register(user, {**entries, "codex": {"command": str(BINS / "codex")}})
     members = [member(name, name, order=place) for place, name in enumerate(entries, 1)]
     bob = member("bob", "codex", order=len(entries) + 1)
     team = Team(name="all", members=(*members, bob))
     async with (
         RehearsalServer(Failing([])) as server,
-        App.open(house.project, None, server.url) as app,
+        App.open(user.project, None, server.url) as app,
     ):
         failures = await skipped(app, team, rehearsal=True)
     for name, [error] in zip(entries, failures, strict=True):
         assert (error.code, error.hint) == ("turn_missing", "coterie doctor")
         if name in missing:
             assert f"{name} cannot start: {missing[name]}: " in error.message
-            assert error.where == str(house.project / ".coterie" / "teams" / "all" / name)
+            assert error.where == str(user.project / ".coterie" / "teams" / "all" / name)
         else:
             assert OLD[name.partition("-")[2]] in error.message

@@ -22,7 +22,7 @@ from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -50,17 +50,17 @@ CLIS = {
 
 
 @dataclass
-class Lines:
+class QueuedModel:
     """A model that gives the queued answers in order."""
 
     answers: list[Answer]
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         return self.answers.pop(0)
 
 
 @dataclass
-class Told:
+class QuestionForwarder:
     """Passes on every question."""
 
     questions: MemoryObjectSendStream[Interaction]
@@ -70,10 +70,10 @@ class Told:
             self.questions.send_nowait(record.interaction)
 
 
-def furnished(house: House, cli: str) -> Team:
+def set_up_team(user: IsolatedUser, cli: str) -> Team:
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {cli: {"command": str(BINS / cli)}}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
@@ -82,7 +82,7 @@ def furnished(house: House, cli: str) -> Team:
 
 
 @dataclass
-class Ran:
+class FinishedRun:
     """A finished run: its outcome, its questions, what reached the model, and the audit."""
 
     status: str
@@ -95,11 +95,13 @@ class Ran:
 Answers = Mapping[str, tuple[str | None, str | None]]
 
 
-async def run(house: House, team: Team, script: list[Answer], answers: Answers) -> Ran:
+async def run(
+    user: IsolatedUser, team: Team, script: list[Answer], answers: Answers
+) -> FinishedRun:
     """Run two turns of a team; questions are answered by their content, others with `blue`."""
     send, questions = anyio.create_memory_object_stream[Interaction](10)
     asked: list[Interaction] = []
-    ended: list[Ran] = []
+    ended: list[FinishedRun] = []
 
     async def answering(app: App, heard: MemoryObjectReceiveStream[Interaction]) -> None:
         async with heard:
@@ -109,25 +111,25 @@ async def run(house: House, team: Team, script: list[Answer], answers: Answers) 
                 await app.answer(one.interaction_id, choice=choice, text=text, author="you")
 
     async with (
-        RehearsalServer(Lines(script)) as server,
-        App.open(house.project, None, server.url) as app,
+        RehearsalServer(QueuedModel(script)) as server,
+        App.open(user.project, None, server.url) as app,
         anyio.create_task_group() as group,
     ):
         group.start_soon(answering, app, questions)
         caps = Caps(max_turns=2, max_rounds=None)
         task = await app.create(StartRequest(team, "Try it.", caps, rehearsal=True))
-        result = await app.run(task, Told(send), patience=None)
+        result = await app.run(task, QuestionForwarder(send), patience=None)
         send.close()
         bodies = [json.dumps(turn.body) for turn in server.turns]
         audit = [one.entry for one in await app.storage.audit.chain()]
-        ended.append(Ran(result.status, result.turns, asked, bodies, audit))
+        ended.append(FinishedRun(result.status, result.turns, asked, bodies, audit))
     return ended[0]
 
 
 @pytest.mark.parametrize("cli", list(CLIS))
-async def test_one_gate(house: House, cli: str) -> None:
+async def test_one_gate(user: IsolatedUser, cli: str) -> None:
     """A rejection with a comment; then approval for the whole task, and a question by the agent."""
-    team = await anyio.to_thread.run_sync(furnished, house, cli)
+    team = await anyio.to_thread.run_sync(set_up_team, user, cli)
     shell, ask = CLIS[cli].shell, f"{CLIS[cli].prefix}ask_human"
 
     def runs(*lines: str) -> list[Answer]:
@@ -142,7 +144,7 @@ async def test_one_gate(house: House, cli: str) -> None:
     ]
     answers = {"touch a.txt": ("reject", "take b.txt"), "touch b.txt": ("task", None)}
     with anyio.fail_after(SLOWEST):
-        ran = await run(house, team, script, answers)
+        ran = await run(user, team, script, answers)
     assert (ran.status, ran.turns, script) == ("completed", 2, [])
 
     # Three questions, the same for every agent: what would be done, where, and what was said.
@@ -156,11 +158,11 @@ async def test_one_gate(house: House, cli: str) -> None:
     assert first.permission is not None
     risk = first.permission
     assert (risk.tool, risk.command, risk.said) == (CLIS[cli].name, "touch a.txt", "I try.")
-    assert Path(risk.cwd).resolve() == house.project.resolve()
+    assert Path(risk.cwd).resolve() == user.project.resolve()
     assert (own.kind, own.purpose, own.permission) == ("Input", "request_info", None)
 
     # The denied call was not made, and the model was told why; the answer reached it.
-    assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "b.txt"]
+    assert sorted(path.name for path in user.project.iterdir()) == [".coterie", "b.txt"]
     # At once, or with the next message if the protocol has no field for a comment.
     told = [number for number, body in enumerate(ran.bodies) if "take b.txt" in body]
     assert told[0] == (3 if cli == "gemini" else 2)

@@ -36,15 +36,15 @@ from coterie.model.update import (
 from coterie.rehearsal import model_api
 from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import (
+from tests.contract.acp.harness import (
     ROLE,
     TEAM,
-    Brain,
-    RealHouse,
-    left_by_the_clock,
-    requests_hold,
-    said,
-    take,
+    QueuedModel,
+    RealAgentHarness,
+    occurrences_in_requests,
+    response,
+    run_until_timeout,
+    take_turn,
 )
 from tests.contract.gate import shown
 from tests.unit.process.children import token, until
@@ -59,37 +59,37 @@ pytestmark = pytest.mark.skipif(
 
 
 @asynccontextmanager
-async def built(root: Path) -> AsyncGenerator[RealHouse]:
+async def open_harness(root: Path) -> AsyncGenerator[RealAgentHarness]:
     (root / "project").mkdir()
-    brain = Brain()
-    async with RehearsalServer(brain) as server:
+    model = QueuedModel()
+    async with RehearsalServer(model) as server:
         # As in the registry: its arguments about the protocol are meant for other adapters.
         args = ("--output-format", "stream-json")
         agent = AgentDefinition(name="gemini", command=str(GEMINI), base_args=args)
-        house = RealHouse(root, GeminiAdapter, agent, server.url)
-        house.brain, house.server = brain, server
-        yield house
+        harness = RealAgentHarness(root, GeminiAdapter, agent, server.url)
+        harness.model, harness.server = model, server
+        yield harness
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[RealHouse]:
-    """A house without an open channel."""
-    async with built(tmp_path) as house:
-        yield house
+async def harness(tmp_path: Path) -> AsyncGenerator[RealAgentHarness]:
+    """A harness without an open channel."""
+    async with open_harness(tmp_path) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
-async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[RealHouse]:
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[RealAgentHarness]:
     root = tmp_path_factory.mktemp("gemini")
-    async with built(root) as house, house.open(others={"rex": "speed"}) as channel:
-        house.channel = channel
-        yield house
+    async with open_harness(root) as harness, harness.open(others={"rex": "speed"}) as channel:
+        harness.channel = channel
+        yield harness
 
 
 @pytest.fixture
-def lived_in(long_lived: RealHouse) -> Generator[RealHouse]:
-    """A house with one member, shared by all tests that leave it as they found it."""
-    long_lived.tidy()
+def shared_harness(long_lived: RealAgentHarness) -> Generator[RealAgentHarness]:
+    """A harness with one member, shared by all tests that leave it as they found it."""
+    long_lived.reset()
     yield long_lived
     assert long_lived.channel.alive
 
@@ -106,22 +106,22 @@ def write(path: Path, content: str) -> ModelReply:
 # -- turns -------------------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(house: RealHouse) -> None:
-    house.says(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c"), thinking="Hm."))
-    async with house.open() as channel:
+async def test_turns_and_memory(harness: RealAgentHarness) -> None:
+    harness.script(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c"), thinking="Hm."))
+    async with harness.open() as channel:
         assert isinstance(channel, AcpChannel)
         assert (channel.holds_past, channel.alive) == (True, True)
-        assert list(house.log.living.values()) == [channel.pid]
-        first = await take(channel, "Remember the word heliotrope.")
+        assert list(harness.log.living.values()) == [channel.pid]
+        first = await take_turn(channel, "Remember the word heliotrope.")
         assert isinstance(first.end, TurnCompleted)
         assert first.text == "Heliotrope it is."
-        told = house.server.answers[house.server.turns[0].number]
+        told = harness.server.answers[harness.server.turns[0].number]
         assert isinstance(told, ModelReply)
-        counted = told.counted(house.server.turns[0].asked)  # type: ignore[arg-type]
+        counted = told.counted(harness.server.turns[0].asked)  # type: ignore[arg-type]
         assert first.end.usage == Usage(counted.input, counted.output, source="gemini")
-        second = await take(channel, "Which word was it?")
+        second = await take_turn(channel, "Which word was it?")
         assert [update.text for update in second.of(TextDelta)] == ["a ", "b ", "c"]
-        asked = house.server.turns[1].asked
+        asked = harness.server.turns[1].asked
         assert asked is not None
         texts = [
             part.text for part in asked.conversation if isinstance(part, model_api.TextMessage)
@@ -132,30 +132,30 @@ async def test_turns_and_memory(house: RealHouse) -> None:
             "Which word was it?",
         ]
         # Role and team are sent: once in each request, even though a name begins with @.
-        assert requests_hold(house.server, ROLE) == [1, 1]
-        assert requests_hold(house.server, TEAM) == [1, 1]
-        house.says(NoReply())
-        await left_by_the_clock(house.server, take(channel))
+        assert occurrences_in_requests(harness.server, ROLE) == [1, 1]
+        assert occurrences_in_requests(harness.server, TEAM) == [1, 1]
+        harness.script(NoReply())
+        await run_until_timeout(harness.server, take_turn(channel))
         assert channel.alive
 
 
-async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None:
-    house.says(ModelReply(("one ", "two"), breaks="stall"))
-    async with house.open() as channel:
+async def test_killed_in_the_middle_it_is_a_new_thread(harness: RealAgentHarness) -> None:
+    harness.script(ModelReply(("one ", "two"), breaks="stall"))
+    async with harness.open() as channel:
 
         def kill(update: object) -> None:
             if isinstance(update, TextDelta):
                 os.kill(channel._process.child.agent_pid, signal.SIGKILL)
 
-        taken = await take(channel, "Remember the word heliotrope.", hook=kill)
+        taken = await take_turn(channel, "Remember the word heliotrope.", hook=kill)
         assert (taken.failure.kind, taken.failure.exit_code) == ("exit", 137)
         assert taken.failure.message == "gemini ended with exit code 137 in the middle of the turn"
         thread = channel.thread
         assert not channel.alive
-    async with house.open(thread=thread) as channel:
+    async with harness.open(thread=thread) as channel:
         assert channel.thread != thread  # so that the engine treats it as lost
-        await take(channel, "Which word was it?")
-    assert requests_hold(house.server, "the word heliotrope") == [1, 0]
+        await take_turn(channel, "Which word was it?")
+    assert occurrences_in_requests(harness.server, "the word heliotrope") == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -166,24 +166,26 @@ async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None
     ],
 )
 async def test_a_model_of_ones_own_and_no_leave(
-    house: RealHouse, mode: Mode, given: dict[str, Any], model: str
+    harness: RealAgentHarness, mode: Mode, given: dict[str, Any], model: str
 ) -> None:
-    house.says(shell("touch never"))
-    async with house.open(house.member(mode, **given)) as channel:
-        taken = await take(channel)
+    harness.script(shell("touch never"))
+    async with harness.open(harness.member(mode, **given)) as channel:
+        taken = await take_turn(channel)
     assert [shown(asked).content for asked in taken.of(Asked)] == ["touch never"]
     assert taken.calls == [("run_shell_command", "touch never", True)]
-    assert [seen.asked.model for seen in house.server.turns if seen.asked] == [model] * 2
+    assert [seen.asked.model for seen in harness.server.turns if seen.asked] == [model] * 2
 
 
 # -- permissions -------------------------------------------------------------------------------
 
 
-async def test_a_command_allowed_and_denied(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    project = house.project.resolve()
-    house.says(shell("echo 40 && touch made"), reply("Done."), shell("touch never"), reply("Pity."))
-    taken = await take(channel, choice="approve")
+async def test_a_command_allowed_and_denied(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    project = harness.project.resolve()
+    harness.script(
+        shell("echo 40 && touch made"), reply("Done."), shell("touch never"), reply("Pity.")
+    )
+    taken = await take_turn(channel, choice="approve")
     (asked,) = taken.of(Asked)
     assert asked.purpose == "confirm_risky_action"
     assert [option.id for option in asked.options] == ["approve", "reject"]
@@ -205,19 +207,19 @@ async def test_a_command_allowed_and_denied(lived_in: RealHouse) -> None:
     assert taken.calls == [("run_shell_command", "echo 40 && touch made", False)]
     assert taken.of(ToolCallFinished)[0].output == {"text": "40"}
     assert taken.text == "Let me look. \n\nDone."
-    denied = await take(channel, choice="reject")
+    denied = await take_turn(channel, choice="reject")
     assert denied.calls == [("run_shell_command", "touch never", True)]
     assert denied.of(ToolCallFinished)[0].output == {"status": "rejected"}
     assert denied.text == "Let me look. \n\nPity."
     assert sorted(path.name for path in project.iterdir()) == [".coterie", "made"]
 
 
-async def test_an_edit_is_shown_as_a_diff(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    file = house.project.resolve() / "cart.py"
+async def test_an_edit_is_shown_as_a_diff(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    file = harness.project.resolve() / "cart.py"
     file.write_text("one\ntwo\n")
-    house.says(write(file, "one\nthree\n"))
-    taken = await take(channel, choice="approve")
+    harness.script(write(file, "one\nthree\n"))
+    taken = await take_turn(channel, choice="approve")
     (asked,) = taken.of(Asked)
     assert (shown(asked).title, shown(asked).content_kind) == (f"Change {file}", "Diff")
     assert shown(asked).content.splitlines()[2:] == ["@@ -1,2 +1,2 @@", " one", "-two", "+three"]
@@ -233,36 +235,38 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: RealHouse) -> None:
         ("full", []),
     ],
 )
-async def test_modes(lived_in: RealHouse, mode: Mode, asked: list[str]) -> None:
-    assert await tried_in(lived_in, lived_in.channel, mode) == (asked, True)
+async def test_modes(shared_harness: RealAgentHarness, mode: Mode, asked: list[str]) -> None:
+    assert await try_tools_in(shared_harness, shared_harness.channel, mode) == (asked, True)
 
 
-async def test_a_reader_has_nothing_to_write_with(house: RealHouse) -> None:
-    async with house.open(house.member("read")) as channel:
-        assert await tried_in(house, channel, "read") == ([], False)
+async def test_a_reader_has_nothing_to_write_with(harness: RealAgentHarness) -> None:
+    async with harness.open(harness.member("read")) as channel:
+        assert await try_tools_in(harness, channel, "read") == ([], False)
 
 
-async def tried_in(house: RealHouse, channel: Any, mode: Mode) -> tuple[list[str], bool]:
+async def try_tools_in(
+    harness: RealAgentHarness, channel: Any, mode: Mode
+) -> tuple[list[str], bool]:
     """Look, write and run: return what a person was asked in this mode, and whether it was done."""
-    project = house.project.resolve()
-    house.says(shell("ls"), write(project / "w", "w\n"), shell("touch r"))
-    gate = house.gate(mode)
-    await take(channel, choice=gate)
+    project = harness.project.resolve()
+    harness.script(shell("ls"), write(project / "w", "w\n"), shell("touch r"))
+    gate = harness.gate(mode)
+    await take_turn(channel, choice=gate)
     done = (project / "w").exists()
     assert (project / "r").exists() == done
-    tools = house.server.turns[0].asked.tools  # type: ignore[union-attr]
+    tools = harness.server.turns[0].asked.tools  # type: ignore[union-attr]
     assert ("write_file" in tools, "run_shell_command" in tools) == (done, done)
     return gate.names, done
 
 
-async def test_all_that_it_does_is_for_the_rules_to_say(lived_in: RealHouse) -> None:
+async def test_all_that_it_does_is_for_the_rules_to_say(shared_harness: RealAgentHarness) -> None:
     """Including what Gemini itself considers harmless, and would run and read without asking."""
-    house, channel = lived_in, lived_in.channel
-    project = house.project.resolve()
+    harness, channel = shared_harness, shared_harness.channel
+    project = harness.project.resolve()
     (project / "sub").mkdir()
     for name in ("note.txt", "secret.txt"):
         (project / name).write_text(f"{name} says sesame\n")
-    house.says(
+    harness.script(
         shell("cat note.txt"),
         shell("cat secret.txt"),
         ModelReply((), (ToolCall("read_file", {"file_path": str(project / "secret.txt")}),)),
@@ -271,39 +275,42 @@ async def test_all_that_it_does_is_for_the_rules_to_say(lived_in: RealHouse) -> 
         ModelReply((), (ToolCall("run_shell_command", {"command": "ls", "dir_path": "sub"}),)),
     )
     allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
-    gate = house.gate(allow=allow, deny=deny)
-    taken = await take(channel, choice=gate)
-    again = await take(channel, "go on")
+    gate = harness.gate(allow=allow, deny=deny)
+    taken = await take_turn(channel, choice=gate)
+    again = await take_turn(channel, "go on")
     assert gate.asked == []
     assert [failed for *_, failed in taken.calls] == [False, True, True, False, True, False]
     assert [asked.call.cwd for asked in taken.of(Asked)][-1] == str(project / "sub")
-    assert [requests_hold(house.server, f"{name}.txt says")[-1] for name in ("note", "secret")] == [
+    assert [
+        occurrences_in_requests(harness.server, f"{name}.txt says")[-1]
+        for name in ("note", "secret")
+    ] == [
         1,
         0,
     ]
     assert (project / "made").exists()
     assert again.text == "and that is all"
-    assert requests_hold(house.server, "not permitted here: deny run(rm *)")[-1] == 1
+    assert occurrences_in_requests(harness.server, "not permitted here: deny run(rm *)")[-1] == 1
 
 
-async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    file = house.project.resolve() / "note.txt"
+async def test_reading_is_told_and_nobody_is_asked(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    file = harness.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
-    house.says(
+    harness.script(
         ModelReply((), (ToolCall("read_file", {"file_path": str(file)}),)),
         # What a helper of its own does would not be reported.
         ModelReply(
             (), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)
         ),
     )
-    gate = house.gate()
-    taken = await take(channel, choice=gate)
+    gate = harness.gate()
+    taken = await take_turn(channel, choice=gate)
     assert gate.names == []
     assert taken.calls[0] == ("read_file", str(file), False)
     assert taken.calls[1][::2] == ("invoke_agent", True)
     assert taken.of(ToolCallStarted)[0].effect == "read"
-    results = [seen.asked.results for seen in house.server.turns if seen.asked]
+    results = [seen.asked.results for seen in harness.server.turns if seen.asked]
     assert "heliotrope" in results[1][0].text
     assert len(results) == 3
 
@@ -311,23 +318,23 @@ async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
 # -- tools of Coterie --------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
+async def test_asking_the_human_and_handing_over(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
 
     def own(tool: str, **given: object) -> ModelReply:
         return ModelReply((), (ToolCall(f"discovered_tool_{tool}", given),))
 
-    house.says(
+    harness.script(
         own("ask_human", question="Which colour?", options=["Red", "Blue"]),
         own("hand_over", to="rex", message="Your turn."),
         reply("Done."),
     )
-    gate = house.gate(person=lambda asked: said("blue"))
-    taken = await take(channel, choice=gate)
+    gate = harness.gate(person=lambda asked: response("blue"))
+    taken = await take_turn(channel, choice=gate)
     assert [(one.kind, shown(one).title) for one in gate.asked] == [("Select", "Which colour?")]
-    results = [seen.asked.results[-1].text for seen in house.server.turns[1:] if seen.asked]
+    results = [seen.asked.results[-1].text for seen in harness.server.turns[1:] if seen.asked]
     assert results == ["Blue\n", "ok, your turn ends here\n"]
-    tools = json.dumps(house.server.turns[0].body["tools"])
+    tools = json.dumps(harness.server.turns[0].body["tools"])
     assert "The possible answers" in tools
     assert "rex (speed)" in tools
     assert [(call.name, call.effect) for call in taken.of(ToolCallStarted)] == [
@@ -340,32 +347,32 @@ async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_an_interrupted_reply(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(ModelReply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
+async def test_an_interrupted_reply(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(ModelReply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
 
     def stop(update: object) -> Any:
         return channel.interrupt() if isinstance(update, TextDelta) else None
 
-    taken = await take(channel, hook=stop)
+    taken = await take_turn(channel, hook=stop)
     assert isinstance(taken.end, TurnInterrupted)
     assert taken.text.startswith("one ")
-    assert (await take(channel, "go on")).text == "Again."
+    assert (await take_turn(channel, "go on")).text == "Again."
 
 
-async def test_an_interrupted_command_is_ended(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
+async def test_an_interrupted_command_is_ended(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
     mark = token()
-    house.says(shell(f"touch begun; sleep 600; echo {mark}"))
+    harness.script(shell(f"touch begun; sleep 600; echo {mark}"))
 
     async def stop() -> None:
-        await until((house.project / "begun").exists)
+        await until((harness.project / "begun").exists)
         await channel.interrupt()
 
     taken = []
     async with anyio.create_task_group() as group:
         group.start_soon(stop)
-        taken.append(await take(channel, choice="approve"))
+        taken.append(await take_turn(channel, choice="approve"))
     assert isinstance(taken[0].end, TurnInterrupted)
     assert len(taken[0].of(ToolCallFinished)) == 1
     left = await anyio.to_thread.run_sync(_running_with, mark)
@@ -377,18 +384,18 @@ def _running_with(word: str) -> list[str]:
     return [line for line in listed.splitlines() if word in line]
 
 
-async def test_an_interrupted_question(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(shell("touch never"), reply("Again."))
+async def test_an_interrupted_question(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(shell("touch never"), reply("Again."))
 
     def stop(update: object) -> Any:
         return channel.interrupt() if isinstance(update, Asked) else None
 
-    taken = await take(channel, choice="approve", hook=stop)  # the answer comes too late
+    taken = await take_turn(channel, choice="approve", hook=stop)  # the answer comes too late
     assert isinstance(taken.end, TurnInterrupted)
     assert taken.calls == [("run_shell_command", "touch never", True)]
-    assert (await take(channel, "go on")).text == "Again."
-    assert not (house.project / "never").exists()
+    assert (await take_turn(channel, "go on")).text == "Again."
+    assert not (harness.project / "never").exists()
 
 
 # -- failures ----------------------------------------------------------------------------------
@@ -430,42 +437,42 @@ async def test_an_interrupted_question(lived_in: RealHouse) -> None:
     ],
 )
 async def test_refusals(
-    lived_in: RealHouse, answer: Answer, kind: str, retry: bool, ours: str, theirs: str
+    shared_harness: RealAgentHarness, answer: Answer, kind: str, retry: bool, ours: str, theirs: str
 ) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(answer, reply("Better."))
-    failure = (await take(channel)).failure
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(answer, reply("Better."))
+    failure = (await take_turn(channel)).failure
     assert (failure.kind, failure.retry) == (kind, retry)
     assert failure.message == f'{ours}. It says: "{theirs}"'
     assert (failure.hint is not None) == (kind != "model" or retry or answer.status == 404)  # type: ignore[union-attr]
-    assert (await take(channel)).text == "Better."
+    assert (await take_turn(channel)).text == "Better."
 
 
-async def test_a_failing_service_is_tried_twice(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(*[ErrorReply(503, "overloaded")] * 2)
-    failure = (await take(channel)).failure
+async def test_a_failing_service_is_tried_twice(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(*[ErrorReply(503, "overloaded")] * 2)
+    failure = (await take_turn(channel)).failure
     assert failure.message == 'the model service is failing. It says: "overloaded"'
-    assert (failure.kind, failure.retry, len(house.server.turns)) == ("model", True, 2)
+    assert (failure.kind, failure.retry, len(harness.server.turns)) == ("model", True, 2)
 
 
-async def test_a_rate_limit_that_passes(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(ErrorReply(429, "slow down", retry_after=0.1), reply("Better."))
-    assert (await take(channel)).text == "Better."
+async def test_a_rate_limit_that_passes(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(ErrorReply(429, "slow down", retry_after=0.1), reply("Better."))
+    assert (await take_turn(channel)).text == "Better."
 
 
-async def test_an_empty_reply(lived_in: RealHouse) -> None:
-    house, channel = lived_in, lived_in.channel
-    house.says(*[ModelReply(("",), stop="refusal")] * 8)
-    failure = (await take(channel)).failure
+async def test_an_empty_reply(shared_harness: RealAgentHarness) -> None:
+    harness, channel = shared_harness, shared_harness.channel
+    harness.script(*[ModelReply(("",), stop="refusal")] * 8)
+    failure = (await take_turn(channel)).failure
     assert failure.kind == "model"
     assert failure.message == "gemini got an empty or blocked reply from its model"
 
 
-async def test_nobody_signed_in(house: RealHouse, tmp_path: Path) -> None:
-    async with house.open(rehearsal=None, user_home=tmp_path / "nobody") as channel:
-        failure = (await take(channel)).failure
+async def test_nobody_signed_in(harness: RealAgentHarness, tmp_path: Path) -> None:
+    async with harness.open(rehearsal=None, user_home=tmp_path / "nobody") as channel:
+        failure = (await take_turn(channel)).failure
         assert (channel.thread, failure.kind, failure.retry) == (None, "signed_out", False)
         assert failure.message == (
             'gemini is not signed in. It says: "Gemini API key is missing or not configured."'
@@ -473,20 +480,20 @@ async def test_nobody_signed_in(house: RealHouse, tmp_path: Path) -> None:
         assert failure.hint == "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
 
 
-async def test_an_argument_it_does_not_know(house: RealHouse) -> None:
-    member = house.member(additional_args=("--such-thing",))
+async def test_an_argument_it_does_not_know(harness: RealAgentHarness) -> None:
+    member = harness.member(additional_args=("--such-thing",))
     with pytest.raises(AgentMissing) as raised:
-        async with house.open(member):
+        async with harness.open(member):
             pass
     told = raised.value.problem.splitlines()
     assert told[:2] == ["it ended with exit code 1", "Unknown arguments: such-thing, suchThing"]
     assert len(told) < 20
 
 
-async def test_a_program_that_is_not_there(house: RealHouse, tmp_path: Path) -> None:
-    house.agent = AgentDefinition(name="gemini", command=str(tmp_path / "gemini"))
+async def test_a_program_that_is_not_there(harness: RealAgentHarness, tmp_path: Path) -> None:
+    harness.agent = AgentDefinition(name="gemini", command=str(tmp_path / "gemini"))
     with pytest.raises(AgentMissing, match="No such file"):
-        async with house.open():
+        async with harness.open():
             pass
 
 
@@ -494,28 +501,28 @@ async def test_a_program_that_is_not_there(house: RealHouse, tmp_path: Path) -> 
 
 
 @asynccontextmanager
-async def signed_in(house: RealHouse, user: Path, member: str) -> AsyncGenerator[Any]:
+async def signed_in(harness: RealAgentHarness, user: Path, member: str) -> AsyncGenerator[Any]:
     """A member outside of a rehearsal, but with the rehearsal server as its model service."""
-    base = {"GOOGLE_GEMINI_BASE_URL": house.server.url}
-    lonely = replace(house, passed=house.passed | base)
+    base = {"GOOGLE_GEMINI_BASE_URL": harness.server.url}
+    lonely = replace(harness, passed=harness.passed | base)
     given = lonely.member().model_copy(update={"id": member, "model": "gemini-2.5-pro"})
     async with lonely.open(given, rehearsal=None, user_home=user) as channel:
         yield channel
 
 
-async def test_the_users_key_serves_all(house: RealHouse, tmp_path: Path) -> None:
+async def test_the_users_key_serves_all(harness: RealAgentHarness, tmp_path: Path) -> None:
     key = token()
     user = tmp_path / "user"
     (user / ".gemini").mkdir(parents=True)
     (user / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={key}\n")
-    (house.project / ".env").write_text("GEMINI_API_KEY=planted\n")
+    (harness.project / ".env").write_text("GEMINI_API_KEY=planted\n")
     for member in ("ann", "bob"):
-        async with signed_in(house, user, member) as channel:
-            assert (await take(channel)).text == "and that is all"
-    assert {seen.token.reveal() for seen in house.server.turns} == {key}
-    assert len(house.server.turns) == 2
+        async with signed_in(harness, user, member) as channel:
+            assert (await take_turn(channel)).text == "and that is all"
+    assert {seen.token.reveal() for seen in harness.server.turns} == {key}
+    assert len(harness.server.turns) == 2
     holding = [
-        path for path in house.project.rglob("*") if path.is_file() and not path.is_symlink()
+        path for path in harness.project.rglob("*") if path.is_file() and not path.is_symlink()
     ]
     assert [path for path in holding if key in path.read_text(errors="replace")] == []
 
@@ -524,14 +531,14 @@ async def test_the_users_key_serves_all(house: RealHouse, tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def canaries(house: RealHouse) -> Path:
+def canaries(harness: RealAgentHarness) -> Path:
     """A repository that tries everything; anything it runs leaves a file in the returned folder."""
-    project, nest = house.project, house.root / "canaries"
+    project, nest = harness.project, harness.root / "canaries"
     nest.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
 
     def program(name: str, says: str = "") -> str:
-        path = house.root / f"{name}.sh"
+        path = harness.root / f"{name}.sh"
         path.write_text(f"#!/bin/sh\ntouch {nest}/{name}\n{says}\n")
         path.chmod(0o755)
         return str(path)
@@ -564,39 +571,41 @@ def canaries(house: RealHouse) -> Path:
     return nest
 
 
-async def test_the_bare_cli_lets_a_hostile_repository_act(house: RealHouse, canaries: Path) -> None:
-    home = house.root / "bare"
+async def test_the_bare_cli_lets_a_hostile_repository_act(
+    harness: RealAgentHarness, canaries: Path
+) -> None:
+    home = harness.root / "bare"
     (home / ".gemini").mkdir(parents=True)
     auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     (home / ".gemini" / "settings.json").write_text(json.dumps(auth))
-    (house.project / ".gemini" / ".env").unlink()
-    env = house.passed | {
+    (harness.project / ".gemini" / ".env").unlink()
+    env = harness.passed | {
         "HOME": str(home),
-        "GOOGLE_GEMINI_BASE_URL": house.server.url,
+        "GOOGLE_GEMINI_BASE_URL": harness.server.url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",  # it requires this to run without a terminal
     }
     command = [str(GEMINI), "-m", "gemini-2.5-pro", "-p", "hello", "-o", "stream-json"]
     with anyio.fail_after(100):
-        await anyio.run_process(command, cwd=house.project, env=env, check=False)
+        await anyio.run_process(command, cwd=harness.project, env=env, check=False)
     assert {path.name for path in canaries.iterdir()} >= {"mcp", "discovery", "BeforeAgent"}
-    assert [count > 0 for count in requests_hold(house.server, "EVIL-TEXT")] == [True]
-    assert house.server.turns[0].token.reveal() == "planted"
+    assert [count > 0 for count in occurrences_in_requests(harness.server, "EVIL-TEXT")] == [True]
+    assert harness.server.turns[0].token.reveal() == "planted"
 
 
 @pytest.mark.parametrize("trusted", [False, True])
 async def test_a_hostile_repository_does_nothing(
-    house: RealHouse, canaries: Path, trusted: bool
+    harness: RealAgentHarness, canaries: Path, trusted: bool
 ) -> None:
-    before = _tree(house.project)
-    house.says(shell("touch obeyed"))
-    async with house.open(trusted=trusted) as channel:
-        taken = await take(channel)
+    before = _tree(harness.project)
+    harness.script(shell("touch obeyed"))
+    async with harness.open(trusted=trusted) as channel:
+        taken = await take_turn(channel)
     assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []
-    assert _tree(house.project) == before
+    assert _tree(harness.project) == before
     # Where the user trusts the material, its GEMINI.md is read, and nothing else of it.
-    assert requests_hold(house.server, "EVIL-TEXT") == [int(trusted)] * 2
-    assert {seen.token.reveal() for seen in house.server.turns} == {"rehearsal"}
+    assert occurrences_in_requests(harness.server, "EVIL-TEXT") == [int(trusted)] * 2
+    assert {seen.token.reveal() for seen in harness.server.turns} == {"rehearsal"}
 
 
 def _tree(project: Path) -> dict[str, bytes]:
@@ -609,75 +618,75 @@ def _tree(project: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def old(house: RealHouse) -> RealHouse:
+def old(harness: RealAgentHarness) -> RealAgentHarness:
     """A Gemini that does not support the protocol, otherwise the real one."""
-    program = house.root / "gemini"
+    program = harness.root / "gemini"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = --acp ] && {{ echo "Unknown argument: acp" >&2; exit 1; }}\n'
         f'exec "{GEMINI}" "$@"\n'
     )
     program.chmod(0o755)
-    house.agent = AgentDefinition(name="gemini", command=str(program))
-    return house
+    harness.agent = AgentDefinition(name="gemini", command=str(program))
+    return harness
 
 
-async def test_turns_without_the_protocol(old: RealHouse) -> None:
+async def test_turns_without_the_protocol(old: RealAgentHarness) -> None:
     file = old.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
     (old.project / "GEMINI.md").write_text("EVIL-TEXT\n")
     read = ToolCall("read_file", {"file_path": str(file)})
-    old.says(ModelReply(("Let me see. ",), (read,)), reply("It says heliotrope."))
+    old.script(ModelReply(("Let me see. ",), (read,)), reply("It says heliotrope."))
     async with old.open() as channel:
         assert isinstance(channel, OneShotChannel)
         assert (channel.holds_past, channel.thread, channel.pid) == (False, None, None)
-        first = await take(channel)
+        first = await take_turn(channel)
         assert first.text == "Let me see. It says heliotrope."
         assert first.calls == [("read_file", str(file), False)]
         assert isinstance(first.end, TurnCompleted)
         assert first.end.usage is not None
         assert (first.end.usage.input_tokens or 0) > 1000
         assert await only_looks(old, channel)
-    assert requests_hold(old.server, ROLE) == [1] * len(old.server.turns)
-    assert requests_hold(old.server, TEAM) == [1] * len(old.server.turns)
-    assert requests_hold(old.server, "EVIL-TEXT") == [0] * len(old.server.turns)
+    assert occurrences_in_requests(old.server, ROLE) == [1] * len(old.server.turns)
+    assert occurrences_in_requests(old.server, TEAM) == [1] * len(old.server.turns)
+    assert occurrences_in_requests(old.server, "EVIL-TEXT") == [0] * len(old.server.turns)
 
 
-async def only_looks(old: RealHouse, channel: Any) -> bool:
+async def only_looks(old: RealAgentHarness, channel: Any) -> bool:
     """Whether a turn can only read: neither a person nor the rules can be asked."""
     project = old.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
     read = ModelReply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
-    old.says(read, write(project / "w", "w\n"), shell("touch r"))
-    taken = await take(channel)
+    old.script(read, write(project / "w", "w\n"), shell("touch r"))
+    taken = await take_turn(channel)
     assert [failed for *_, failed in taken.calls] == [False, True, True]
     assert taken.of(ToolCallStarted)[0].effect == "read"
     return not ((project / "w").exists() or (project / "r").exists())
 
 
 @pytest.mark.parametrize("mode", ["read", "full"])
-async def test_without_the_protocol_it_only_looks(old: RealHouse, mode: Mode) -> None:
+async def test_without_the_protocol_it_only_looks(old: RealAgentHarness, mode: Mode) -> None:
     async with old.open(old.member(mode)) as channel:
         assert await only_looks(old, channel)
 
 
-async def test_failures_without_the_protocol(old: RealHouse, tmp_path: Path) -> None:
-    old.says(ErrorReply(400, "API key not valid."), *[ModelReply(("",), stop="refusal")] * 8)
+async def test_failures_without_the_protocol(old: RealAgentHarness, tmp_path: Path) -> None:
+    old.script(ErrorReply(400, "API key not valid."), *[ModelReply(("",), stop="refusal")] * 8)
     async with old.open() as channel:
-        assert (await take(channel)).failure.kind == "signed_out"
-        assert (await take(channel)).failure.kind == "model"
+        assert (await take_turn(channel)).failure.kind == "signed_out"
+        assert (await take_turn(channel)).failure.kind == "model"
     async with old.open(rehearsal=None, user_home=tmp_path / "nobody") as channel:
-        failure = (await take(channel)).failure
+        failure = (await take_turn(channel)).failure
         assert (failure.kind, failure.retry) == ("signed_out", False)
 
 
-async def test_interrupting_without_the_protocol(old: RealHouse) -> None:
-    old.says(ModelReply(("one ", "two ", "three"), breaks="stall"))
+async def test_interrupting_without_the_protocol(old: RealAgentHarness) -> None:
+    old.script(ModelReply(("one ", "two ", "three"), breaks="stall"))
     async with old.open(old.member("accept-edits")) as channel:
 
         def stop(update: object) -> Any:
             return channel.interrupt() if isinstance(update, TextDelta) else None
 
-        taken = await take(channel, hook=stop)
+        taken = await take_turn(channel, hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert taken.text.startswith("one ")
         assert await only_looks(old, channel)

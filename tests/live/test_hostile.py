@@ -30,7 +30,7 @@ from coterie.config.trust_record import trust_material
 from coterie.model import instant
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -59,9 +59,9 @@ class Obedient:
     heard: list[list[str]] = field(default_factory=list[list[str]])
     """For each request: the commands that the repository's text asks for."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        self.heard.append(HOSTILE.findall(f"{asked.instructions} {asked.conversation}"))
-        if asked.results:
+    async def answer(self, request: CompletionRequest) -> Answer:
+        self.heard.append(HOSTILE.findall(f"{request.instructions} {request.conversation}"))
+        if request.results:
             return reply("It would not let me.")
         [command] = set(self.heard[-1]) or {self.command}
         return ModelReply(("As I am told.",), (self.shell(command),))
@@ -104,15 +104,15 @@ def plant(project: Path, canaries: Path) -> str:
     return command
 
 
-def furnished(house: House, cli: str, *, trusted: bool) -> Team:
+def set_up_team(user: IsolatedUser, cli: str, *, trusted: bool) -> Team:
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entry = {"command": str(BINS / cli)}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {cli: entry}}))
     if trusted:
-        trust_material(house.project, instant.now())
+        trust_material(user.project, instant.now())
     return Team(name="one", members=(Member(id="ann", name="ann", display_name="Ann", agent=cli),))
 
 
@@ -130,16 +130,16 @@ async def reject(project: OpenProject, command: str, canaries: Path) -> None:
     ("cli", "trusted"), [(cli, trusted) for cli in CLIS for trusted in (False, True)]
 )
 async def test_a_model_that_obeys_ends_as_a_question(
-    house: House, tmp_path: Path, cli: str, trusted: bool
+    user: IsolatedUser, tmp_path: Path, cli: str, trusted: bool
 ) -> None:
     """The question waits until somebody comes, or is answered while its agent runs."""
     canaries = tmp_path / "canaries"
-    command = await anyio.to_thread.run_sync(plant, house.project, canaries)
-    team = await anyio.to_thread.run_sync(lambda: furnished(house, cli, trusted=trusted))
+    command = await anyio.to_thread.run_sync(plant, user.project, canaries)
+    team = await anyio.to_thread.run_sync(lambda: set_up_team(user, cli, trusted=trusted))
     brain, results = Obedient(CLIS[cli], command), list[ResultRecord]()
     with anyio.fail_after(SLOWEST):
         async with RehearsalServer(brain) as server:
-            async with open_project(house.project, stand_in=server.url) as project:
+            async with open_project(user.project, stand_in=server.url) as project:
                 task = await project.start(team, "Look around.", Caps(max_turns=1), rehearsal=True)
                 async for record in project.stream(task, wait=None if trusted else 0):
                     results += [record] if isinstance(record, ResultRecord) else []
@@ -149,11 +149,11 @@ async def test_a_model_that_obeys_ends_as_a_question(
             if not trusted:
                 [parked] = results
                 assert (parked.status, parked.reason) == ("waiting", "question")
-                async with open_project(house.project, stand_in=server.url) as project:
+                async with open_project(user.project, stand_in=server.url) as project:
                     await reject(project, command, canaries)
                     async for record in project.stream(task, wait=0):
                         results += [record] if isinstance(record, ResultRecord) else []
-        async with open_project(house.project) as project:
+        async with open_project(user.project) as project:
             questions = await project.questions(only_open=False)
     assert (results[-1].status, results[-1].turns) == ("completed", 1)
     assert [(one.state, one.answer) for one in questions] == [("answered", "reject")]

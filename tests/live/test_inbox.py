@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Cli, Inside
+from tests.cli.command import Cli, InProcessCli
 from tests.cli.test_terminal import Terminal
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -65,19 +65,19 @@ def write_script(path: Path, project: Path) -> None:
 
 
 @pytest.fixture
-def terminal(house: House, tmp_path: Path) -> Iterator[Terminal]:
+def terminal(user: IsolatedUser, tmp_path: Path) -> Iterator[Terminal]:
     missing = [name for name in CLIS if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{missing} are not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agents = {name: {"command": str(BINS / name)} for name in CLIS}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
     script = tmp_path / "script.json"
-    write_script(script, house.project)
+    write_script(script, user.project)
     who = "cla=claude,cod=codex,gem=gemini,bui=builtin"
     opened = Terminal(
-        Cli(house), "chat", "--agents", who, "--script", str(script), "go", columns=100
+        Cli(user), "chat", "--agents", who, "--script", str(script), "go", columns=100
     )
     yield opened
     opened.close()
@@ -91,8 +91,8 @@ ANSWERS = {
 }
 
 
-def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
-    cli = Inside(house)  # this process is a different one from the terminal's
+def test_eight_questions_in_one_inbox(user: IsolatedUser, terminal: Terminal) -> None:
+    cli = InProcessCli(user)  # this process is a different one from the terminal's
     number = 0
     for client, answers in ANSWERS.items():
         for place, choice in answers:
@@ -114,7 +114,7 @@ def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
     terminal.until("speak next", PATIENCE)
     terminal.type("/end\r")
     terminal.until("you ended it", PATIENCE)
-    happened = {path.name for path in house.project.iterdir() if not path.name.startswith(".")}
+    happened = {path.name for path in user.project.iterdir() if not path.name.startswith(".")}
     assert happened == {
         "claude-ran",
         "claude-written",
@@ -129,7 +129,7 @@ def test_eight_questions_in_one_inbox(house: House, terminal: Terminal) -> None:
     kinds = [row["kind"] for row in rows]
     assert (kinds.count("ToolCallRequested"), kinds.count("ToolCallCompleted")) == (8, 8)
     assert cli("audit", "--verify").code == 0
-    change_one_byte(house.project / ".coterie" / "coterie.db")
+    change_one_byte(user.project / ".coterie" / "coterie.db")
     damaged = cli("audit", "--verify")
     assert damaged.code == 1
     assert "row 3" in damaged.out + damaged.err

@@ -34,7 +34,7 @@ from coterie.rehearsal.model_api import (
     reply,
 )
 from coterie.rehearsal.server import RecordedRequest, RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 from tests.live.owner import Line, Owner, owner
 
 ROOT = Path(__file__).parents[2]
@@ -84,18 +84,18 @@ class Script:
     alive: list[list[str]] = field(default_factory=list[list[str]])
     """The surviving processes of previous owners, at each request."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         self.alive.append(await anyio.to_thread.run_sync(self.look))
         if self.last is not None and len(self.answers) == 1:
             await self.last.wait()
         return self.answers.pop(0) if self.answers else self.dying
 
 
-def team_of(house: House, cli: str, mode: Mode) -> str:
+def team_of(user: IsolatedUser, cli: str, mode: Mode) -> str:
     """A team with one member on a real CLI."""
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {cli: {"command": str(BINS / cli)}}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
@@ -129,7 +129,7 @@ def running(task: str, owners: int, token: str) -> list[str]:
     return found
 
 
-def carrying(token: str) -> list[int]:
+def pids_with_argument(token: str) -> list[int]:
     """The processes with the token as an argument."""
     found: list[int] = []
     for process in psutil.process_iter():
@@ -156,10 +156,10 @@ async def until(true: Callable[[], object], seconds: float) -> float:
 
 
 @dataclass
-class Scene:
+class KillHarness:
     """A team with one member, and the owners that its task has had so far."""
 
-    house: House
+    user: IsolatedUser
     cli: str
     mode: Mode
     stack: AsyncExitStack
@@ -171,7 +171,7 @@ class Scene:
 
     @property
     def project(self) -> Path:
-        return self.house.project
+        return self.user.project
 
     @asynccontextmanager
     async def owned(self, script: Script, turns: int = 0) -> AsyncGenerator[Owner]:
@@ -182,10 +182,10 @@ class Scene:
         self.servers.append(server)
         words = ["resume", self.task]
         if not self.task:
-            words = ["start", team_of(self.house, self.cli, self.mode), str(turns), GOAL]
+            words = ["start", team_of(self.user, self.cli, self.mode), str(turns), GOAL]
         async with owner(str(self.project), server.url, *words) as held:
             if not self.task:
-                self.task = (await held.said(lambda line: line["type"] == "started"))["task"]
+                self.task = (await held.wait_for(lambda line: line["type"] == "started"))["task"]
             yield held
 
     def left(self) -> list[str]:
@@ -218,7 +218,7 @@ class Scene:
 
     def check_the_past(self, *, lost: bool) -> None:
         """Its thread is intact, or lost and restored from our store; never a plain re-send."""
-        text, body = told(self.resumed), json.dumps(self.resumed.body)
+        text, body = newest_message(self.resumed), json.dumps(self.resumed.body)
         assert text.startswith("[RESUMED]\n"), text
         assert (LOST in text) == lost
         assert (f"[CONTEXT]\nyou: {GOAL}\n" in text) == lost
@@ -226,16 +226,16 @@ class Scene:
         assert body.count(GOAL) == (1 if lost else before)
 
 
-def told(request: RecordedRequest) -> str:
+def newest_message(request: RecordedRequest) -> str:
     """The newest message to the model that is not from its CLI."""
     assert request.asked is not None
     return request.asked.newest
 
 
 @asynccontextmanager
-async def scene_of(house: House, cli: str, mode: Mode) -> AsyncGenerator[Scene]:
+async def kill_harness(user: IsolatedUser, cli: str, mode: Mode) -> AsyncGenerator[KillHarness]:
     async with AsyncExitStack() as stack:
-        yield Scene(house, cli, mode, stack)
+        yield KillHarness(user, cli, mode, stack)
 
 
 @pytest.fixture(params=list(SHELLS))
@@ -246,73 +246,77 @@ def cli(request: pytest.FixtureRequest) -> str:
 # -- with a question open, and in the middle of a reply ----------------------------------------
 
 
-async def killed_with_a_question_open(scene: Scene, command: str) -> str:
+async def killed_with_a_question_open(harness: KillHarness, command: str) -> str:
     """Kill the first turn, when Claude has nothing on disk yet; return the question's id."""
-    shell = SHELLS[scene.cli]
-    late = f"echo late >> {shlex.quote(str(scene.house.home / 'late.txt'))}"
+    shell = SHELLS[harness.cli]
+    late = f"echo late >> {shlex.quote(str(harness.user.home / 'late.txt'))}"
     script = Script([reply("", [shell(command)])], dying=reply("", [shell(late)]))
-    async with scene.owned(script, turns=2) as held:
-        asked = await held.said(lambda line: line["type"] == "interaction")
+    async with harness.owned(script, turns=2) as held:
+        asked = await held.wait_for(lambda line: line["type"] == "interaction")
         assert command in str(asked["content"])
-        await scene.kill(held)
+        await harness.kill(held)
     return asked["id"]
 
 
-async def asked_again(scene: Scene, held: Owner, first: str) -> None:
+async def asked_again(harness: KillHarness, held: Owner, first: str) -> None:
     """A new question is asked at once, and the first can no longer be answered."""
-    asked = scene.house.home / "asked.txt"
-    async with open_project(scene.project, stand_in=scene.servers[-1].url) as app:
-        again = await held.said(lambda line: line["type"] == "interaction")
+    asked = harness.user.home / "asked.txt"
+    async with open_project(harness.project, stand_in=harness.servers[-1].url) as app:
+        again = await held.wait_for(lambda line: line["type"] == "interaction")
         assert again["id"] != first
         assert "may already have run" not in again["title"]
         with pytest.raises(AnswerRefused, match="the turn that asked was interrupted"):
             await app.answer(first, choice="approve", text=None, author="you")
         assert not asked.exists()
         await app.answer(again["id"], choice="approve", text=None, author="you")
-    await held.said(lambda line: line["type"] == "message")
+    await held.wait_for(lambda line: line["type"] == "message")
     assert asked.read_text() == "once\n"
 
 
 @pytest.mark.timeout(240)
-async def test_with_a_question_open_and_in_the_middle_of_a_turn(house: House, cli: str) -> None:
-    command = f"echo once >> {shlex.quote(str(house.home / 'asked.txt'))}"
+async def test_with_a_question_open_and_in_the_middle_of_a_turn(
+    user: IsolatedUser, cli: str
+) -> None:
+    command = f"echo once >> {shlex.quote(str(user.home / 'asked.txt'))}"
     long = ModelReply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
-    async with scene_of(house, cli, "ask") as scene:
-        first = await killed_with_a_question_open(scene, command)
+    async with kill_harness(user, cli, "ask") as harness:
+        first = await killed_with_a_question_open(harness, command)
         answers: list[Answer] = [reply("", [SHELLS[cli](command)]), reply(FIRST), long]
-        async with scene.owned(Script(answers)) as held:
-            await asked_again(scene, held, first)
-            resumed = scene.resumed
-            assert f"- {NAMES[cli]} {command}: it was not run." in told(resumed).splitlines()
-            assert told(resumed).endswith(f"[MESSAGE]\n{GOAL}")
-            lost = LOST in told(resumed)
+        async with harness.owned(Script(answers)) as held:
+            await asked_again(harness, held, first)
+            resumed = harness.resumed
+            assert (
+                f"- {NAMES[cli]} {command}: it was not run." in newest_message(resumed).splitlines()
+            )
+            assert newest_message(resumed).endswith(f"[MESSAGE]\n{GOAL}")
+            lost = LOST in newest_message(resumed)
             assert lost or cli != "gemini"
             assert json.dumps(resumed.body).count(GOAL) == (1 if lost else 2)
-            await held.said(lambda line: line["type"] == "delta" and "one" in line["text"])
-            await scene.kill(held)
-        async with scene.owned(Script([reply("All is well.")])) as held:
+            await held.wait_for(lambda line: line["type"] == "delta" and "one" in line["text"])
+            await harness.kill(held)
+        async with harness.owned(Script([reply("All is well.")])) as held:
             assert (await held.result())["status"] == "completed"
-        scene.check_the_past(lost=cli == "gemini")
-        assert "\nNo tool calls of this turn are recorded.\n" in told(scene.resumed)
-        await scene.check_it_ended_once(1, FIRST, "All is well.")
-        assert (house.home / "asked.txt").read_text() == "once\n"
-        assert not (house.home / "late.txt").exists()
+        harness.check_the_past(lost=cli == "gemini")
+        assert "\nNo tool calls of this turn are recorded.\n" in newest_message(harness.resumed)
+        await harness.check_it_ended_once(1, FIRST, "All is well.")
+        assert (user.home / "asked.txt").read_text() == "once\n"
+        assert not (user.home / "late.txt").exists()
 
 
 # -- in the middle of a command, and before an answer ------------------------------------------
 
 
-def held_by(house: House, keeper: str) -> None:
+def held_by(user: IsolatedUser, keeper: str) -> None:
     """Set the keeper of all further owners."""
-    house.coterie_home.mkdir(exist_ok=True)
-    (house.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
+    user.coterie_home.mkdir(exist_ok=True)
+    (user.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
 
 
 @dataclass(frozen=True)
 class Commands:
     """Two commands: one finishes; the other starts processes that leave session and environment."""
 
-    scene: Scene
+    harness: KillHarness
     name: str
 
     @property
@@ -321,76 +325,76 @@ class Commands:
 
     @property
     def cut(self) -> str:
-        token = self.scene.token
+        token = self.harness.token
         daemon = f"setsid sh -c 'sleep 600; :' {token} >never.log 2>&1 </dev/null &"
         return f"echo once >> {self.name}-cut.txt; {daemon} env -i {daemon} cat never"
 
     @property
     def answers(self) -> list[Answer]:
-        shell = SHELLS[self.scene.cli]
+        shell = SHELLS[self.harness.cli]
         return [reply("", [shell(self.ended)]), reply("", [shell(self.cut)])]
 
     async def kill_in_the_second(self, held: Owner) -> None:
         """Kill the owner, and wait until all processes are gone before anybody resumes."""
-        scene = self.scene
-        await held.said(lambda line: begun(line, f"{self.name}-cut.txt"))
-        await until(lambda: len(carrying(scene.token)) == 2, 30)
-        await scene.kill(held)
-        await until(lambda: not scene.left(), GONE_WITHIN)
+        harness = self.harness
+        await held.wait_for(lambda line: begun(line, f"{self.name}-cut.txt"))
+        await until(lambda: len(pids_with_argument(harness.token)) == 2, 30)
+        await harness.kill(held)
+        await until(lambda: not harness.left(), GONE_WITHIN)
 
     def check(self) -> None:
         """Check what the newest owner reported about the commands; each ran once."""
-        scene, fates = self.scene, told(self.scene.resumed).splitlines()
-        tool = NAMES[scene.cli]
+        harness, fates = self.harness, newest_message(self.harness.resumed).splitlines()
+        tool = NAMES[harness.cli]
         assert f"- {tool} {self.ended}: it completed; do not run it again." in fates
         assert f"- {tool} {self.cut[:200]}: {UNKNOWN}" in fates
         self.check_once()
 
     def check_once(self) -> None:
         for name in ("ended.txt", "cut.txt"):
-            assert (self.scene.project / f"{self.name}-{name}").read_text() == "once\n"
+            assert (self.harness.project / f"{self.name}-{name}").read_text() == "once\n"
 
 
-def lose_the_thread(scene: Scene) -> None:
+def lose_the_thread(harness: KillHarness) -> None:
     """Gemini's is always lost; the others' are deleted."""
-    home = scene.project / ".coterie" / "teams" / "garden" / "ada" / "home"
-    if scene.cli in THREADS:
-        shutil.rmtree(home / THREADS[scene.cli])
+    home = harness.project / ".coterie" / "teams" / "garden" / "ada" / "home"
+    if harness.cli in THREADS:
+        shutil.rmtree(home / THREADS[harness.cli])
 
 
 @pytest.mark.timeout(240)
-async def test_in_the_middle_of_commands_and_before_an_answer(house: House, cli: str) -> None:
+async def test_in_the_middle_of_commands_and_before_an_answer(user: IsolatedUser, cli: str) -> None:
     """Kill twice during a command, once under each keeper, losing the thread the second time.
 
     Then a reply arrives after the kill: nobody is there to record the calls in it, so they are not
     made.
     """
     dead = anyio.Event()
-    async with scene_of(house, cli, "full") as scene:
-        os.mkfifo(scene.project / "never")
-        one, two = Commands(scene, "one"), Commands(scene, "two")
-        held_by(house, "bubblewrap")
-        async with scene.owned(Script([reply(FIRST), *one.answers]), turns=4) as held:
+    async with kill_harness(user, cli, "full") as harness:
+        os.mkfifo(harness.project / "never")
+        one, two = Commands(harness, "one"), Commands(harness, "two")
+        held_by(user, "bubblewrap")
+        async with harness.owned(Script([reply(FIRST), *one.answers]), turns=4) as held:
             await one.kill_in_the_second(held)
-        held_by(house, "subreaper")
-        async with scene.owned(Script([reply("Second."), *two.answers])) as held:
+        held_by(user, "subreaper")
+        async with harness.owned(Script([reply("Second."), *two.answers])) as held:
             await two.kill_in_the_second(held)
             assert [line["text"] for line in held.of("message")] == ["Second."]
-        scene.check_the_past(lost=cli == "gemini")
+        harness.check_the_past(lost=cli == "gemini")
         one.check()
-        await anyio.to_thread.run_sync(lose_the_thread, scene)
+        await anyio.to_thread.run_sync(lose_the_thread, harness)
         late = reply("", [SHELLS[cli]("echo once >> late.txt")])
-        async with scene.owned(Script([reply("Third."), late], last=dead)) as held:
-            await scene.servers[-1].turn(2)
-            await scene.kill(held)
+        async with harness.owned(Script([reply("Third."), late], last=dead)) as held:
+            await harness.servers[-1].turn(2)
+            await harness.kill(held)
             dead.set()
-        scene.check_the_past(lost=True)
+        harness.check_the_past(lost=True)
         two.check()
-        await until(lambda: not scene.left(), GONE_WITHIN)
-        async with scene.owned(Script([reply("All is well.")])) as held:
+        await until(lambda: not harness.left(), GONE_WITHIN)
+        async with harness.owned(Script([reply("All is well.")])) as held:
             assert (await held.result())["status"] == "completed"
             assert [line["text"] for line in held.of("message")] == ["All is well."]
-        assert not (scene.project / "late.txt").exists()
-        await scene.check_it_ended_once(1, FIRST, "Second.", "Third.", "All is well.")
+        assert not (harness.project / "late.txt").exists()
+        await harness.check_it_ended_once(1, FIRST, "Second.", "Third.", "All is well.")
         one.check_once()
         two.check_once()

@@ -19,8 +19,8 @@ from coterie.model.planning import StructuredPlan
 from coterie.model.redaction import Redactor
 from coterie.testing.scripted import TASK
 from coterie.tools.run_command import SandboxedChecks
-from tests.flow.pipeline_stage import pipeline
-from tests.flow.ticket_stage import repository
+from tests.flow.pipeline_harness import pipeline
+from tests.flow.ticket_harness import repository
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -177,7 +177,7 @@ async def test_the_plan_of_a_pipeline_is_checked_by_the_tool(
     project = repository(tmp_path / "shop")
     checks = SandboxedChecks(project, TASK, {"PATH": os.environ["PATH"]}, 1.0, Redactor())
     async with pipeline(project, evals=("true",)) as built:
-        built.on.engine = replace(built.on.engine, services=RunServices(checks=checks))
+        built.scripted.engine = replace(built.scripted.engine, services=RunServices(checks=checks))
         await built.run()
         review = built.artifact("plan-review.json")
         assert (review["openspec"], review["issues"]) == ("tool", [])

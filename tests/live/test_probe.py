@@ -19,15 +19,15 @@ from coterie.app.probe_steps import STEPS, ProbeResult, ProbeStepResult
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
-from tests.cli.command import Inside
-from tests.conftest import House
+from tests.cli.command import InProcessCli
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 
 @pytest.fixture
-def folders(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folders(user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which temporary folders are created."""
     made = tmp_path / "tmp"
     made.mkdir()
@@ -62,15 +62,15 @@ def outcomes(probed: ProbeResult) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
-async def test_everything_works(house: House, folders: Path, name: str) -> None:
+async def test_everything_works(user: IsolatedUser, folders: Path, name: str) -> None:
     probed = await probe(name, installed(name))
     assert [tried for tried in probed.steps if tried.outcome != "ok"] == []
     assert [tried.step for tried in probed.steps] == list(STEPS)
     assert (probed.version, probed.ok, probed.message) == (probed.tested, True, None)
     # Git's folder is shared by the process, created by whichever test needed it first.
     assert [path for path in folders.iterdir() if not path.name.startswith("coterie-git-")] == []
-    assert list(house.project.iterdir()) == []
-    assert not house.coterie_home.exists()
+    assert list(user.project.iterdir()) == []
+    assert not user.coterie_home.exists()
 
 
 async def test_a_cli_that_never_asks_fails_at_permission(
@@ -138,32 +138,32 @@ def test_an_untested_version_is_named() -> None:
 
 
 @pytest.fixture
-def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Inside:
+def in_process(user: IsolatedUser, monkeypatch: pytest.MonkeyPatch) -> InProcessCli:
     """A PATH with nothing but the node that the CLIs run on, and none of the user's CLIs."""
-    folder = house.home / "bin"
+    folder = user.home / "bin"
     folder.mkdir()
     (folder / "node").symlink_to(shutil.which("node") or "/nowhere")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    return Inside(house)
+    return InProcessCli(user)
 
 
-def register(house: House, agents: dict[str, dict[str, object]]) -> None:
-    registry = house.coterie_home / "agents" / "config.json"
+def register(user: IsolatedUser, agents: dict[str, dict[str, object]]) -> None:
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
 
 
-def test_the_table(house: House, inside: Inside, tmp_path: Path) -> None:
+def test_the_table(user: IsolatedUser, in_process: InProcessCli, tmp_path: Path) -> None:
     broken = stub(tmp_path, "broken", '[ "$1" = --version ] && echo 0.49.0')
     register(
-        house,
+        user,
         {
             "codex": {"command": installed("codex")},
             "gemini": {"command": broken},
             "mine": {"command": sys.executable},
         },
     )
-    ran = inside("doctor", "--probe")
+    ran = in_process("doctor", "--probe")
     lines = ran.out.splitlines()
     rows = [line.split() for line in lines]
     head = next(place for place, row in enumerate(rows) if row[:1] == ["start"])
@@ -179,9 +179,9 @@ def test_the_table(house: House, inside: Inside, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (1, "")
 
 
-def test_objects(house: House, inside: Inside) -> None:
-    register(house, {"codex": {"command": installed("codex")}})
-    ran = inside("doctor", "--probe", "--json")
+def test_objects(user: IsolatedUser, in_process: InProcessCli) -> None:
+    register(user, {"codex": {"command": installed("codex")}})
+    ran = in_process("doctor", "--probe", "--json")
     [one] = ran.of("probe")
     assert (one["name"], one["ok"], one["message"]) == ("codex", True, None)
     assert [step["outcome"] for step in one["steps"]] == ["ok"] * 6

@@ -20,7 +20,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ErrorReply, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -35,7 +35,7 @@ class Limited:
 
     answers: list[Answer]
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         return self.answers.pop(0)
 
 
@@ -55,27 +55,27 @@ class Watching:
         return [record for record in told if record.state == "waiting"]
 
     @property
-    def said(self) -> list[str]:
+    def replies(self) -> list[str]:
         return [record.text for record in self.records if isinstance(record, MessageRecord)]
 
 
-def plain(house: House, cli: str) -> Path:
+def plain(user: IsolatedUser, cli: str) -> Path:
     return BINS / cli
 
 
-def subscribed(house: House, cli: str) -> Path:
+def subscribed(user: IsolatedUser, cli: str) -> Path:
     """Claude with a subscription, whose limits have an end; those of an API key have none."""
-    program = house.home / cli
+    program = user.home / cli
     token = "CLAUDE_CODE_OAUTH_TOKEN=rehearsal"
     program.write_text(f'#!/bin/sh\nexec env -u ANTHROPIC_API_KEY {token} {BINS / cli} "$@"\n')
     program.chmod(0o700)
     return program
 
 
-def team_of(house: House, cli: str, program: Path) -> Team:
+def team_of(user: IsolatedUser, cli: str, program: Path) -> Team:
     if not (BINS / cli).exists():
         pytest.skip(f"{cli} is not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     agents = {"schemaVersion": "1.2", "agents": {cli: {"command": str(program)}}}
     registry.write_text(json.dumps(agents))
@@ -84,9 +84,9 @@ def team_of(house: House, cli: str, program: Path) -> Team:
 
 
 @asynccontextmanager
-async def opened(house: House, server: RehearsalServer) -> AsyncGenerator[App]:
+async def opened(user: IsolatedUser, server: RehearsalServer) -> AsyncGenerator[App]:
     with anyio.fail_after(SLOWEST):
-        async with App.open(house.project, None, server.url) as app:
+        async with App.open(user.project, None, server.url) as app:
             yield app
 
 
@@ -94,12 +94,12 @@ async def opened(house: House, server: RehearsalServer) -> AsyncGenerator[App]:
     ("cli", "program"), [("claude", subscribed), ("codex", plain), ("gemini", plain)]
 )
 async def test_the_task_parks_until_the_limit_ends(
-    house: House, cli: str, program: Callable[[House, str], Path]
+    user: IsolatedUser, cli: str, program: Callable[[IsolatedUser, str], Path]
 ) -> None:
-    team = team_of(house, cli, program(house, cli))
+    team = team_of(user, cli, program(user, cli))
     model = Limited([ErrorReply(429, "No more.", resets_in=HOUR)])
     watching = Watching()
-    async with RehearsalServer(model) as server, opened(house, server) as app:
+    async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
         result = await app.run(task, watching, patience=0)
         assert await app.questions() == []
@@ -110,13 +110,13 @@ async def test_the_task_parks_until_the_limit_ends(
     assert 58 * 60 < instant.seconds_until(wait.until or "") <= HOUR
 
 
-async def test_the_task_goes_on_by_itself_when_the_limit_ends(house: House) -> None:
-    team = team_of(house, "codex", BINS / "codex")
+async def test_the_task_goes_on_by_itself_when_the_limit_ends(user: IsolatedUser) -> None:
+    team = team_of(user, "codex", BINS / "codex")
     model = Limited([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
     watching = Watching()
-    async with RehearsalServer(model) as server, opened(house, server) as app:
+    async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
         result = await app.run(task, watching, patience=0, at_reset=True)
     assert result.status == "completed"
-    assert watching.said == ["Here I am."]
+    assert watching.replies == ["Here I am."]
     assert len(watching.waits) == 1

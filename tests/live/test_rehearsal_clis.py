@@ -46,7 +46,7 @@ class Cli:
 
 
 @dataclass(frozen=True)
-class Ran:
+class CliRun:
     """The results of a run."""
 
     code: int
@@ -129,7 +129,7 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 
 
 @dataclass(frozen=True)
-class Home:
+class CliHome:
     """A separate machine for one CLI."""
 
     cli: Cli
@@ -165,12 +165,12 @@ class Home:
             **setup.env,
         }
 
-    async def run(self, url: str, prompt: str, env: dict[str, str] | None = None) -> Ran:
+    async def run(self, url: str, prompt: str, env: dict[str, str] | None = None) -> CliRun:
         """Run one turn, preparing the home unless that was done."""
         command = [str(BINS / self.cli.name), *self.setup(url).args, *self.cli.args]
         code, out, err = await finished(command, prompt, env or self.prepare(url), self.work)
         lines = list(json_lines(out))
-        return Ran(code, lines, err, self.cli.final(lines))
+        return CliRun(code, lines, err, self.cli.final(lines))
 
 
 async def finished(
@@ -214,8 +214,8 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def home(cli: Cli, tmp_path: Path) -> Iterator[Home]:
-    yield Home(cli, tmp_path, SETUPS[cli.name])
+def home(cli: Cli, tmp_path: Path) -> Iterator[CliHome]:
+    yield CliHome(cli, tmp_path, SETUPS[cli.name])
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
@@ -235,7 +235,7 @@ def call(one: ToolCall) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None:
+async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: CliHome) -> None:
     """A temporary rate limit, a file read by the stand-in, a scripted command, an answer."""
     ours = {"client": cli.name, "message": "please"}
     limit = {"fault": 429, "retryAfter": 0.1}
@@ -280,7 +280,7 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch
 
 
 @only_codex
-async def test_codex_patches(cli: Cli, home: Home) -> None:
+async def test_codex_patches(cli: Cli, home: CliHome) -> None:
     patch = {"thinking": "A new file.", "tools": [{"name": "apply_patch", "input": PATCH}]}
     async with RehearsalServer(scripted(cli, patch, {"text": "Patched."})) as server:
         ran = await home.run(server.url, "please make a file")
@@ -289,7 +289,7 @@ async def test_codex_patches(cli: Cli, home: Home) -> None:
 
 
 @only_codex
-async def test_codex_in_code_mode(cli: Cli, home: Home) -> None:
+async def test_codex_in_code_mode(cli: Cli, home: CliHome) -> None:
     home = replace(home, cli=replace(cli, args=(*cli.args[:-1], "--model", "gpt-6.1-sol", "-")))
     program = 'const r = await tools.exec_command({cmd: "cat note.txt"}); text(r.output);'
     run = {"tools": [{"name": "exec", "input": program}]}
@@ -302,7 +302,7 @@ async def test_codex_in_code_mode(cli: Cli, home: Home) -> None:
 
 
 @only_codex
-async def test_codex_signed_in_gives_up_websocket_at_once(cli: Cli, home: Home) -> None:
+async def test_codex_signed_in_gives_up_websocket_at_once(cli: Cli, home: CliHome) -> None:
     home = replace(home, setup=codex_signed_in)
     signed_in = json.dumps({"OPENAI_API_KEY": "sk-planted"})
     async with RehearsalServer(scripted(cli, {"text": "Fine."})) as server:

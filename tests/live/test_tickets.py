@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.demo import DemoProject, kept, tickets_demo
+from coterie.app.demo import DemoProject, check_promises, tickets_demo
 from coterie.app.project import App
 from coterie.config.registry_edit import by_hand
 from coterie.config.schemas import FOLDER
@@ -29,7 +29,7 @@ from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.rehearsal.demo_shop import DemoShop
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -43,13 +43,13 @@ Envelope = dict[str, Any]
 class Diagram(DemoShop):
     """The manager asks first, and its first plan is invalid."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        if "Is anything unclear" in asked.newest and QUESTION not in asked.newest:
+    async def answer(self, request: CompletionRequest) -> Answer:
+        if "Is anything unclear" in request.newest and QUESTION not in request.newest:
             question = {"status": "open", "questions": [QUESTION], "intent_summary": "Coupons."}
             return reply(json.dumps(question))
-        if asked.newest.startswith("You are the manager") and "Split the goal" in asked.newest:
+        if request.newest.startswith("You are the manager") and "Split the goal" in request.newest:
             return reply("I would begin with the coupons.")
-        return await super().answer(asked)
+        return await super().answer(request)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Asking:
 
 
 @pytest.fixture
-def stage(house: House, tmp_path: Path) -> DemoProject:
+def demo(user: IsolatedUser, tmp_path: Path) -> DemoProject:
     missing = [name for name in AGENTS if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
@@ -107,17 +107,17 @@ def mistakes(envelopes: Iterable[Envelope]) -> list[str]:
     return [error.message for one in envelopes for error in judge.iter_errors(one)]
 
 
-async def test_the_whole_diagram_with_real_clis(stage: DemoProject) -> None:
-    root = stage.project.root
+async def test_the_whole_diagram_with_real_clis(demo: DemoProject) -> None:
+    root = demo.project.root
     async with (
         RehearsalServer(Diagram()) as server,
-        App.open(root, stage.home, server.url) as app,
+        App.open(root, demo.home, server.url) as app,
     ):
-        task = await app.create(stage.start)
+        task = await app.create(demo.start)
         with anyio.fail_after(SLOWEST):
             result, answered = await answered_run(app, task)
         assert (result.status, result.reason, answered) == ("completed", "done", ["q1"])
-        promises = await kept(app, task)
+        promises = await check_promises(app, task)
         assert [one for one in promises if not one.kept] == []
         assert {one.asked.client for one in server.turns if one.asked} == set(AGENTS)
     session = root / ".coterie"

@@ -24,8 +24,8 @@ from coterie.rehearsal.model_api import (
     reply,
 )
 from coterie.rehearsal.server import RehearsalServer
-from tests.conftest import House
-from tests.live.test_houses import BINS, ROLES, TEAM_TEXT
+from tests.conftest import IsolatedUser
+from tests.live.test_member_workspaces import BINS, ROLES, TEAM_TEXT
 
 AGENTS = dict(zip(ROLES, ("claude", "codex", "gemini"), strict=True))
 DOCUMENTS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md")
@@ -54,10 +54,10 @@ class Committing:
     bodies: list[CompletionRequest] = field(default_factory=list[CompletionRequest])
     saw: list[str] = field(default_factory=list[str])
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
-        results = [item.text for item in asked.conversation if isinstance(item, ToolResult)]
+    async def answer(self, request: CompletionRequest) -> Answer:
+        results = [item.text for item in request.conversation if isinstance(item, ToolResult)]
         if not results:
-            return ModelReply((), (SHELLS[asked.client](COMMIT),))
+            return ModelReply((), (SHELLS[request.client](COMMIT),))
         self.saw.append(results[-1])
         return reply("Committed.")
 
@@ -70,23 +70,23 @@ def git(folder: Path, *words: str) -> str:
     return ran.stdout
 
 
-def furnished(house: House, *, trusted: bool) -> Team:
+def set_up_team(user: IsolatedUser, *, trusted: bool) -> Team:
     missing = [name for name in AGENTS.values() if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
-    registry = house.coterie_home / "agents" / "config.json"
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {name: {"command": str(BINS / name)} for name in AGENTS.values()}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
-    git(house.project, "init", "-q", "-b", "main")
+    git(user.project, "init", "-q", "-b", "main")
     for name in DOCUMENTS:
-        (house.project / name).write_text("The project's word is PANGOLIN.\n")
-    (house.project / "cart.py").write_text("def total(items):\n    return sum(items)\n")
-    git(house.project, "add", "--all")
-    git(house.project, "commit", "-qm", "first")
-    (house.project / "cart.py").write_text("# not committed\n")
+        (user.project / name).write_text("The project's word is PANGOLIN.\n")
+    (user.project / "cart.py").write_text("def total(items):\n    return sum(items)\n")
+    git(user.project, "add", "--all")
+    git(user.project, "commit", "-qm", "first")
+    (user.project / "cart.py").write_text("# not committed\n")
     if trusted:
-        trust_material(house.project, instant.now())
+        trust_material(user.project, instant.now())
     members = tuple(
         Member(
             id=name,
@@ -103,7 +103,7 @@ def furnished(house: House, *, trusted: bool) -> Team:
 
 
 @dataclass(frozen=True)
-class Users:
+class UserState:
     """What belongs to the user: files, branches, configuration."""
 
     status: str
@@ -113,7 +113,7 @@ class Users:
     hooks: tuple[str, ...]
 
     @classmethod
-    def at(cls, project: Path) -> Users:
+    def at(cls, project: Path) -> UserState:
         hooks = sorted(path.name for path in (project / ".git" / "hooks").iterdir())
         return cls(
             git(project, "status", "--porcelain"),
@@ -125,7 +125,7 @@ class Users:
 
 
 @dataclass(frozen=True)
-class Ran:
+class FinishedRun:
     """The outcome of a run of three turns: its questions, and what reached the models."""
 
     status: str
@@ -134,12 +134,12 @@ class Ran:
     saw: list[str]
 
 
-async def run(house: House, team: Team) -> Ran:
-    brain = Committing()
+async def run(user: IsolatedUser, team: Team) -> FinishedRun:
+    model = Committing()
     status, askers = "", list[str | None]()
     async with (
-        RehearsalServer(brain) as server,
-        open_project(house.project, stand_in=server.url) as project,
+        RehearsalServer(model) as server,
+        open_project(user.project, stand_in=server.url) as project,
     ):
         task = await project.start(team, "Commit it.", Caps(max_turns=3), rehearsal=True)
         async for record in project.stream(task):
@@ -149,26 +149,26 @@ async def run(house: House, team: Team) -> Ran:
                 status = record.status
         askers = [one.member and one.member.id for one in await project.questions(only_open=False)]
     bodies = [json.dumps(turn.body) for turn in server.turns]
-    return Ran(status, askers, bodies, brain.saw)
+    return FinishedRun(status, askers, bodies, model.saw)
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-async def test_each_commits_on_a_branch_of_its_own(house: House, *, trusted: bool) -> None:
-    team = await anyio.to_thread.run_sync(lambda: furnished(house, trusted=trusted))
-    before = await anyio.to_thread.run_sync(Users.at, house.project)
+async def test_each_commits_on_a_branch_of_its_own(user: IsolatedUser, *, trusted: bool) -> None:
+    team = await anyio.to_thread.run_sync(lambda: set_up_team(user, trusted=trusted))
+    before = await anyio.to_thread.run_sync(UserState.at, user.project)
     with anyio.fail_after(SLOWEST):
-        ran = await run(house, team)
+        ran = await run(user, team)
     assert (ran.status, ran.askers) == ("completed", list(ROLES))
     words = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
     for place, body in enumerate(ran.bodies[::2]):
         # Its worktree is inside its workspace, which also has its role in a file, for people.
         assert [body.count(word) for word in words] == [int(one == place) for one in range(3)]
         assert (body.count("AXOLOTL"), body.count("PANGOLIN")) == (1, int(trusted))
-    await anyio.to_thread.run_sync(check_the_repository, house.project, before, ran.saw)
+    await anyio.to_thread.run_sync(check_the_repository, user.project, before, ran.saw)
 
 
-def check_the_repository(project: Path, before: Users, saw: list[str]) -> None:
-    assert Users.at(project) == before
+def check_the_repository(project: Path, before: UserState, saw: list[str]) -> None:
+    assert UserState.at(project) == before
     assert [f"coterie/review/{name}" in said for name, said in zip(ROLES, saw, strict=True)] == [
         True
     ] * 3, saw

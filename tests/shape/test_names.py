@@ -1,4 +1,5 @@
-"""One name, one meaning: classes that share a name, and words missing from the glossary."""
+"""One name, one meaning: classes that share a name, words missing from the glossary, and names that
+could stand for anything."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "coterie"
+VAGUE = {"aside", "found", "leave", "said", "told"}
+"""Each of these once stood for a row, a reply, a list of mistakes and much else."""
 
 
 def public_classes(source: str) -> list[str]:
@@ -25,6 +28,23 @@ def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
         for name in public_classes(source):
             files[name].append(file)
     return {name: sorted(where) for name, where in files.items() if len(where) > 1}
+
+
+def vague_names(source: str) -> dict[str, int]:
+    """By name: the last line that gives it to a variable, parameter or function."""
+    tree = ast.parse(source)
+    classes = (part.body for part in ast.walk(tree) if isinstance(part, ast.ClassDef))
+    fields = {id(one.target) for body in classes for one in body if isinstance(one, ast.AnnAssign)}
+    names: dict[str, int] = {}
+    for part in ast.walk(tree):
+        match part:
+            case ast.Name(id=name, ctx=ast.Store()) if id(part) not in fields:
+                names[name] = part.lineno
+            case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names[name] = part.lineno
+            case _:
+                pass
+    return {name: line for name, line in names.items() if name.strip("_") in VAGUE}
 
 
 def unknown_words(names: Iterable[str], glossary: str) -> dict[str, list[str]]:
@@ -54,6 +74,23 @@ def test_names_that_mean_two_things_are_seen() -> None:
         "c.py": "def f():\n    class Call: ...",
     }
     assert defined_twice(sources) == {"Turn": ["a.py", "b.py"]}
+
+
+def test_names_say_what_they_stand_for() -> None:
+    sources = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
+    vague = {file: names for file, source in sources.items() if (names := vague_names(source))}
+    assert vague == {}
+
+
+def test_names_that_could_stand_for_anything_are_seen() -> None:
+    body = (
+        "said: str",
+        "def _found(self, told):",
+        "    for said in told:",
+        "        aside: str = said",
+    )
+    source = "\n    ".join(("class A:", *body))
+    assert vague_names(source) == {"_found": 3, "told": 3, "said": 4, "aside": 5}
 
 
 def test_words_that_no_glossary_has_are_seen() -> None:

@@ -50,7 +50,7 @@ def repository_texts() -> dict[str, str]:
     return texts
 
 
-def found(pattern: re.Pattern[str], texts: dict[str, str]) -> Iterator[str]:
+def matching_lines(pattern: re.Pattern[str], texts: dict[str, str]) -> Iterator[str]:
     for name, text in texts.items():
         for number, line in enumerate(text.splitlines(), 1):
             if pattern.search(line):
@@ -100,7 +100,7 @@ def test_every_suppression_names_its_rule() -> None:
     bare = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore(?!\[)|(?:ruff:\s*)?noqa(?!: ?[A-Z]))")
     texts = {name: text for name, text in repository_texts().items() if name.endswith(".py")}
     del texts[str(Path(__file__).relative_to(ROOT))]
-    assert list(found(bare, texts)) == []
+    assert list(matching_lines(bare, texts)) == []
 
 
 PUBLIC = """
@@ -169,7 +169,7 @@ def test_no_file_names_a_registry_or_this_machine() -> None:
     if len(Path.home().parts) > 2:  # a home near the root is too unspecific
         places.append(str(Path.home()))
     named = re.compile("|".join(re.escape(name) for name in hosts + places))
-    assert list(found(named, repository_texts())) == []
+    assert list(matching_lines(named, repository_texts())) == []
 
 
 @pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements/*.txt")))

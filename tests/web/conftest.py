@@ -1,4 +1,4 @@
-"""Servers on a house's project."""
+"""Servers on an isolated user's project."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 from tests.web.server import Api, Process, served, started
 
 
 @pytest.fixture
-async def api(house: House) -> AsyncGenerator[Api]:
+async def api(user: IsolatedUser) -> AsyncGenerator[Api]:
     """A server on this event loop, with the API only."""
-    async with served(house.project) as made:
+    async with served(user.project) as made:
         yield made
 
 
 @pytest.fixture
-def process(house: House) -> Generator[Process]:
+def process(user: IsolatedUser) -> Generator[Process]:
     """A server in a separate process, with the API only."""
-    with started(house, "--api-only") as made:
+    with started(user, "--api-only") as made:
         yield made

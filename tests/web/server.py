@@ -20,7 +20,7 @@ import httpx
 from coterie.web.access import Access
 from coterie.web.hub import Orphan, project_id
 from coterie.web.serve import ServeRequest, serve
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 API = "/api/v1"
 PATIENCE = 100.0
@@ -140,16 +140,16 @@ class Process:
         return self.process.wait()
 
 
-def house_env(house: House) -> dict[str, str]:
-    """The environment of a house's user, for a house that is not set up for this process."""
-    return {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home)}
+def user_env(user: IsolatedUser) -> dict[str, str]:
+    """The environment of an isolated user that is not set up for this process."""
+    return {"HOME": str(user.home), "COTERIE_HOME": str(user.coterie_home)}
 
 
 @contextmanager
 def started(
-    house: House, *arguments: str, env: Mapping[str, str] | None = None
+    user: IsolatedUser, *arguments: str, env: Mapping[str, str] | None = None
 ) -> Generator[Process]:
-    """`coterie serve --json` in a house's project, until the block ends."""
+    """`coterie serve --json` in the user's project, until the block ends."""
     command = [sys.executable, "-m", "coterie", "serve", "--json", *arguments]
     if "--port" not in arguments:
         command += ["--port", "0"]
@@ -158,7 +158,7 @@ def started(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=house.project,
+        cwd=user.project,
         env={**os.environ, **(env or {})},
     )
     try:

@@ -15,8 +15,8 @@ import pytest
 from coterie.app import web_sessions
 from coterie.app.web_sessions import WebSessions
 from coterie.web.access import BODY, Access, Bucket, RateLimits
-from tests.conftest import House
-from tests.web.server import API, PATIENCE, Api, Process, house_env, served, started
+from tests.conftest import IsolatedUser
+from tests.web.server import API, PATIENCE, Api, Process, served, started, user_env
 
 PROJECTS = f"{API}/projects"
 JSON = {"content-type": "application/json"}
@@ -109,9 +109,9 @@ ATTACKS = {
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
     """One server for all refused requests."""
     place = tmp_path_factory.mktemp("shared")
-    house = House(place, place / ".coterie", place / "project")
-    house.project.mkdir()
-    with started(house, "--api-only", env=house_env(house)) as process:
+    user = IsolatedUser(place, place / ".coterie", place / "project")
+    user.project.mkdir()
+    with started(user, "--api-only", env=user_env(user)) as process:
         yield process
 
 
@@ -253,8 +253,8 @@ def test_so_many_requests_a_second() -> None:
     assert [bucket.take("a") for _ in range(2)] == [0, 0.5]
 
 
-async def test_too_many_requests_are_refused(house: House) -> None:
-    async with served(house.project, limits=RateLimits(requests=0.4)) as api:
+async def test_too_many_requests_are_refused(user: IsolatedUser) -> None:
+    async with served(user.project, limits=RateLimits(requests=0.4)) as api:
         first = answer = await api.client.get(PROJECTS)
         while answer.status_code == 200:  # one more request every 2.5 seconds
             answer = await api.client.get(PROJECTS)
@@ -292,7 +292,7 @@ def test_a_default_port_need_not_be_named() -> None:
     assert not access("127.0.0.1", port=443).knows("localhost")
 
 
-def test_a_token_that_others_could_read_or_change_is_made_anew(house: House) -> None:
+def test_a_token_that_others_could_read_or_change_is_made_anew(user: IsolatedUser) -> None:
     made = WebSessions()
     assert stat.S_IMODE(made.token_file.stat().st_mode) == 0o600
     assert WebSessions().token == made.token
@@ -303,7 +303,7 @@ def test_a_token_that_others_could_read_or_change_is_made_anew(house: House) -> 
     assert other.token != made.token
     assert stat.S_IMODE(other.token_file.stat().st_mode) == 0o600
     assert not other.is_admitted("cookie")  # it was issued for the old token
-    elsewhere = house.home / "elsewhere"
+    elsewhere = user.home / "elsewhere"
     elsewhere.write_text(other.token)
     elsewhere.chmod(0o600)
     other.token_file.unlink()
@@ -314,18 +314,18 @@ def test_a_token_that_others_could_read_or_change_is_made_anew(house: House) -> 
 
 
 def test_sessions_are_kept_as_hashes_and_not_without_end(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_sessions, "MAX_SESSIONS", 2)
     made = WebSessions()
     for number in range(3):
         made.begin(f"cookie {number}")
-    kept = (house.coterie_home / "serve.sessions").read_text()
+    kept = (user.coterie_home / "serve.sessions").read_text()
     assert "cookie" not in kept
     assert [WebSessions().is_admitted(f"cookie {number}") for number in range(3)] == [
         False,
         True,
         True,
     ]
-    (house.coterie_home / "serve.sessions").write_text("{")
+    (user.coterie_home / "serve.sessions").write_text("{")
     assert not WebSessions().is_admitted("cookie 1")

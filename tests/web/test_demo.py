@@ -9,16 +9,16 @@ import pytest
 
 from coterie.app.demo import review_demo
 from coterie.web import serve
-from tests.cli.command import Inside
-from tests.conftest import House
+from tests.cli.command import InProcessCli
+from tests.conftest import IsolatedUser
 from tests.web.server import API, served
 
 
 async def test_it_begins_when_somebody_looks_and_shows_nothing_else(
-    house: House, tmp_path: Path
+    user: IsolatedUser, tmp_path: Path
 ) -> None:
     stage = await anyio.to_thread.run_sync(review_demo, tmp_path)
-    async with served(house.project, demo=stage) as api:
+    async with served(user.project, demo=stage) as api:
         (project,) = (await api.client.get(f"{API}/projects")).json()
         (task,) = (await api.client.get(f"{API}/tasks")).json()
         assert (project["name"], task["status"]) == ("shop", "created")
@@ -34,12 +34,12 @@ async def test_it_begins_when_somebody_looks_and_shows_nothing_else(
 
 
 def test_without_a_built_page_nothing_is_made(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "made"
     made.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(made))
     monkeypatch.setattr(serve, "PAGE", tmp_path)
-    ran = Inside(house)("demo", "--web")
+    ran = InProcessCli(user)("demo", "--web")
     assert (ran.code, ran.err.splitlines()[0]) == (2, "! The page is not built in this checkout.")
     assert list(made.iterdir()) == []

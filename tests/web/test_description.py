@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from coterie.web.openapi import document
-from tests.conftest import House
-from tests.web.inside import furnish
+from tests.conftest import IsolatedUser
+from tests.web.api_client import set_up_project
 from tests.web.server import started
 
 HOOKS = Path(__file__).with_name("schema_hooks.py")
@@ -29,9 +29,9 @@ def test_the_description_is_the_same_each_time() -> None:
     assert entry["discriminator"]["propertyName"] == "type"
 
 
-def test_schemathesis_finds_nothing(house: House, tmp_path: Path) -> None:
-    furnish(house)
-    with started(house, "--api-only") as server:
+def test_schemathesis_finds_nothing(user: IsolatedUser, tmp_path: Path) -> None:
+    set_up_project(user)
+    with started(user, "--api-only") as server:
         (project,) = server.client.get("/api/v1/projects").json()
         tasks = f"/api/v1/projects/{project['id']}/tasks"
         made = server.client.post(tasks, json={"goal": "say hello", "team": "pair"})

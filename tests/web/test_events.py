@@ -26,8 +26,8 @@ from coterie.model.task import TaskStarted
 from coterie.testing.contracts.samples import asked
 from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
-from tests.cli.in_process import Playing, installed
-from tests.conftest import House
+from tests.cli.in_process_agent import CurrentScript, install_adapter
+from tests.conftest import IsolatedUser
 from tests.web.server import API, PATIENCE, Api, Event, Process, events, started
 
 ADA = coterie.Member.model_validate(
@@ -41,12 +41,12 @@ async def chat(app: OpenProject, goal: str = "hello") -> str:
     return await app.start(TEAM, goal)
 
 
-async def kept(app: OpenProject, after: int = 0) -> list[int]:
+async def line_numbers(app: OpenProject, after: int = 0) -> list[int]:
     """The numbers of all existing lines."""
     return [entry.seq for _, entry in await read_new_entries(app, after, 10_000)]
 
 
-def plain(data: Any) -> Any:
+def as_json(data: Any) -> Any:
     """The data of an event, as JSON."""
     return data.model_dump(mode="json") if isinstance(data, BaseModel) else data
 
@@ -59,7 +59,7 @@ async def following(hub: Hub, last: str | None = None) -> AsyncGenerator[AsyncIt
         async with aclosing(stream.events(hub, last)) as found:
             async for one in found:
                 assert isinstance(one, ServerSentEvent)
-                yield Event(one.event or "", plain(one.data), one.id)
+                yield Event(one.event or "", as_json(one.data), one.id)
 
     async with aclosing(taken()) as made:
         yield made
@@ -88,8 +88,8 @@ async def test_what_another_terminal_does_is_told(api: Api) -> None:
         first = await anext(found)
         assert (first.name, first.data, first.id) == ("reset", {}, f"{api.project}.0")
         task = await chat(app)
-        told = await until_seq(found, api.project, (await kept(app))[-1])
-        assert seqs(told, api.project) == await kept(app)
+        told = await until_seq(found, api.project, (await line_numbers(app))[-1])
+        assert seqs(told, api.project) == await line_numbers(app)
         records = [one.data["record"] for one in told if one.name == "record"]
         assert [(one["type"], one.get("status"), one.get("text")) for one in records] == [
             ("task", "created", None),
@@ -103,12 +103,12 @@ async def test_what_another_terminal_does_is_told(api: Api) -> None:
 
 
 async def test_an_answer_given_elsewhere_is_told_as_a_question(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", lambda *_: coterie.TurnFailed("exit", "broke"))
-    async with open_hub(house.project) as hub, open_project(house.project) as other:
-        project = project_id(house.project)
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: coterie.TurnFailed("exit", "broke"))
+    async with open_hub(user.project) as hub, open_project(user.project) as other:
+        project = project_id(user.project)
         task = await chat(other)
         async with following(hub) as found:
             assert (await anext(found)).name == "reset"
@@ -128,14 +128,14 @@ async def until_question(found: AsyncIterator[Event], state: str) -> dict[str, s
 
 
 async def test_texts_under_way_are_told_from_where_they_were(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
+    install_adapter(user, monkeypatch)
     # Half a word is held back, as it may be half a secret.
     pieces = [coterie.TextDelta(text) for text in ("one ", "two ", "thr")]
-    monkeypatch.setattr(Playing, "say", lambda *_: pieces)
-    async with open_hub(house.project) as hub:
-        project = project_id(house.project)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: pieces)
+    async with open_hub(user.project) as hub:
+        project = project_id(user.project)
         task = await chat(await hub.project(project))
         async with following(hub) as found:
             await hub.run(project, task)
@@ -183,13 +183,13 @@ async def test_a_project_that_is_new_is_read_anew(api: Api, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("fails", ["before", "meanwhile", "a value"])
 async def test_a_project_that_cannot_be_read_holds_up_no_other(
-    house: House, tmp_path: Path, fails: str
+    user: IsolatedUser, tmp_path: Path, fails: str
 ) -> None:
     (tmp_path / "other").mkdir()
-    async with open_project(tmp_path / "other") as other, open_hub(house.project) as hub:
+    async with open_project(tmp_path / "other") as other, open_hub(user.project) as hub:
         await chat(other)
         await hub.opened_all()
-        failing = await hub.project(project_id(house.project))
+        failing = await hub.project(project_id(user.project))
         if fails == "before":
             await failing.storage.close()
         elif fails == "a value":
@@ -200,7 +200,9 @@ async def test_a_project_that_cannot_be_read_holds_up_no_other(
                 await failing.storage.close()
             await chat(other)
             with anyio.fail_after(PATIENCE):
-                await until_seq(found, project_id(tmp_path / "other"), (await kept(other))[-1])
+                await until_seq(
+                    found, project_id(tmp_path / "other"), (await line_numbers(other))[-1]
+                )
 
 
 async def ask_as_another_version(app: OpenProject) -> None:
@@ -229,15 +231,15 @@ WRITES = st.lists(st.sampled_from("abc"), min_size=1, max_size=6)
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(WRITES, CUTS)
 async def test_going_on_after_an_id_leaves_no_gap_and_doubles_nothing(
-    tmp_path_factory: pytest.TempPathFactory, house: House, writes: list[str], cuts: list[int]
+    tmp_path_factory: pytest.TempPathFactory, user: IsolatedUser, writes: list[str], cuts: list[int]
 ) -> None:
     place = tmp_path_factory.mktemp("projects")
-    (house.coterie_home / PROJECTS_FILE).unlink(missing_ok=True)  # those of the previous example
+    (user.coterie_home / PROJECTS_FILE).unlink(missing_ok=True)  # those of the previous example
     roots = {name: place / name for name in "abc"}
     for root in roots.values():
         root.mkdir()
     async with (
-        open_hub(roots["a"], house.coterie_home) as hub,
+        open_hub(roots["a"], user.coterie_home) as hub,
         open_project(roots["a"]) as a,
         open_project(roots["b"]) as b,
         open_project(roots["c"]) as c,
@@ -245,7 +247,7 @@ async def test_going_on_after_an_id_leaves_no_gap_and_doubles_nothing(
         apps = {"a": a, "b": b, "c": c}
         for app in apps.values():
             await chat(app)
-        begun = {name: (await kept(app))[-1] for name, app in apps.items()}
+        begun = {name: (await line_numbers(app))[-1] for name, app in apps.items()}
         last = ",".join(f"{project_id(roots[name])}.{seq}" for name, seq in begun.items())
         told: list[Event] = []
         for name, cut in zip(writes, (cuts * 6)[: len(writes)], strict=True):
@@ -254,9 +256,11 @@ async def test_going_on_after_an_id_leaves_no_gap_and_doubles_nothing(
                 for _ in range(cut):  # disconnected after that many events, wherever that is
                     told.append(await anext(found))
                     last = told[-1].id or last
-                    if is_all(told, {n: await kept(app) for n, app in apps.items()}, begun, roots):
+                    if is_all(
+                        told, {n: await line_numbers(app) for n, app in apps.items()}, begun, roots
+                    ):
                         break
-        wanted = {name: await kept(app, begun[name]) for name, app in apps.items()}
+        wanted = {name: await line_numbers(app, begun[name]) for name, app in apps.items()}
         async with following(hub, last) as found:
             while {n: seqs(told, project_id(roots[n])) for n in apps} != wanted:
                 told.append(await anext(found))
@@ -277,19 +281,19 @@ async def test_one_that_is_slow_gets_everything_and_holds_nobody_up(api: Api) ->
         assert (await anext(slow)).name == "reset"
         for _ in range(60):
             await chat(app, "x" * 20_000)
-        wanted = await kept(app)
+        wanted = await line_numbers(app)
         async with api.stream(f"{api.project}.0") as quick:
             assert seqs(await until_seq(quick, api.project, wanted[-1]), api.project) == wanted
         assert seqs(await until_seq(slow, api.project, wanted[-1]), api.project) == wanted
 
 
 async def test_streams_end_with_the_server_and_its_tasks_are_parked(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", lambda *_: None)  # hang
-    async with open_hub(house.project) as hub:
-        project = project_id(house.project)
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: None)  # hang
+    async with open_hub(user.project) as hub:
+        project = project_id(user.project)
         task = await chat(await hub.project(project))
         await hub.run(project, task)
         async with following(hub) as found:
@@ -297,26 +301,26 @@ async def test_streams_end_with_the_server_and_its_tasks_are_parked(
             hub.close()
             async for _ in found:
                 pass
-    async with open_project(house.project) as app:
+    async with open_project(user.project) as app:
         (view,) = await app.tasks()
         assert (view.pid, view.resumable, await app.orphans()) == (None, True, [])
 
 
-async def test_killed_and_started_again_it_goes_on_where_it_was(house: House) -> None:
-    project = project_id(house.project)
-    async with open_project(house.project) as app:
+async def test_killed_and_started_again_it_goes_on_where_it_was(user: IsolatedUser) -> None:
+    project = project_id(user.project)
+    async with open_project(user.project) as app:
         await chat(app)
-        begun = (await kept(app))[-1]
-        with started(house, "--api-only") as process:
+        begun = (await line_numbers(app))[-1]
+        with started(user, "--api-only") as process:
             async with aclosing(streamed(process, None)) as found:
                 assert (await anext(found)).name == "reset"
                 await chat(app)
                 told = await until_seq(found, project, begun + 1)  # in the middle of the task
                 process.kill()
         await chat(app)
-        wanted = await kept(app, begun)
+        wanted = await line_numbers(app, begun)
         last = [one.id for one in told if one.id][-1]
-        with started(house, "--api-only") as process:
+        with started(user, "--api-only") as process:
             async with aclosing(streamed(process, last)) as found:
                 told += await until_seq(found, project, wanted[-1])
     assert seqs(told, project) == wanted

@@ -10,8 +10,8 @@ import pytest
 
 import coterie
 from coterie.web.hub import open_hub, project_id
-from tests.cli.in_process import Playing, installed
-from tests.conftest import House
+from tests.cli.in_process_agent import CurrentScript, install_adapter
+from tests.conftest import IsolatedUser
 
 TEAM = coterie.Team(
     name="pair",
@@ -23,15 +23,15 @@ TEAM = coterie.Team(
 
 
 async def test_who_looks_at_the_page_is_not_told_elsewhere(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", staticmethod(lambda *_: "Which way?"))
-    told = house.home / "told"
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", staticmethod(lambda *_: "Which way?"))
+    told = user.home / "told"
     settings = {"notify": f"sh -c 'cat >> {told}'", "notifyAfter": "1h"}
-    (house.coterie_home / "settings.json").write_text(json.dumps(settings))
-    name = project_id(house.project)
-    async with open_hub(house.project) as hub:
+    (user.coterie_home / "settings.json").write_text(json.dumps(settings))
+    name = project_id(user.project)
+    async with open_hub(user.project) as hub:
         app = await hub.project(name)
 
         async def asked(count: int) -> None:

@@ -13,8 +13,8 @@ from coterie.model.journal import AppendMessage, Fence
 from coterie.stores.sqlite import SqliteStorage
 from coterie.stores.sqlite.transactions import SQL
 from coterie.testing.contracts.samples import TASK, at, created, started
-from tests.conftest import House
-from tests.web.inside import inside
+from tests.conftest import IsolatedUser
+from tests.web.api_client import api_client
 
 MANY = 10_000
 
@@ -32,9 +32,9 @@ async def talk(root: Path) -> Path:
     return project.database
 
 
-async def test_ten_thousand_messages_are_read_by_number(house: House) -> None:
-    database = await talk(house.project)
-    async with inside(house.project) as api:
+async def test_ten_thousand_messages_are_read_by_number(user: IsolatedUser) -> None:
+    database = await talk(user.project)
+    async with api_client(user.project) as api:
         page = await api.get(f"~/tasks/{TASK}/messages", limit=3)
         assert [one["record"]["text"] for one in page["entries"]] == [
             f"word {number}" for number in range(MANY - 2, MANY + 1)

@@ -10,14 +10,14 @@ import anyio.to_thread
 
 from coterie.app.teams import PRESET_NAMES
 from coterie.web.resources.teams import Preset
-from tests.cli.crew import git
-from tests.conftest import House
-from tests.web.inside import furnish, inside
-from tests.web.test_tasks import comes_to
+from tests.cli.ticket_project import git
+from tests.conftest import IsolatedUser
+from tests.web.api_client import api_client, set_up_project
+from tests.web.test_tasks import wait_for_status
 
 
-def repository(house: House) -> Path:
-    root = furnish(house)
+def repository(user: IsolatedUser) -> Path:
+    root = set_up_project(user)
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "config", "user.name", "You")
@@ -27,15 +27,15 @@ def repository(house: House) -> Path:
     return root
 
 
-async def test_a_goal_becomes_tickets_and_an_accepted_commit(house: House) -> None:
-    root = await anyio.to_thread.run_sync(repository, house)
-    async with inside(root) as api:
+async def test_a_goal_becomes_tickets_and_an_accepted_commit(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(repository, user)
+    async with api_client(root) as api:
         wanted = {"workflow": "run", "goal": "Add coupons to cart.py and docs", "yes": True}
         wanted |= {"agents": "mira=scripted,wren=scripted", "rehearsal": True}
         status, made = await api("POST", "~/tasks", wanted)
         assert status == 201, made
         task = f"~/tasks/{made['id']}"
-        detail = await comes_to(api, made["id"], "completed")
+        detail = await wait_for_status(api, made["id"], "completed")
         assert detail["branch"].startswith("coterie/")
         tickets = await api.get(f"{task}/tickets")
         assert {one["state"] for one in tickets} == {"done"}
@@ -61,14 +61,14 @@ async def test_a_goal_becomes_tickets_and_an_accepted_commit(house: House) -> No
         assert (await api("GET", f"{task}/pipeline"))[0] == 409
 
 
-async def test_a_build_and_its_artifacts(house: House) -> None:
-    root = await anyio.to_thread.run_sync(repository, house)
-    async with inside(root) as api:
+async def test_a_build_and_its_artifacts(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(repository, user)
+    async with api_client(root) as api:
         wanted = {"workflow": "build", "goal": "Add coupons", "yes": True, "rehearsal": True}
         status, made = await api("POST", "~/tasks", {**wanted, "agents": "ada=scripted,b=scripted"})
         assert status == 201, made
         task = f"~/tasks/{made['id']}"
-        await comes_to(api, made["id"], "waiting")
+        await wait_for_status(api, made["id"], "waiting")
         found = await api.get(f"{task}/pipeline")
         assert found["graph"]["phases"][found["phase"]]
         assert found["gates"]
@@ -83,10 +83,10 @@ async def test_a_build_and_its_artifacts(house: House) -> None:
         assert (await api("POST", f"{task}/cancel"))[0] == 200
 
 
-async def test_teams_are_made_edited_and_settled(house: House) -> None:
+async def test_teams_are_made_edited_and_settled(user: IsolatedUser) -> None:
     assert get_args(Preset) == PRESET_NAMES
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         status, made = await api("POST", "~/teams", {"name": "crew", "agents": "ada=scripted"})
         assert (status, made["members"][0]["id"]) == (201, "ada"), made
         assert [one["name"] for one in await api.get("~/teams")] == ["crew", "pair"]
@@ -112,9 +112,9 @@ async def test_teams_are_made_edited_and_settled(house: House) -> None:
         assert (await api("GET", "~/teams/nobody"))[0] == 404
 
 
-async def test_the_record_the_machine_and_settings(house: House, tmp_path: Path) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_the_record_the_machine_and_settings(user: IsolatedUser, tmp_path: Path) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         assert (await api.get("~/audit"))["total"] == 0
         assert (await api.get("~/audit/verification"))["whole"]
         assert (await api.get("~/cost", by="day"))["costs"] == []

@@ -23,18 +23,18 @@ from coterie.model.journal import AppendEvent, Fence
 from coterie.model.task import TaskStarted
 from coterie.web import serve as server
 from coterie.web.hub import open_hub
-from tests.cli.command import Inside
-from tests.cli.in_process import Playing, installed
-from tests.conftest import House
-from tests.web.inside import inside
+from tests.cli.command import InProcessCli
+from tests.cli.in_process_agent import CurrentScript, install_adapter
+from tests.conftest import IsolatedUser
+from tests.web.api_client import api_client
 from tests.web.server import API, PATIENCE, Api, served
 from tests.web.test_events import TEAM
 
 
 @pytest.fixture
-def cli(house: House) -> Inside:
+def cli(user: IsolatedUser) -> InProcessCli:
     """The command, run in this process."""
-    return Inside(house)
+    return InProcessCli(user)
 
 
 async def test_it_shows_the_project_around_it(api: Api) -> None:
@@ -49,9 +49,9 @@ async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
         assert (await anext(events)).name == "reset"
 
 
-def opener(house: House) -> tuple[dict[str, str], Path]:
+def opener(user: IsolatedUser) -> tuple[dict[str, str], Path]:
     """An environment whose desktop opener writes the address to a file."""
-    programs, opened = house.home / "programs", house.home / "opened"
+    programs, opened = user.home / "programs", user.home / "opened"
     programs.mkdir()
     os.mkfifo(opened)
     (programs / "xdg-open").write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
@@ -59,17 +59,17 @@ def opener(house: House) -> tuple[dict[str, str], Path]:
     return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}, opened
 
 
-def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(house: House) -> None:
+def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(user: IsolatedUser) -> None:
     command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--port", "0", "--open"]
-    env, opened = opener(house)
+    env, opened = opener(user)
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=house.project, env=env
+        command, stdout=subprocess.PIPE, text=True, cwd=user.project, env=env
     ) as process:
         assert process.stdout is not None
         said = [process.stdout.readline(), process.stdout.readline()]
         address = next(word for word in said[0].split() if word.startswith("http://127.0.0.1:"))
-        token = (house.coterie_home / "serve.token").read_text().strip()
-        assert str(house.coterie_home / "serve.token") in said[1]
+        token = (user.coterie_home / "serve.token").read_text().strip()
+        assert str(user.coterie_home / "serve.token") in said[1]
         assert token not in "".join(said)  # anything but a terminal may be a log that others read
         assert opened.read_text() == f"{address}/#token={token}"
         headers = {"Authorization": f"Bearer {token}"}
@@ -80,7 +80,7 @@ def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(house: Ho
 
 
 def test_without_its_packages_it_says_what_to_install(
-    cli: Inside, monkeypatch: pytest.MonkeyPatch
+    cli: InProcessCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith(("coterie.web", "fastapi"))]:
         monkeypatch.delitem(sys.modules, name)
@@ -109,7 +109,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_served_is_said_in_a_sentence(
-    cli: Inside,
+    cli: InProcessCli,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     case: tuple[list[str], str, str],
@@ -127,28 +127,28 @@ def test_what_cannot_be_served_is_said_in_a_sentence(
     assert way_out in ran.err
 
 
-def test_a_project_that_came_with_its_folder_is_named_where_it_is_served(cli: Inside) -> None:
-    (cli.house.project / ".coterie" / "teams").mkdir(parents=True)
+def test_a_project_that_came_with_its_folder_is_named_where_it_is_served(cli: InProcessCli) -> None:
+    (cli.user.project / ".coterie" / "teams").mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as taken:  # reported before anything is served
         ran = cli("serve", "--api-only", "--port", str(taken.getsockname()[1]))
     assert "came with this folder: it was not made by your Coterie. It is skipped." in ran.err
-    assert f"coterie project -C {cli.house.project}" in ran.err
+    assert f"coterie project -C {cli.user.project}" in ran.err
 
 
 async def test_a_port_that_nobody_asked_for_is_the_next_that_is_free(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(server, "PORT", taken.getsockname()[1])
-        async with served(house.project, port=None) as api:
+        async with served(user.project, port=None) as api:
             port = int(api.serving.address.rpartition(":")[2])
             assert taken.getsockname()[1] < port < taken.getsockname()[1] + 20
 
 
 async def test_other_machines_are_let_in_where_that_was_said_and_by_the_token_alone(
-    house: House,
+    user: IsolatedUser,
 ) -> None:
-    async with served(house.project, host="0.0.0.0", insecure=True) as api:
+    async with served(user.project, host="0.0.0.0", insecure=True) as api:
         port = api.serving.address.rpartition(":")[2]
 
         async def status(host: str, **more: str) -> int:
@@ -163,13 +163,13 @@ async def test_other_machines_are_let_in_where_that_was_said_and_by_the_token_al
         assert await status("192.0.2.7", authorization="Bearer guessed") == 401
 
 
-async def test_with_a_certificate_it_speaks_tls(house: House) -> None:
-    key, certificate = house.home / "key.pem", house.home / "cert.pem"
+async def test_with_a_certificate_it_speaks_tls(user: IsolatedUser) -> None:
+    key, certificate = user.home / "key.pem", user.home / "cert.pem"
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     words += ["-keyout", str(key), "-out", str(certificate), "-days", "2"]
     words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(["openssl", *words], check=True, capture_output=True)
-    async with served(house.project, certificate=certificate, key=key) as api:
+    async with served(user.project, certificate=certificate, key=key) as api:
         assert api.serving.address.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=certificate)
         async with httpx.AsyncClient(
@@ -184,7 +184,7 @@ async def test_with_a_certificate_it_speaks_tls(house: House) -> None:
 
 
 async def test_the_page_is_served_at_every_address_of_its_own(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     page = tmp_path / "page"
     (page / "assets").mkdir(parents=True)
@@ -193,7 +193,7 @@ async def test_the_page_is_served_at_every_address_of_its_own(
     (page / "assets" / "a.js").write_text("let a;")
     (tmp_path / "secret").write_text("secret")
     monkeypatch.setattr(server, "PAGE", page)
-    async with served(house.project, api_only=False) as api:
+    async with served(user.project, api_only=False) as api:
 
         async def text(path: str) -> tuple[int, str]:
             answer = await api.client.get(path, headers={"authorization": ""})
@@ -221,9 +221,9 @@ async def orphan(root: Path) -> str:
         return await app.create(StartRequest(TEAM, "hello", ASKS))
 
 
-async def test_started_again_it_offers_to_go_on(house: House) -> None:
-    task = await orphan(house.project)
-    async with served(house.project) as api:
+async def test_started_again_it_offers_to_go_on(user: IsolatedUser) -> None:
+    task = await orphan(user.project)
+    async with served(user.project) as api:
         await api.noted.wait()
         assert [one.task for one in api.notes] == [task]
         shown = (await api.client.get(f"{API}/tasks")).json()
@@ -231,14 +231,14 @@ async def test_started_again_it_offers_to_go_on(house: House) -> None:
 
 
 async def test_resume_goes_on_with_tasks_whose_process_died(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", lambda *_: "hello yourself")
-    task = await orphan(house.project)
-    async with open_project(house.project) as app:
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: "hello yourself")
+    task = await orphan(user.project)
+    async with open_project(user.project) as app:
         parked = await app.start(TEAM, "not this one")
-    async with served(house.project, resume=True) as api, api.stream(f"{api.project}.1") as found:
+    async with served(user.project, resume=True) as api, api.stream(f"{api.project}.1") as found:
         async for one in found:
             if one.name == "record" and one.data["record"].get("text") == "hello yourself":
                 assert one.data["task"] == task
@@ -249,13 +249,13 @@ async def test_resume_goes_on_with_tasks_whose_process_died(
 
 
 async def test_a_task_of_another_terminal_is_steered_and_its_questions_are_answered(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(house, monkeypatch)
-    monkeypatch.setattr(Playing, "say", lambda *_: "and you?")
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: "and you?")
     async with (
-        open_project(house.project) as other,
-        served(house.project) as api,
+        open_project(user.project) as other,
+        served(user.project) as api,
         api.stream() as found,
         anyio.create_task_group() as group,
     ):
@@ -279,8 +279,8 @@ async def _run(other: OpenProject, task: str) -> None:
         pass
 
 
-async def test_a_storage_that_refuses_all_writes_is_opened_anew(house: House) -> None:
-    async with inside(house.project) as api:
+async def test_a_storage_that_refuses_all_writes_is_opened_anew(user: IsolatedUser) -> None:
+    async with api_client(user.project) as api:
         app = await api.hub.project(api.project)
         task = await app.start(TEAM, "hello")
         event = TaskStarted(task_id=task, at=instant.now())
@@ -291,8 +291,8 @@ async def test_a_storage_that_refuses_all_writes_is_opened_anew(house: House) ->
         assert await api.hub.project(api.project) is not app
 
 
-async def test_a_bug_in_one_project_is_an_error_of_the_server(house: House) -> None:
-    async with open_hub(house.project, Path("no\0folder")) as hub:
+async def test_a_bug_in_one_project_is_an_error_of_the_server(user: IsolatedUser) -> None:
+    async with open_hub(user.project, Path("no\0folder")) as hub:
         for _ in range(2):
             with pytest.raises(StorageError, match="A bug in Coterie"):
                 await hub.project(next(iter(await hub.projects())))

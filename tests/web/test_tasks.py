@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from coterie.web.openapi import document
-from tests.conftest import House
-from tests.web.inside import Inside, furnish, inside
+from tests.conftest import IsolatedUser
+from tests.web.api_client import ApiClient, api_client, set_up_project
 
 
-async def comes_to(api: Inside, task: str, status: str) -> Any:
+async def wait_for_status(api: ApiClient, task: str, status: str) -> Any:
     """Wait until a task reaches a status."""
     for _ in range(5000):
         found = await api.get(f"~/tasks/{task}")
@@ -24,13 +24,13 @@ async def comes_to(api: Inside, task: str, status: str) -> Any:
     raise AssertionError(f"{task} is not {status}")
 
 
-async def test_a_conversation(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_a_conversation(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         status, made = await api("POST", "~/tasks", {"goal": "say hello", "team": "pair"})
         assert (status, made["workflow"], made["title"]) == (201, "chat", "say hello")
         task = made["id"]
-        detail = await comes_to(api, task, "waiting")
+        detail = await wait_for_status(api, task, "waiting")
         assert [one["id"] for one in detail["members"]] == ["ada", "max"]
         (asked,) = await api.get("/inbox")
         assert (asked["task"], asked["about"]["kind"]) == (task, "human_turn")
@@ -50,17 +50,17 @@ async def test_a_conversation(house: House) -> None:
         assert numbers == sorted(numbers)
         status, shown = await api("POST", f"~/tasks/{task}/end")
         assert status == 200, shown
-        await comes_to(api, task, "completed")
+        await wait_for_status(api, task, "completed")
         status, problem = await api("POST", f"~/tasks/{task}/cancel")
         assert (status, problem["type"]) == (409, "urn:coterie:problem:usage")
 
 
-async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         _, made = await api("POST", "~/tasks", {"goal": "say hello", "team": "pair"})
         task = made["id"]
-        await comes_to(api, task, "waiting")
+        await wait_for_status(api, task, "waiting")
         for act in ("resume", "revert"):
             status, problem = await api("POST", f"~/tasks/{task}/{act}")
             assert (status, problem["type"]) == (409, "urn:coterie:problem:task_busy"), act
@@ -68,7 +68,7 @@ async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(house: H
         answer = {"project": api.project, "question": asked["id"], "text": "thanks"}
         await api("POST", "/inbox/answers", {"answers": [answer]})
         await api("POST", f"~/tasks/{task}/end")  # the run continues as if nothing had happened
-        await comes_to(api, task, "completed")
+        await wait_for_status(api, task, "completed")
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ async def test_what_the_server_runs_is_neither_run_twice_nor_taken_back(house: H
     ],
 )
 async def test_what_cannot_be_is_a_problem(
-    house: House, method: str, path: str, body: object, status: int
+    user: IsolatedUser, method: str, path: str, body: object, status: int
 ) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         got, problem = await api(method, path, body)
         assert (got, status) == (status, got), problem
         if status >= 400:
             assert problem["status"] == status
 
 
-async def test_without_the_token_nothing_is_answered(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_without_the_token_nothing_is_answered(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         described = json.loads(document())
         del api.client.headers["Authorization"]
         for path, methods in described["paths"].items():
@@ -111,8 +111,8 @@ async def test_without_the_token_nothing_is_answered(house: House) -> None:
                     assert answer.status_code in (401, 403), (method, path, answer.text)
 
 
-async def test_an_address_names_all_of_its_methods(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_an_address_names_all_of_its_methods(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         answer = await api.client.request("DELETE", f"/api/v1/projects/{api.project}/teams")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")

@@ -13,8 +13,8 @@ from coterie.app import team_files
 from coterie.app.team_files import digest_of
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project
-from tests.conftest import House
-from tests.web.inside import furnish, inside
+from tests.conftest import IsolatedUser
+from tests.web.api_client import api_client, set_up_project
 
 ADA: dict[str, Any] = {"id": "ada", "agent": "scripted", "prompt": "You write."}
 
@@ -35,9 +35,9 @@ WRONG = (
 )
 
 
-async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
-    async with inside(root) as api:
+async def test_each_mistake_of_a_text_is_told_by_its_place(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
+    async with api_client(root) as api:
         file = await api.get("~/teams/pair")
         for text, place, said in WRONG:
             _, found = await api("POST", "~/teams/pair/check", {"text": text})
@@ -49,13 +49,13 @@ async def test_each_mistake_of_a_text_is_told_by_its_place(house: House) -> None
         assert await api.get("~/teams/pair") == file
 
 
-async def test_a_team_of_roles_is_checked_as_it_is_read(house: House) -> None:
-    root = await anyio.to_thread.run_sync(furnish, house)
+async def test_a_team_of_roles_is_checked_as_it_is_read(user: IsolatedUser) -> None:
+    root = await anyio.to_thread.run_sync(set_up_project, user)
     manager = {"role_id": "mira", "type": "manager", "cli_command": "scripted"}
     worker = {"role_id": "wren", "type": "worker", "cli_command": "scripted"}
     text = json.dumps({"roles": [manager, worker]})
     (root / ".coterie" / "teams" / "pair" / "team.json").write_text(text)
-    async with inside(root) as api:
+    async with api_client(root) as api:
         file = await api.get("~/teams/pair")
         assert [one["id"] for one in file["members"]] == ["mira", "wren"]
         _, found = await api("POST", "~/teams/pair/check", {"text": text})
@@ -63,9 +63,9 @@ async def test_a_team_of_roles_is_checked_as_it_is_read(house: House) -> None:
 
 
 def test_only_the_text_that_was_seen_is_trusted(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    team = furnish(house) / ".coterie" / "teams" / "pair" / "team.json"
+    team = set_up_project(user) / ".coterie" / "teams" / "pair" / "team.json"
     seen, edited = (written({**ADA, "env": {name: "x"}}) for name in ("SEEN", "EDITED"))
     team.write_text(seen)
     trusted = list[TeamView]()
@@ -76,9 +76,7 @@ def test_only_the_text_that_was_seen_is_trusted(
 
     monkeypatch.setattr(team_files, "digest_of", then_edited)
     monkeypatch.setattr(Teams, "trust", lambda _, view: trusted.append(view))
-    team_files.trust_seen(
-        Teams(Project(house.project), house.coterie_home), "pair", digest_of(seen)
-    )
+    team_files.trust_seen(Teams(Project(user.project), user.coterie_home), "pair", digest_of(seen))
     assert [list(view.team.members[0].env) for view in trusted] == [["SEEN"]]
 
 
@@ -91,11 +89,11 @@ def installed(folder: Path) -> None:
 
 
 async def test_the_first_team_is_made_of_what_is_installed(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await anyio.to_thread.run_sync(installed, tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    async with inside(house.project) as api:
+    async with api_client(user.project) as api:
         given = {"name": "crew", "agents": "qwen", "preset": "pair", "default": True}
         status, made = await api("POST", "~/teams", given)
         assert status == 201, made

@@ -57,13 +57,13 @@ def texts(value: object) -> str:
     """Return the text of a message or tool result: a string, or the texts of its blocks."""
     if isinstance(value, str):
         return text(value)
-    said = (text(block.get("text")) or f"[{text(block.get('type'))}]" for block in mappings(value))
-    return "\n".join(said)
+    parts = (text(block.get("text")) or f"[{text(block.get('type'))}]" for block in mappings(value))
+    return "\n".join(parts)
 
 
-def brief(said: str) -> str:
+def brief(words: str) -> str:
     """Shorten what an agent said to what is shown with its question."""
-    return str(bounded(said, LONGEST_SAID))
+    return str(bounded(words, LONGEST_SAID))
 
 
 def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:

@@ -51,15 +51,17 @@ class GenericAdapter(ProgramAdapter):
         return channel
 
     async def _strategy(self, member: Member, workspace: Workspace) -> CompletionStrategy:
-        told = self.agent.capabilities
-        if told.detection == "jsonl":
-            return CompletionStrategy.json_event(frozenset(told.completion_types), told.text_field)
-        if told.detection == "idleTimeout":
+        capabilities = self.agent.capabilities
+        if capabilities.detection == "jsonl":
+            return CompletionStrategy.json_event(
+                frozenset(capabilities.completion_types), capabilities.text_field
+            )
+        if capabilities.detection == "idleTimeout":
             return CompletionStrategy.after_silence(self.agent.idle_timeout_ms(member))
-        if told.completion_pattern is not None:
-            return CompletionStrategy.pattern(told.completion_pattern)
+        if capabilities.completion_pattern is not None:
+            return CompletionStrategy.pattern(capabilities.completion_pattern)
         try:
-            detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
+            detect = await anyio.to_thread.run_sync(_detector, capabilities.detector or "")
         except UsageError as problem:
             raise self.missing(member, workspace, str(problem), problem.hint or "") from problem
         return CompletionStrategy.detector(detect)
@@ -186,11 +188,11 @@ class GenericChannel:
 
     def _framed(self, text: str) -> bytes:
         """Encode the prompt for the process; the first one is preceded by the member's role."""
-        told = self._adapter.agent.capabilities
-        if not (self._introduced or told.prompt_flag) and self._member.system_instruction:
+        capabilities = self._adapter.agent.capabilities
+        if not (self._introduced or capabilities.prompt_flag) and self._member.system_instruction:
             text = f"[SYSTEM]\n{self._member.system_instruction}\n\n{text}"
         self._introduced = True
-        if told.prompt_format == "jsonl":
+        if capabilities.prompt_format == "jsonl":
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
 

@@ -165,15 +165,15 @@ class JsonRpc:
     async def request(self, method: str, params: Object) -> Object:
         """Send a request and wait for its result; other messages are kept in order."""
         number = self.post(method, params)
-        aside: list[Object] = []
+        others: list[Object] = []
         try:
             while True:
                 message = await self.process.receive()
                 if message.get("id") == number and "method" not in message:
                     return result_of(method, message)
-                aside.append(message)
+                others.append(message)
         finally:
-            self.process.put_back(aside)
+            self.process.put_back(others)
 
     def reply(self, request_id: object, result: Object) -> None:
         """Answer a request from the agent."""

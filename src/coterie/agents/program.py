@@ -54,7 +54,7 @@ class ProgramAdapter:
         cls, agent: AgentDefinition, member: Member, workspace: Workspace
     ) -> InteractiveStart:
         """Prepare a member's home and return how to start its CLI for a person.  Blocks."""
-        return InteractiveStart(agent.arguments(member), workspace.env, is_told=agent.takes_role)
+        return InteractiveStart(agent.arguments(member), workspace.env, has_role=agent.takes_role)
 
     def limits(self, member: Member) -> Limits:
         """Return this member's clocks: such agents end a turn by an event, never by silence."""

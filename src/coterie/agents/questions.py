@@ -48,7 +48,7 @@ def information(key: str, display: Display, choices: tuple[Option, ...]) -> Aske
     return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
 
 
-def said_to(asked: Asked, response: Response) -> str:
+def answer_text(asked: Asked, response: Response) -> str:
     """Return a person's answer in words that the agent understands; empty if there is none."""
     if asked.kind == "Input":
         return response.input_value or ""

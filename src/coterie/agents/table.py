@@ -35,13 +35,13 @@ registry entries name it as their adapter."""
 
 def _installed() -> Mapping[str, AgentFacts]:
     """Return the facts that other packages provide, by agent; a broken package is left out."""
-    loaded = (found for found in _loaded() if isinstance(found, AgentFacts))
+    loaded = (facts for facts in _loaded() if isinstance(facts, AgentFacts))
     return {facts.name: facts for facts in loaded}
 
 
 def broken_packages() -> list[UsageError]:
     """Return the errors of packages that should provide agents but cannot be loaded."""
-    return [found for found in _loaded() if isinstance(found, UsageError)]
+    return [error for error in _loaded() if isinstance(error, UsageError)]
 
 
 def _loaded() -> Iterator[object]:
@@ -125,7 +125,7 @@ def interactive_start(
         return start(agent, member, workspace)
     prepare = getattr(make, "environment", None)
     env = prepare(member, workspace) if prepare else workspace.env
-    return InteractiveStart(agent.arguments(member), env, is_told=agent.takes_role)
+    return InteractiveStart(agent.arguments(member), env, has_role=agent.takes_role)
 
 
 @cache
@@ -140,8 +140,8 @@ def adapter_maker(place: AdapterPlace) -> MakeAdapter:
 
     named = [EntryPoint(place.name, place.make, GROUP)] if place.make else None
     for point in named or entry_points(group=GROUP, name=place.name):
-        theirs: MakeAdapter = load_entry_point(point, "agent")
-        return theirs
+        maker: MakeAdapter = load_entry_point(point, "agent")
+        return maker
     raise NotFound(
         f'{place.agent}: no adapter "{place.name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '
         f"and those installed as entry points of {GROUP}.",

@@ -24,8 +24,8 @@ async def accept_work(
         accept = partial(accept_change, app, task_id, message, override=override, recheck=recheck)
         done = await (accept() if app.shared is None else _accepted_here(app, task_id, accept))
     elif message is not None or override:
-        said = f"{task_id} is not a build: a message or an override would have no effect."
-        raise UsageError(said, f"coterie accept {task_id}")
+        problem = f"{task_id} is not a build: a message or an override would have no effect."
+        raise UsageError(problem, f"coterie accept {task_id}")
     else:
         done = await app.accept(task_id, recheck=recheck)
     if app.shared is not None:

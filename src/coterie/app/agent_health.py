@@ -74,8 +74,8 @@ def health_in(registry: Registry) -> list[AgentHealth]:
     return [health_of(agent) for agent in registry.agents.values()]
 
 
-def to_be_members(found: list[AgentHealth]) -> list[str]:
+def to_be_members(agents: list[AgentHealth]) -> list[str]:
     """Return the agents for a first team: the ready ones or, if there are none, those that only
     lack a login, since a rehearsal needs none."""
-    ready = [one.name for one in found if one.ready]
-    return ready or [one.name for one in found if one.state == "not signed in"]
+    ready = [one.name for one in agents if one.ready]
+    return ready or [one.name for one in agents if one.state == "not signed in"]

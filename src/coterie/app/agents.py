@@ -204,14 +204,14 @@ class Doctor:
             if url is None:
                 return []
             project = find_project(self.directory)
-            found = store.describe_store(url, project)
+            facts = store.describe_store(url, project)
         except CoterieError as error:
             return [HealthCheck("store", False, str(error), error.hint or "")]
-        if found.loses_commits:
-            problem = f"{found.url} may lose what it has confirmed: synchronous_commit is off"
+        if facts.loses_commits:
+            problem = f"{facts.url} may lose what it has confirmed: synchronous_commit is off"
             return [HealthCheck("store", False, problem, "set synchronous_commit = on there")]
-        facts = f"PostgreSQL {found.server}, schema {found.schema}, {found.tasks} tasks"
-        return [HealthCheck("store", True, f"{facts}: {found.url}"), *_check_travel(project)]
+        detail = f"PostgreSQL {facts.server}, schema {facts.schema}, {facts.tasks} tasks"
+        return [HealthCheck("store", True, f"{detail}: {facts.url}"), *_check_travel(project)]
 
     def _check_notify(self) -> list[HealthCheck]:
         """Check whether notifications reach the user; nothing if none are configured."""
@@ -220,7 +220,7 @@ class Doctor:
             if values.notify is None:
                 return []
             project = find_project(self.directory)
-            failed = anyio.run(_not_told, project) if has_history(project) else []
+            failed = anyio.run(_failed_notifications, project) if has_history(project) else []
         except CoterieError:  # reported by another check
             return []
         from coterie.app.notify import Target
@@ -247,13 +247,13 @@ async def _check_sandbox() -> HealthCheck:
     """Check what confines allowed commands, and those that run unasked because they only read."""
     from coterie.tools import read_only_sandbox, sandbox
 
-    found = await sandbox.best()
+    best = await sandbox.best()
     if await read_only_sandbox.works():
         return HealthCheck(
-            "sandbox", True, f"{found.kind}: commands that only read run unasked, read-only"
+            "sandbox", True, f"{best.kind}: commands that only read run unasked, read-only"
         )
-    told = "you are asked about most commands that only read" if found.confines else _UNCONFINED
-    return HealthCheck("sandbox", True, f"{found.kind}: {told}", "install bubblewrap")
+    detail = "you are asked about most commands that only read" if best.confines else _UNCONFINED
+    return HealthCheck("sandbox", True, f"{best.kind}: {detail}", "install bubblewrap")
 
 
 def _failed(name: str, error: CoterieError) -> HealthCheck:
@@ -278,7 +278,7 @@ def _check_git() -> HealthCheck:
     return HealthCheck("git", True, where or "not installed (not needed for chats)")
 
 
-async def _not_told(project: Project) -> list[PendingNotification]:
+async def _failed_notifications(project: Project) -> list[PendingNotification]:
     async with App.open(project.root, project.home) as app:
         return await app.storage.notifications.failed()
 

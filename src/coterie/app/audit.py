@@ -76,7 +76,7 @@ class AuditCheck:
     @property
     def all_problems(self) -> Sequence[str]:
         """The problems of the rows and of the envelopes."""
-        return [*self.problems, *(str(one) for found in self.sessions for one in found.new)]
+        return [*self.problems, *(str(one) for session in self.sessions for one in session.new)]
 
     def fields(self) -> dict[str, object]:
         """The outcome as a JSON object."""
@@ -104,11 +104,11 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
         for use in _uses(rows, running)
         if wanted.fits(use.entry) and not (wanted.errors and use.outcome in ("ok", "open"))
     ]
-    found = [row for row in rows if wanted.fits(row.entry)]
+    selected = [row for row in rows if wanted.fits(row.entry)]
     if wanted.errors:
         failed = {id(entry) for use in uses for entry in (use.entry, use.completed)}
-        found = [row for row in found if id(row.entry) in failed]
-    return AuditView(found, uses)
+        selected = [row for row in selected if id(row.entry) in failed]
+    return AuditView(selected, uses)
 
 
 async def read_call(app: App, task_id: str, number: int) -> ToolUse:

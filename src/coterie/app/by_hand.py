@@ -24,8 +24,8 @@ def by_hand(members: Members, member: Member) -> tuple[Spawn, Path | None]:
     start = interactive_start(agent, member, workspace)
     cwd, folder = str(workspace.execution_dir), workspace.folder
     spawn = Spawn(agent.command, start.words, cwd, start.env, member.id, str(folder))
-    is_told = start.is_told or not member.system_instruction.strip()
-    return spawn, None if is_told else folder / KNOWN_AGENTS.instruction_file(agent).name
+    knows_role = start.has_role or not member.system_instruction.strip()
+    return spawn, None if knows_role else folder / KNOWN_AGENTS.instruction_file(agent).name
 
 
 def open_by_hand(spawn: Spawn) -> NoReturn:

@@ -93,14 +93,14 @@ class Changes:
 
     async def _reverted_at(self, task_id: str) -> str | None:
         """Return when the work was reverted; None if it was not, or that was undone."""
-        found: str | None = None
+        reverted_at: str | None = None
         undo: Mapping[str, object] = {}
         for entry in await self.sessions.look.storage.audit.of_task(task_id):
             if entry.tool_name == REVERT and entry.kind == "ToolCallRequested":
                 undo = entry.input or {}
             elif entry.tool_name == REVERT and not entry.is_error:
-                found = None if undo.get("undo") else entry.timestamp
-        return found
+                reverted_at = None if undo.get("undo") else entry.timestamp
+        return reverted_at
 
     async def accept(
         self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
@@ -124,8 +124,8 @@ class Changes:
                 claimant.leases, fence, claimant.machine, deadline=claimant.owners.deadline
             )
             ran = await _checked(work, commit, commands, checks, children)
-            given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
-            async with self.audited(task_id, ACCEPT, given):
+            arguments = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
+            async with self.audited(task_id, ACCEPT, arguments):
                 await anyio.to_thread.run_sync(work.accept, commit)
             _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
             kept = await anyio.to_thread.run_sync(_remove_worktrees, work)
@@ -222,14 +222,14 @@ class Changes:
 
     @asynccontextmanager
     async def audited(
-        self, task_id: str, what: str, given: Mapping[str, object]
+        self, task_id: str, what: str, arguments: Mapping[str, object]
     ) -> AsyncGenerator[None]:
         """Record in the audit who did what and when, and how it ended."""
         storage = self.sessions.look.storage
         begun = instant.now()
         call = f"{what}-{begun}"
-        asked = AuditEntry("ToolCallRequested", call, what, YOU, task_id, begun, input=given)
-        await storage.commit(None, AppendAudit(asked))
+        request = AuditEntry("ToolCallRequested", call, what, YOU, task_id, begun, input=arguments)
+        await storage.commit(None, AppendAudit(request))
         problem = "it was interrupted"
         try:
             yield
@@ -238,7 +238,7 @@ class Changes:
             problem = str(error)
             raise
         finally:
-            output = {"problem": problem} if problem else dict(given)
+            output = {"problem": problem} if problem else dict(arguments)
             ended = ("ToolCallCompleted", call, what, YOU, task_id, instant.now())
             done = AuditEntry(*ended, output=output, is_error=bool(problem))
             with anyio.CancelScope(shield=True):
@@ -274,9 +274,9 @@ async def _checked(
 
 def _head_and_branch(work: Acceptance) -> tuple[str, str]:
     work.check_no_operation_in_progress()
-    found = work.head(), work.branch()
+    head_and_branch = work.head(), work.branch()
     _check_wanted(work)  # another terminal may have got there first while this one waited
-    return found
+    return head_and_branch
 
 
 def _check_wanted(work: Acceptance) -> None:
@@ -293,12 +293,12 @@ def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None
     base, now = work.worktrees.base, work.worktrees.head()
     hint = f"coterie accept {work.task} --recheck"
     if head != base:
-        said = f"{branch} moved since the checks ({base[:_SHORT]}, now {head[:_SHORT]})"
-        raise NotAccepted(work.task, said, hint)
+        problem = f"{branch} moved since the checks ({base[:_SHORT]}, now {head[:_SHORT]})"
+        raise NotAccepted(work.task, problem, hint)
     if now != final:
         which = work.worktrees.branch
-        said = f"{which} moved since the checks ({final[:_SHORT]}, now {now[:_SHORT]})"
-        raise NotAccepted(work.task, said, hint)
+        problem = f"{which} moved since the checks ({final[:_SHORT]}, now {now[:_SHORT]})"
+        raise NotAccepted(work.task, problem, hint)
 
 
 def _combined(work: Acceptance, head: str, state: TaskState) -> str:
@@ -320,20 +320,20 @@ def _of_ticket(worktrees: TicketWorktrees, ticket: str) -> TaskDiff:
     return TaskDiff((Patch(worktrees.git.folder, text, files),) if files else ())
 
 
-def diff_fields(task_id: str, found: TaskDiff, *, stat: bool = False) -> dict[str, object]:
+def diff_fields(task_id: str, diff: TaskDiff, *, stat: bool = False) -> dict[str, object]:
     """Return a change as a JSON object; `stat`: only how much was changed."""
     patches: list[dict[str, object]] = []
-    for patch in found.patches:
+    for patch in diff.patches:
         files = [asdict(one) for one in patch.files]
         text = {} if stat else {"patch": patch.text}
         patches.append({"folder": str(patch.folder), "files": files, **text})
     return {
         "task": task_id,
         "patches": patches,
-        "missed": [asdict(one) for one in found.missed],
-        "reverted_at": found.reverted_at,
-        "accepted": found.accepted,
-        "problem": found.problem,
+        "missed": [asdict(one) for one in diff.missed],
+        "reverted_at": diff.reverted_at,
+        "accepted": diff.accepted,
+        "problem": diff.problem,
     }
 
 
@@ -380,18 +380,18 @@ def _undo(
     head, branch = work.head(), work.branch()
     commit, conflicts = work.undone(*span, message)
     if conflicts:
-        said = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
-        raise UsageError(f"{said} Nothing was changed.", f"coterie diff {work.task}")
+        problem = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
+        raise UsageError(f"{problem} Nothing was changed.", f"coterie diff {work.task}")
     files = work.differs(head, commit)
     if not files:
-        said = f"This would change nothing in {branch}: is the work of {work.task} in another one?"
-        raise UsageError(said, "git switch BRANCH")
+        text = f"This would change nothing in {branch}: is the work of {work.task} in another one?"
+        raise UsageError(text, "git switch BRANCH")
     if not dry_run:
         move_to(commit)
-    left = set(work.files_of(commit))
+    remaining = set(work.files_of(commit))
     others = set(work.differs(span[1], head))
     return RevertResult(
-        restored=tuple(one for one in files if one in left and one not in others),
-        merged=tuple(one for one in files if one in left and one in others),
-        removed=tuple(one for one in files if one not in left),
+        restored=tuple(one for one in files if one in remaining and one not in others),
+        merged=tuple(one for one in files if one in remaining and one in others),
+        removed=tuple(one for one in files if one not in remaining),
     )

@@ -92,23 +92,25 @@ class Cleaning:
         ended = [view for view in views if view.status in ENDED]
         if task_id is not None and not ended:
             raise UsageError(f"{task_id} has not ended.", f"coterie cancel {task_id}")
-        found: list[Leftover] = []
+        leftovers: list[Leftover] = []
         for view in ended:
-            found += await self._of_session(view, kinds)
+            leftovers += await self._of_session(view, kinds)
         if "remote" in kinds:
-            found += await self._sent([view.id for view in ended])
+            leftovers += await self._sent([view.id for view in ended])
         if "home" in kinds and task_id is None:
-            found += await self._homes()
+            leftovers += await self._homes()
         if "draft" in kinds and task_id is None:
-            found += await anyio.to_thread.run_sync(lambda: list(abandoned_temp_files(self._root)))
+            leftovers += await anyio.to_thread.run_sync(
+                lambda: list(abandoned_temp_files(self._root))
+            )
         if "snapshots" in kinds:
             names = [view.id for view in ended]
-            found += await anyio.to_thread.run_sync(_snapshots, self._root, names)
-        return found
+            leftovers += await anyio.to_thread.run_sync(_snapshots, self._root, names)
+        return leftovers
 
-    async def remove(self, found: Sequence[Leftover]) -> list[Leftover]:
+    async def remove(self, leftovers: Sequence[Leftover]) -> list[Leftover]:
         """Remove all that can go and return what was removed.  What is now in use stays."""
-        going = [one for one in found if not one.kept]
+        going = [one for one in leftovers if not one.kept]
         removed, claimant = list[Leftover](), await self.app.claimant()
         tasks = dict.fromkeys(one.task for one in going if one.kind in _OF_SESSIONS)
         for task_id in tasks:
@@ -130,12 +132,12 @@ class Cleaning:
         worktrees = await self.app.sessions.worktrees_here(view.id)
         if worktrees is None:
             return []
-        session, found = SessionLeftovers(worktrees), list[Leftover]()
+        session, leftovers = SessionLeftovers(worktrees), list[Leftover]()
         if "worktree" in kinds:
-            found += await anyio.to_thread.run_sync(lambda: list(session.worktree_folders()))
+            leftovers += await anyio.to_thread.run_sync(lambda: list(session.worktree_folders()))
         if "branch" in kinds:
-            found += await anyio.to_thread.run_sync(lambda: list(session.branches()))
-        return found
+            leftovers += await anyio.to_thread.run_sync(lambda: list(session.branches()))
+        return leftovers
 
     async def _sent(self, tasks: Sequence[str]) -> list[Leftover]:
         """List what these sessions have on the remote, or that it cannot be reached."""
@@ -146,21 +148,23 @@ class Cleaning:
             return [Leftover("remote", "-", "-", kept="it cannot be reached")]
         except UsageError as problem:
             return [Leftover("remote", "-", "-", kept=str(problem))]
-        found: list[Leftover] = []
+        leftovers: list[Leftover] = []
         for task_id in tasks:
             own = {ref: one for ref, one in there.items() if ref.startswith(f"{REFS}/{task_id}/")}
             worktrees = await self.app.sessions.worktrees_here(task_id) if own else None
             if worktrees is not None:
-                found += await anyio.to_thread.run_sync(_on_remote, worktrees, own)
-        return found
+                leftovers += await anyio.to_thread.run_sync(_on_remote, worktrees, own)
+        return leftovers
 
-    async def _remove_of_session(self, task_id: str, found: Sequence[Leftover]) -> list[Leftover]:
+    async def _remove_of_session(
+        self, task_id: str, leftovers: Sequence[Leftover]
+    ) -> list[Leftover]:
         worktrees = await self.app.sessions.worktrees_here(task_id)
         if worktrees is None:
             return []
-        remove = partial(_remove_all, SessionLeftovers(worktrees), found)
+        remove = partial(_remove_all, SessionLeftovers(worktrees), leftovers)
         removed = await anyio.to_thread.run_sync(remove)
-        if any(one.kind == "remote" for one in found):
+        if any(one.kind == "remote" for one in leftovers):
             sent = await SentBranches.of(self.app)
             removed += await sent.remove(worktrees) if sent is not None else []
         return removed
@@ -177,9 +181,9 @@ class Cleaning:
         return self.app.root
 
 
-def _remove_all(session: SessionLeftovers, found: Sequence[Leftover]) -> list[Leftover]:
+def _remove_all(session: SessionLeftovers, leftovers: Sequence[Leftover]) -> list[Leftover]:
     """Remove worktrees before branches: git refuses to delete a branch that is checked out."""
-    of_git = [one for kind in ("worktree", "branch") for one in found if one.kind == kind]
+    of_git = [one for kind in ("worktree", "branch") for one in leftovers if one.kind == kind]
     removed = [one for one in of_git if session.remove(one)]
     session.remove_folder()
     return removed

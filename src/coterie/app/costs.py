@@ -35,7 +35,7 @@ class Cost:
 async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]:
     """Return every attempt at an agent's turn that was opened at or after an instant, of all tasks
     or of one task and those below it."""
-    found: list[Cost] = []
+    attempts: list[Cost] = []
     rows = {row.id: row for row in await storage.events.tasks()}
     for row in rows.values():
         if row.workflow == TICKET:  # its turns come with those of its session
@@ -46,8 +46,8 @@ async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]
         if turns:
             created = fold(await storage.events.of_task(row.id)).created
             if not created.rehearsal:  # a rehearsal used nothing, whatever its agents reported
-                found += _of_task(turns, rows[row.session_id], created.team)
-    return sorted(found, key=lambda cost: cost.at)
+                attempts += _of_task(turns, rows[row.session_id], created.team)
+    return sorted(attempts, key=lambda cost: cost.at)
 
 
 def _above(task_id: str, rows: Mapping[str, TaskRow]) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _above(task_id: str, rows: Mapping[str, TaskRow]) -> Iterator[str]:
 
 
 def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
-    found: list[Cost] = []
+    attempts: list[Cost] = []
     for turn in turns:
         member = team.seated(turn.member)
         if member is None or member.type == "ai":
@@ -69,8 +69,8 @@ def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
             if taken or usage is not None:
                 whose = (root.id, root.title, turn.member, agent, turn.opened_at)
                 part = ticket_task_of(turn.task_id) or turn.task_id
-                found.append(Cost(*whose, int(taken), usage, part))
-    return found
+                attempts.append(Cost(*whose, int(taken), usage, part))
+    return attempts
 
 
 CostKey = Literal["task", "ticket", "member", "agent", "day"]

@@ -140,52 +140,52 @@ class Promise:
     kept: bool
 
 
-async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
+async def check_promises(app: App, task_id: str) -> tuple[Promise, ...]:
     """Return each promise of the demo, with its outcome."""
     views = await app.tickets(task_id)
     done = [view.ticket for view in views if view.ticket.state == "done"]
     planned = len(PLANNED)
-    said = await app.envelopes(task_id)
+    envelopes = await app.envelopes(task_id)
     git = Git(app.root)
     name = f"{await app.branch(task_id)}^{{tree}}"
     tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
     return (
         Promise("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
         _some("discussed first", _with_event(done, "discussing")),
-        _some("sent back by review", _sent_back(said)),
-        _some("had a conflict, resolved by its author", _in_conflict(said)),
-        _green(said, tree),
+        _some("sent back by review", _sent_back(envelopes)),
+        _some("had a conflict, resolved by its author", _in_conflict(envelopes)),
+        _green(envelopes, tree),
     )
 
 
-def _some(what: str, found: Sequence[str]) -> Promise:
-    return Promise(what, ", ".join(found) or "none", bool(found))
+def _some(what: str, tickets: Sequence[str]) -> Promise:
+    return Promise(what, ", ".join(tickets) or "none", bool(tickets))
 
 
 def _with_event(tickets: Sequence[Ticket], event: str) -> list[str]:
     return [one.id for one in tickets if any(m.event == event for m in one.history)]
 
 
-def _in_conflict(said: Sequence[Envelope]) -> list[str]:
+def _in_conflict(envelopes: Sequence[Envelope]) -> list[str]:
     return [
         one.ticket_id or ""
-        for one in said
+        for one in envelopes
         if isinstance(one.payload, Error) and one.payload.code == MERGE_CONFLICT
     ]
 
 
-def _sent_back(said: Sequence[Envelope]) -> list[str]:
+def _sent_back(envelopes: Sequence[Envelope]) -> list[str]:
     return [
         one.ticket_id or ""
-        for one in said
+        for one in envelopes
         if isinstance(one.payload, Review) and one.payload.decision == "changes_requested"
     ]
 
 
-def _green(said: Sequence[Envelope], tree: str) -> Promise:
+def _green(envelopes: Sequence[Envelope], tree: str) -> Promise:
     """Whether Coterie itself saw all tests pass on exactly the files of the branch."""
-    logs = (one.payload for one in said if isinstance(one.payload, ArtifactRef))
+    logs = (one.payload for one in envelopes if isinstance(one.payload, ArtifactRef))
     ran = [(log, log.checked) for log in logs if log.checked and log.checked.command == TESTS]
-    told, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)
+    detail, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)
     is_green = check is not None and check.passed and check.tree[:12] == tree[:12]
-    return Promise("tests green, run by Coterie", told, is_green)
+    return Promise("tests green, run by Coterie", detail, is_green)

@@ -32,7 +32,7 @@ from coterie.model.ticket import SchedulerConfig
 from coterie.process.child import NothingStarts, Spawn, WouldStart
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
-from coterie.workspace.git import repository_of
+from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -141,11 +141,12 @@ async def _read(
     root: Path, home: Path | None, request: StartRequest, resumed: _TaskState
 ) -> DryRun:
     team, workflow = request.team, request.workflow
-    git = None
+    worktrees = None
     if workflow in (TICKETS, PIPELINE):
-        git = await anyio.to_thread.run_sync(repository_of, root)
+        worktrees = await anyio.to_thread.run_sync(open_ticket_worktrees, root, "", None)
+    in_worktree = worktrees is not None
     async with _scratch(root, home, request, resumed) as scratch:
-        plans = [await scratch.plan(member, in_worktree=bool(git)) for member in team.in_order]
+        plans = [await scratch.plan(member, in_worktree=in_worktree) for member in team.in_order]
     script = request.rehearsal if isinstance(request.rehearsal, Path) else None
     name = f"coterie/{resumed.task_id or '<id>'}"
     branches = (f"{name}/work",) if workflow == PIPELINE else (f"{name}/T1", f"{name}/merged")
@@ -154,8 +155,8 @@ async def _read(
         root,
         tuple(plans),
         resumed.scheduler,
-        branches if git else (),
-        git.head() if git else None,
+        branches if worktrees else (),
+        worktrees.base if worktrees else None,
         _plan_of(script) if workflow == TICKETS and script else None,
         resumed.task_id,
     )
@@ -172,8 +173,8 @@ async def _scratch(
     root: Path, home: Path | None, request: StartRequest, resumed: _TaskState
 ) -> AsyncGenerator[_Scratch]:
     """Yield the members with their folders inside a temporary one."""
-    with TemporaryDirectory(prefix="coterie-") as made:
-        folder = await anyio.to_thread.run_sync(_real, made)
+    with TemporaryDirectory(prefix="coterie-") as path:
+        folder = await anyio.to_thread.run_sync(_real, path)
         storage = await SqliteStorage.open(folder / "coterie.db")
         try:
             machine = await anyio.to_thread.run_sync(Machine.here)

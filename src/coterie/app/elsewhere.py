@@ -41,10 +41,10 @@ def for_this_machine(created: TaskCreated, project: Project, load: Load) -> Task
     allowed = set(powers(known, project)) if known else set[Power]()
     missing = [power for power in wanted if power not in allowed and power.kind != "allow"]
     if missing:
-        said = "; ".join(f"{power.member} {power.what}" for power in missing)
+        details = "; ".join(f"{power.member} {power.what}" for power in missing)
         trust = f"coterie team trust {here.team.name}.json"
         way = f"Copy the team's file to this machine and review it:  {trust}"
-        raise NotTrusted(f"Team {here.team.name} is not trusted on this machine: {said}.", way)
+        raise NotTrusted(f"Team {here.team.name} is not trusted on this machine: {details}.", way)
     file = str(known.path) if known and known.path else None
     return here.model_copy(update={"team": team, "team_file": file})
 
@@ -104,7 +104,7 @@ def _trusted_file(created: TaskCreated, project: Project, load: Load) -> LoadedT
 def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]) -> Team:
     """Return the team without rules from other machines: what they would allow is asked instead."""
 
-    def kept(member: Member) -> Member:
+    def restricted(member: Member) -> Member:
         mine = known.seated(member.id) if known else None
         own = {*(mine.permissions.allow if mine else ()), *rules.get(member.id, ())}
         allow = tuple(rule for rule in member.permissions.allow if rule in own)
@@ -116,7 +116,7 @@ def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]
         own = known.permissions if known and known.permissions else Permissions()
         allow = tuple(rule for rule in shared.allow if rule in own.allow)
         shared = shared.model_copy(update={"allow": allow})
-    members = tuple(kept(member) for member in team.members)
+    members = tuple(restricted(member) for member in team.members)
     return team.model_copy(update={"members": members, "permissions": shared})
 
 
@@ -127,12 +127,12 @@ def local_fingerprint(project: Project) -> object:
     paths = [home / TRUSTED_FILE, registry_path(project.home), project.root / ".git" / "FETCH_HEAD"]
     if project.exists:
         paths += sorted(project.teams.glob("*/*.*"))
-    found: list[tuple[str, int, int]] = []
+    stamps: list[tuple[str, int, int]] = []
     for path in paths:
         with suppress(OSError):
             stat = path.stat()
-            found.append((str(path), stat.st_mtime_ns, stat.st_size))
-    return found
+            stamps.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return stamps
 
 
 def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
@@ -144,10 +144,10 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
     if any(member.permissions.mode == "full" for member in members):
         needs.add(FULL)
     if len(needs) > MOST_NEEDS:
-        said = (
+        problem = (
             f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} is the maximum."
         )
-        raise UsageError(said, "Run it here: without --detach.")
+        raise UsageError(problem, "Run it here: without --detach.")
     pool: Pool = "session" if created.workflow == "tickets" else "seat"
     return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
 
@@ -156,8 +156,8 @@ def require_needs(created: TaskCreated, has: Collection[str]) -> None:
     """Raise NotTrusted if a machine lacks something that a task needs."""
     missing = [need for need in offer_of(created).needs if need not in has]
     if FULL in missing:
-        said = f"{created.task_id} has members that never ask, which this machine does not accept."
-        raise NotTrusted(said, "coterie worker --allow full")
+        text = f"{created.task_id} has members that never ask, which this machine does not accept."
+        raise NotTrusted(text, "coterie worker --allow full")
     if missing:
-        said = f"{created.task_id} needs {' and '.join(missing)}, which this machine does not run."
-        raise NotTrusted(said, f"coterie worker --agents {','.join(missing)}")
+        text = f"{created.task_id} needs {' and '.join(missing)}, which this machine does not run."
+        raise NotTrusted(text, f"coterie worker --agents {','.join(missing)}")

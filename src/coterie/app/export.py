@@ -59,18 +59,18 @@ async def read_export(app: App, task_id: str) -> TaskExport:
     rows = [row for row in await app.storage.audit.chain() if row.entry.task_id in ids]
     costs = [asdict(cost) for cost in await app.costs(task_id)]
     session = parts[0].detail.state.created.session_id
-    said = [
+    envelopes = [
         {"sequence": number, **envelope.model_dump(mode="json", exclude_none=True)}
         for number, envelope in enumerate(await app.envelopes(task_id), 1)
     ]
-    found = await app.diff(task_id)
-    patch = "".join(one.text for one in found.patches)
+    diff = await app.diff(task_id)
+    patch = "".join(one.text for one in diff.patches)
     files = await anyio.to_thread.run_sync(lambda: list(artifact_files(app.root, session)))
     audit: list[Mapping[str, object]] = [json.loads(exported(row)) for row in rows]
-    return TaskExport(parts, audit, said, costs, patch, files)
+    return TaskExport(parts, audit, envelopes, costs, patch, files)
 
 
-def write_export(found: TaskExport, lines: Sequence[str], target: Path) -> Path:
+def write_export(export: TaskExport, lines: Sequence[str], target: Path) -> Path:
     """Write an export to a new folder, which appears once complete; return its path.  Blocks."""
     target = target.expanduser().absolute()
     if target.exists():
@@ -84,9 +84,9 @@ def write_export(found: TaskExport, lines: Sequence[str], target: Path) -> Path:
         try:
             draft.mkdir(mode=0o700)
             (draft / RECORD).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            if found.patch:
-                (draft / PATCH).write_bytes(found.patch.encode("utf-8", "surrogateescape"))
-            for file in found.artifacts:
+            if export.patch:
+                (draft / PATCH).write_bytes(export.patch.encode("utf-8", "surrogateescape"))
+            for file in export.artifacts:
                 copy = draft / ARTIFACTS / file.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file.path, copy, follow_symlinks=False)

@@ -44,12 +44,12 @@ def pipeline_settings(
     Raises ConfigError for a bad graph, prompt or `eval.conf`, and UsageError without a commit to
     start from: now, not after hours of work.
     """
-    found = load_graph(project if project.exists else None, graph)
+    phase_graph = load_graph(project if project.exists else None, graph)
     if project.exists:
         role_prompts(project.root)
         configured_commands(project.root)
     starting_commit(project.root)
-    return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
+    return PipelineSettings(graph=phase_graph, accept=accept, evals=evals, attended=attended)
 
 
 def default_settings(project: Project, team: Team) -> Mapping[str, object]:

@@ -69,8 +69,8 @@ class ChildOffers:
 
     async def _capable_machines(self, offer: Offer) -> list[str]:
         """Return the living machines that have what the offer needs and have not refused it."""
-        machines, made = await self.shared.dispatch.machines(), await self._stored_offer(offer)
-        alive = [one for one in machines if one.state == "alive" and one.name not in made.refused]
+        machines, stored = await self.shared.dispatch.machines(), await self._stored_offer(offer)
+        alive = [one for one in machines if one.state == "alive" and one.name not in stored.refused]
         return [one.name for one in alive if set(offer.needs) <= set(one.has)]
 
     async def _stored_offer(self, offer: Offer) -> Offer:
@@ -127,8 +127,8 @@ class ChildOffers:
         return ResultRecord(task_id, state.status, state.reason, state.summary, 0)
 
     async def _asks(self, task_id: str) -> bool:
-        asked = await self._storage.inbox.questions()
-        return any(one.interaction.task_id == task_id for one in asked)
+        questions = await self._storage.inbox.questions()
+        return any(one.interaction.task_id == task_id for one in questions)
 
 
 def with_offers(services: RunServices, shared: SharedStore, *, for_others: bool) -> RunServices:

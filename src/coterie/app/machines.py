@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def shared_store(app: App) -> SharedStore:
     """Return the store that machines share; raises UsageError if there is none."""
     if app.shared is None:
-        said = "No shared store is configured: this project's tasks are kept in its folder."
-        raise UsageError(said, "--store postgresql://user@host/database")
+        problem = "No shared store is configured: this project's tasks are kept in its folder."
+        raise UsageError(problem, "--store postgresql://user@host/database")
     return app.shared
 
 

@@ -67,26 +67,26 @@ class Target:
 
     async def tell(self, text: str) -> str:
         """Deliver a notification; returns what went wrong, or an empty text."""
-        words, given = self.settings.notify_command, f"{text}\n".encode()
+        words, stdin = self.settings.notify_command, f"{text}\n".encode()
         if not words:
             words = (sys.executable, "-I", "-S", str(Path(webhook.__file__)))
-            given = f"{self.settings.notify}\n".encode() + given
+            stdin = f"{self.settings.notify}\n".encode() + stdin
         # Run outside the project: a relative path must not resolve to a file that came with it.
         home = str(user_home() or Path("/"))
         try:
-            told = await capture(
-                words, home, environment(), most=_OUTPUT, patience=LIMIT, given=given
+            result = await capture(
+                words, home, environment(), most=_OUTPUT, patience=LIMIT, given=stdin
             )
         except (OSError, ValueError) as error:
             return f"it cannot be started: {getattr(error, 'strerror', None) or error}"
-        if told.status == 0 or told.cut:
+        if result.status == 0 or result.cut:
             return ""
-        if told.late:
+        if result.late:
             return f"it took longer than {LIMIT:g} s"
-        complaint = visible_line(told.complaint.strip()[-_TAIL:])
+        complaint = visible_line(result.complaint.strip()[-_TAIL:])
         if is_address(self.settings.notify or "") and complaint:
             return complaint
-        return f"it exited with {told.status}{': ' if complaint else ''}{complaint}"
+        return f"it exited with {result.status}{': ' if complaint else ''}{complaint}"
 
 
 @dataclass
@@ -124,13 +124,13 @@ class Notifier:
 
     async def _tell_question(self, name: str) -> None:
         with suppress(CoterieError):  # the run itself reports problems with the database
-            while (left := self._attended()) > 0 and not self._over.is_set():
-                with anyio.move_on_after(left):
+            while (remaining := self._attended()) > 0 and not self._over.is_set():
+                with anyio.move_on_after(remaining):
                     await self._over.wait()
             question, store = await self.storage.inbox.question(name), self.storage.notifications
             if question is None or question.state != "open":
                 await store.settle(name, "seen")
-            elif left <= 0 and await store.claim(name):  # else it is due when the task resumes
+            elif remaining <= 0 and await store.claim(name):  # else it is due when the task resumes
                 await self._send(of_question(question, self.task, str(self.project)))
 
     async def _notify_ended(self, running: str = "") -> None:
@@ -196,8 +196,8 @@ async def notify_question(storage: Storage, project: Path, settings: Settings, n
     """Notify of a question that was not asked by a run."""
     question = await storage.inbox.question(name)
     assert question is not None
-    asked = question.interaction
-    task = fold(await storage.events.of_task(asked.task_id)).created
+    interaction = question.interaction
+    task = fold(await storage.events.of_task(interaction.task_id)).created
     notifier = Notifier(storage, project, task, Target(settings), Redactor(), NoObserver())
     async with notifier.watching() as watched:
-        watched.saw(InteractionRecord(asked, asked.author_actor_id))
+        watched.saw(InteractionRecord(interaction, interaction.author_actor_id))

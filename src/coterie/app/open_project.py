@@ -117,8 +117,8 @@ class OpenProject(App):
         ends when its work is done.
         """
         if (await self._look.state(task_id)).created.workflow != Chat.name:
-            said = f"{task_id} is not a conversation: it ends when its work is done."
-            raise UsageError(said, f"coterie cancel {task_id}")
+            problem = f"{task_id} is not a conversation: it ends when its work is done."
+            raise UsageError(problem, f"coterie cancel {task_id}")
         await steering.end(self._look, await self.claimant(), task_id, unstarted_calls)
 
     async def changed(self, seen: int) -> int:
@@ -191,8 +191,8 @@ async def open_project(
     rehearsals, replacing Coterie's.
     Tasks that still run at the end of the block are parked.
     """
-    found = await anyio.to_thread.run_sync(find_project, folder)
-    project = Project(found.root, home)
+    located = await anyio.to_thread.run_sync(find_project, folder)
+    project = Project(located.root, home)
     await anyio.to_thread.run_sync(make_project, project)
     failure: Exception | None = None
     with plain_errors():

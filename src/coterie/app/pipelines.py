@@ -55,8 +55,8 @@ class Pipelines(Changes):
     async def view(self, task_id: str) -> PipelineView:
         """Return the state of a pipeline from its journal.  Raises UsageError for other tasks."""
         look = self.sessions.look
-        stands = await look.state(task_id)
-        settings = _settings_of(stands.created)
+        task = await look.state(task_id)
+        settings = _settings_of(task.created)
         steps = await look.storage.journal.steps(task_id)
         recorded = [(step.name, step.result) for step in steps]
         root, start = look.root, settings.graph.start
@@ -67,21 +67,21 @@ class Pipelines(Changes):
             gone = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
             if gone:
                 state = state.reverted(reverts + 1)
-            elif stands.status == "completed":
+            elif task.status == "completed":
                 state = state.model_copy(update={"phase": DONE})
         return PipelineView(task_id, settings.graph, state)
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """Complete the result of a run with the changed files, the gates and the next steps."""
         task_id = result.task
-        found = await self.view(task_id)
+        view = await self.view(task_id)
         with suppress(CoterieError):  # the run itself is fine; `coterie diff` will report this
             patches = (await self.diff(task_id)).patches
             files = tuple(str(one) for patch in patches for one in patch.files)
             result = replace(result, changed=files)
         gates = tuple(
-            {"gate": name, "passed": gate.passed, "overridden": name in found.state.meta.overrides}
-            for name, gate in found.state.meta.gates.items()
+            {"gate": name, "passed": gate.passed, "overridden": name in view.state.meta.overrides}
+            for name, gate in view.state.meta.gates.items()
         )
         result = replace(result, checks=gates)
         created = (await self.sessions.look.state(task_id)).created
@@ -91,8 +91,8 @@ class Pipelines(Changes):
 
     async def _unattended(self, result: ResultRecord) -> ResultRecord:
         """Return the result of a pipeline that asks nobody: its gates are why it waits."""
-        asked = await self.asked(result.task)
-        about = asked.about if asked else None
+        question = await self.open_question(result.task)
+        about = question.about if question else None
         if isinstance(about, GateFailed) or (isinstance(about, ChangeAcceptance) and about.failed):
             return replace(result, reason=FAILED)
         if isinstance(about, ChangeAcceptance) and not about.problem:
@@ -101,11 +101,11 @@ class Pipelines(Changes):
             return replace(result, reason=PASSED, next=onward)
         return result
 
-    async def asked(self, task_id: str) -> Interaction | None:
+    async def open_question(self, task_id: str) -> Interaction | None:
         """Return the question that a pipeline waits for."""
         look = self.sessions.look
-        asked = [one.interaction for one in await look.storage.inbox.questions()]
-        return next((one for one in asked if is_part(one.task_id, task_id)), None)
+        interactions = [one.interaction for one in await look.storage.inbox.questions()]
+        return next((one for one in interactions if is_part(one.task_id, task_id)), None)
 
     async def approve(
         self, task_id: str, message: str | None, *, override: bool, recheck: bool = False
@@ -115,67 +115,69 @@ class Pipelines(Changes):
         Raises NotAccepted if the question is not open, if gates failed without an `override`, or
         if the branch has moved without a `recheck`.
         """
-        asked = await self.asked(task_id)
-        about = asked.about if asked else None
-        if asked is None or not isinstance(about, ChangeAcceptance):
-            raise await self._not_there_yet(task_id, asked)
+        question = await self.open_question(task_id)
+        about = question.about if question else None
+        if question is None or not isinstance(about, ChangeAcceptance):
+            raise await self._not_there_yet(task_id, question)
         choice = "override" if about.failed else "accept"
-        if recheck and _offers(asked, RECHECK) and not (override and _offers(asked, choice)):
+        if recheck and _offers(question, RECHECK) and not (override and _offers(question, choice)):
             choice = RECHECK
-        elif _is_behind(asked):
+        elif _is_behind(question):
             raise _behind(task_id, about.problem)
         elif about.failed and not override:
-            raise _gates_failed(task_id, asked, about)
-        await self._answer(task_id, asked, choice, message)
+            raise _gates_failed(task_id, question, about)
+        await self._answer(task_id, question, choice, message)
 
     async def _answer(
-        self, task_id: str, asked: Interaction, choice: str, message: str | None
+        self, task_id: str, question: Interaction, choice: str, message: str | None
     ) -> None:
         try:
             look = self.sessions.look
-            await steering.answer(look, asked.interaction_id, choice, message, YOU)
+            await steering.answer(look, question.interaction_id, choice, message, YOU)
         except AnswerRefused:  # another terminal answered first
             raise await self._not_there_yet(task_id, None) from None
 
     async def is_behind(self, task_id: str) -> bool:
         """Whether the change waits because the user's branch has moved."""
-        asked = await self.asked(task_id)
-        return asked is not None and _is_behind(asked)
+        question = await self.open_question(task_id)
+        return question is not None and _is_behind(question)
 
-    async def _not_there_yet(self, task_id: str, asked: Interaction | None) -> NotAccepted:
-        found = await self.view(task_id)
-        if found.state.meta.commit and found.state.meta.status == "done":
-            said = f"{task_id} was already accepted, as {found.state.meta.commit[:7]}"
-            return NotAccepted(task_id, said, f"coterie diff {task_id}")
-        if asked is None and "accept" in found.graph.phases[found.state.phase].steps:
+    async def _not_there_yet(self, task_id: str, question: Interaction | None) -> NotAccepted:
+        view = await self.view(task_id)
+        if view.state.meta.commit and view.state.meta.status == "done":
+            problem = f"{task_id} was already accepted, as {view.state.meta.commit[:7]}"
+            return NotAccepted(task_id, problem, f"coterie diff {task_id}")
+        if question is None and "accept" in view.graph.phases[view.state.phase].steps:
             runner = await self.sessions.look.runner_of(task_id)
             if runner is not None:
                 return busy_elsewhere(task_id, runner.pid)
-            said = f"{task_id} is already approved: it will be committed by its next run"
-            return NotAccepted(task_id, said, f"coterie resume {task_id}")
-        said = f"{task_id} is in the phase {found.state.phase}"
-        hint = f"coterie show {asked.interaction_id}" if asked else f"coterie resume {task_id}"
-        return NotAccepted(task_id, said, hint)
+            problem = f"{task_id} is already approved: it will be committed by its next run"
+            return NotAccepted(task_id, problem, f"coterie resume {task_id}")
+        problem = f"{task_id} is in the phase {view.state.phase}"
+        hint = (
+            f"coterie show {question.interaction_id}" if question else f"coterie resume {task_id}"
+        )
+        return NotAccepted(task_id, problem, hint)
 
     async def accept(
         self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
     ) -> Accepted:
         """Refuse: a change is committed by its own run, after the user has approved it."""
-        said = "a build is committed by its own run, after your approval"
-        raise NotAccepted(task_id, said, f'coterie accept {task_id} -m "…"')
+        problem = "a build is committed by its own run, after your approval"
+        raise NotAccepted(task_id, problem, f'coterie accept {task_id} -m "…"')
 
     async def accepted(self, task_id: str) -> Accepted:
         """Return what was accepted into the user's branch.  Raises NotAccepted if nothing was."""
         work = await self._work(task_id)
         span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
         if work is None or span is None:
-            asked = await self.asked(task_id)
-            about = asked.about if asked else None
+            question = await self.open_question(task_id)
+            about = question.about if question else None
             problem = about.problem if isinstance(about, ChangeAcceptance) else _NOTHING
-            if asked is not None and _is_behind(asked):
+            if question is not None and _is_behind(question):
                 raise _behind(task_id, problem)
-            if asked and isinstance(about, ChangeAcceptance) and about.failed and not problem:
-                raise _gates_failed(task_id, asked, about)
+            if question and isinstance(about, ChangeAcceptance) and about.failed and not problem:
+                raise _gates_failed(task_id, question, about)
             raise NotAccepted(task_id, problem or _NOTHING, f"coterie resume {task_id}")
         branch = await anyio.to_thread.run_sync(work.acceptance.branch)
         _, files = await anyio.to_thread.run_sync(work.acceptance.patch, *span)
@@ -186,8 +188,8 @@ class Pipelines(Changes):
     ) -> RevertResult:
         """Revert the change: by a commit if it was accepted; otherwise drop the worktree and keep
         its work under a ref."""
-        found = await self.view(task_id)
-        if found.state.meta.commit:
+        view = await self.view(task_id)
+        if view.state.meta.commit:
             done = await super().revert(task_id, claimant, undo=undo, dry_run=dry_run)
         else:
             done = await self._drop(task_id, claimant, undo=undo, dry_run=dry_run)
@@ -199,9 +201,9 @@ class Pipelines(Changes):
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
         if undo:
-            kept = f"refs/coterie/dropped/{task_id}/"
-            said = f"The reverted work of {task_id} is kept under {kept}."
-            raise UsageError(said, f"git log --all --oneline, or coterie resume {task_id}")
+            ref = f"refs/coterie/dropped/{task_id}/"
+            problem = f"The reverted work of {task_id} is kept under {ref}."
+            raise UsageError(problem, f"git log --all --oneline, or coterie resume {task_id}")
         work = await self._work(task_id)
         if work is None:
             raise UsageError(f"{task_id} has changed nothing yet.", f"coterie show {task_id}")
@@ -283,36 +285,36 @@ async def accept_change(
             return await pipelines.accepted(task_id)
         if recheck and await pipelines.is_behind(task_id):
             await pipelines.approve(task_id, message, override=override, recheck=True)
-        elif await pipelines.asked(task_id):  # refused; the question says why
+        elif await pipelines.open_question(task_id):  # refused; the question says why
             break
         await anyio.sleep(_BETWEEN)
     return await pipelines.accepted(task_id)
 
 
-def _offers(asked: Interaction, choice: str) -> bool:
-    return any(option.id == choice for option in asked.options)
+def _offers(question: Interaction, choice: str) -> bool:
+    return any(option.id == choice for option in question.options)
 
 
-def _is_behind(asked: Interaction) -> bool:
+def _is_behind(question: Interaction) -> bool:
     """Whether the user's branch has moved: the question then offers a recheck but no override."""
-    return _offers(asked, RECHECK) and not _offers(asked, "override")
+    return _offers(question, RECHECK) and not _offers(question, "override")
 
 
 def _behind(task_id: str, problem: str) -> NotAccepted:
-    said = problem or "your branch has moved since the work began"
-    return NotAccepted(task_id, said, f"coterie accept {task_id} --recheck")
+    reason = problem or "your branch has moved since the work began"
+    return NotAccepted(task_id, reason, f"coterie accept {task_id} --recheck")
 
 
-def _gates_failed(task_id: str, asked: Interaction, about: ChangeAcceptance) -> NotAccepted:
-    said = f"these gates failed: {', '.join(about.failed)}"
+def _gates_failed(task_id: str, question: Interaction, about: ChangeAcceptance) -> NotAccepted:
+    problem = f"these gates failed: {', '.join(about.failed)}"
     hint = f"coterie accept {task_id} --override"
-    if _offers(asked, RECHECK):
+    if _offers(question, RECHECK):
         hint = f"Test it again: coterie accept {task_id} --recheck\nAccept anyway:  {hint}"
-    return NotAccepted(task_id, said, hint)
+    return NotAccepted(task_id, problem, hint)
 
 
 def _settings_of(created: TaskCreated) -> PipelineSettings:
     if created.pipeline is None:
-        said = f"{created.task_id} is not a build: its workflow is {created.workflow}."
-        raise UsageError(said, 'coterie build "what should be built"')
+        problem = f"{created.task_id} is not a build: its workflow is {created.workflow}."
+        raise UsageError(problem, 'coterie build "what should be built"')
     return PipelineSettings.model_validate(created.pipeline)

@@ -96,9 +96,9 @@ class ProbeModel:
     def __init__(self) -> None:
         self.next: api.Answer = api.reply("Yes.")
 
-    async def answer(self, asked: api.CompletionRequest) -> api.Answer:
+    async def answer(self, request: api.CompletionRequest) -> api.Answer:
         """Answer as the current step requires."""
-        return api.reply("Done.") if asked.results else self.next
+        return api.reply("Done.") if request.results else self.next
 
 
 class ProbeTask:
@@ -138,9 +138,9 @@ class ProbeTask:
             problem = _cannot_speak(record)
             if problem is not None:
                 raise StepFailed(problem)
-            found = wanted(record)
-            if found is not None:
-                return found
+            result = wanted(record)
+            if result is not None:
+                return result
         raise StepFailed(self.trouble or "the task ended early")
 
     async def say(self, word: str, answer: api.Answer) -> None:
@@ -158,13 +158,13 @@ def _question(record: Record) -> Interaction | None:
 
 def _cannot_speak(record: Record) -> str | None:
     """Return the problem if the engine asks what to do about a member that failed for good."""
-    asked = _question(record)
-    return asked.display.description if asked and asked.kind == "Select" else None
+    question = _question(record)
+    return question.display.description if question and question.kind == "Select" else None
 
 
 def _our_turn(record: Record) -> Interaction | None:
-    asked = _question(record)
-    return asked if asked and asked.kind == "Input" else None
+    question = _question(record)
+    return question if question and question.kind == "Input" else None
 
 
 def is_opened(record: Record) -> MemberRecord | None:
@@ -181,8 +181,8 @@ def replied(record: Record) -> MessageRecord | None:
 
 def replied_or_asked(record: Record) -> MessageRecord | Interaction | None:
     """Like `replied`, or return the question if the member asks for permission."""
-    asked = _question(record)
-    return asked if asked and asked.purpose == "confirm_risky_action" else replied(record)
+    question = _question(record)
+    return question if question and question.purpose == "confirm_risky_action" else replied(record)
 
 
 NEEDED: tuple[Step, ...] = ("start", "turn")
@@ -256,24 +256,24 @@ class Steps:
         return "its channel opened"
 
     async def _turn(self) -> str:
-        said = await self._task.wait_for(replied)
-        if self._word not in said.text:
+        reply = await self._task.wait_for(replied)
+        if self._word not in reply.text:
             raise StepFailed("the reply is not what its model said")
         return "the reply of its model came back"
 
     async def _tool(self) -> str:
-        made, call = self._making("tool")
-        await self._take("Make a file.", call, "approve", made)
-        if not await made.exists():
+        file, call = self._making("tool")
+        await self._take("Make a file.", call, "approve", file)
+        if not await file.exists():
             raise StepFailed("its shell tool did not make the file")
         return "its shell tool made a file"
 
     async def _permission(self) -> str:
         for choice in ("reject", "approve"):
-            made, call = self._making(choice)
-            if not await self._take("Make another file.", call, choice, made):
+            file, call = self._making(choice)
+            if not await self._take("Make another file.", call, choice, file):
                 raise StepFailed("it ran a command without asking")
-            if await made.exists() != (choice == "approve"):
+            if await file.exists() != (choice == "approve"):
                 raise StepFailed(f"the answer {choice} was ignored")
         return "it asked, and respected the answer"
 
@@ -286,8 +286,8 @@ class Steps:
         if not (await task.wait_for(replied)).cut:
             raise StepFailed("the turn was not interrupted")
         await task.say("Are you there?", api.reply(f"I am, {self._word}."))
-        said = await task.wait_for(replied)
-        if said.cut or self._word not in said.text:
+        reply = await task.wait_for(replied)
+        if reply.cut or self._word not in reply.text:
             raise StepFailed("the turn after the interrupted one did not work")
         return "the turn was interrupted, and the next one worked"
 
@@ -300,13 +300,13 @@ class Steps:
         task.run()
         await task.say("Which one was it?", api.reply("You know it."))
         await task.wait_for(replied)
-        asked = task.server.turns[-1].asked
-        said = (
-            [item for item in asked.conversation if isinstance(item, api.TextMessage)]
-            if asked
+        request = task.server.turns[-1].asked
+        messages = (
+            [item for item in request.conversation if isinstance(item, api.TextMessage)]
+            if request
             else []
         )
-        if not any(word in item.text for item in said):
+        if not any(word in item.text for item in messages):
             raise StepFailed("its model was not sent the earlier conversation again")
         return "a new process still knew the earlier conversation"
 
@@ -321,13 +321,13 @@ class Steps:
         shell = self._shell
         return api.ToolCall(shell.name, {shell.command: command, **shell.arguments})
 
-    async def _take(self, word: str, answer: api.Answer, choice: str, made: anyio.Path) -> int:
+    async def _take(self, word: str, answer: api.Answer, choice: str, file: anyio.Path) -> int:
         """Take a turn, answering every permission question with `choice`; return how many came."""
-        task, asked = self._task, 0
+        task, questions = self._task, 0
         await task.say(word, answer)
-        while isinstance(found := await task.wait_for(replied_or_asked), Interaction):
-            asked += 1
-            if await made.exists():
+        while isinstance(outcome := await task.wait_for(replied_or_asked), Interaction):
+            questions += 1
+            if await file.exists():
                 raise StepFailed("it ran the command before the question was answered")
-            await task.app.answer(found.interaction_id, choice=choice, text=None, author=YOU)
-        return asked
+            await task.app.answer(outcome.interaction_id, choice=choice, text=None, author=YOU)
+        return questions

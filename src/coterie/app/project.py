@@ -151,8 +151,8 @@ class App(WorkUseCases):
         goal = by.text(start.goal or "")
         scheduler, pipeline = SchedulerConfig(), start.pipeline
         if start.workflow in (run.TICKETS, run.PIPELINE):
-            kept = (self.project, team, start)
-            scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *kept)
+            arguments = (self.project, team, start)
+            scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *arguments)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         base = None
         if self.shared is not None:
@@ -274,14 +274,14 @@ class App(WorkUseCases):
         Raises AnswerRefused.  The answer `rule` is kept for the team's later tasks too.
         """
         question = await self.storage.inbox.question(interaction_id)
-        asked = question.interaction if question else None
-        if text is not None and asked is not None:
-            text = await self._without_secrets(asked.task_id, text)
+        interaction = question.interaction if question else None
+        if text is not None and interaction is not None:
+            text = await self._without_secrets(interaction.task_id, text)
         answering = partial(steering.answer, self._look, interaction_id, choice, text, author)
-        if asked is not None and self.shared is not None:
+        if interaction is not None and self.shared is not None:
             from coterie.app.run_here import answer_shared
 
-            answered = await answer_shared(self, asked, choice, answering)
+            answered = await answer_shared(self, interaction, choice, answering)
         else:
             answered = await answering()
         if answered.rule is not None:
@@ -376,10 +376,10 @@ class App(WorkUseCases):
     async def redactor(self, team: Team, team_file: str | None) -> Redactor:
         """Return the redactor of a team; works even if the team's file is gone."""
         try:
-            made = await anyio.to_thread.run_sync(self._members.of, team, team_file)
+            members = await anyio.to_thread.run_sync(self._members.of, team, team_file)
         except CoterieError:  # its file is gone; running the task reports that
-            made = await anyio.to_thread.run_sync(self._members.of, team)
-        return made.redactor()
+            members = await anyio.to_thread.run_sync(self._members.of, team)
+        return members.redactor()
 
     @property
     def _look(self) -> TaskReader:

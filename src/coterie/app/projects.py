@@ -100,20 +100,20 @@ def adopt(project: Project) -> Notice | None:
 
     Raises NotOurs if it belongs to another user, or if links are involved: none is followed.
     """
-    found = project.check_origin()
-    if found.origin in ("other_user", "link"):
-        require_ours(project, found)
-    notice = None if found.origin in ("ours", "absent") else enter_project(project)
+    check = project.check_origin()
+    if check.origin in ("other_user", "link"):
+        require_ours(project, check)
+    notice = None if check.origin in ("ours", "absent") else enter_project(project)
     require_ours(project, project.check_origin())
     return notice
 
 
 def set_aside_unbelieved(project: Project) -> Path | None:
     """Move what may not be used of a `.coterie` to a name that nothing reads; None: nothing."""
-    found = project.check_origin()
-    if found.origin == "other_user":
-        require_ours(project, found)
-    return None if found.is_believed else set_aside(project.root, found)
+    check = project.check_origin()
+    if check.origin == "other_user":
+        require_ours(project, check)
+    return None if check.is_believed else set_aside(project.root, check)
 
 
 def forget(folder: Path) -> None:
@@ -147,8 +147,8 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
     if here is not None and (why := refused(here)):
         notices = (*notices, Notice(f"{why} It is skipped.", look_at(here.root)))
         here = None
-    found = [here, *others] if here is not None else others
-    at_work = tuple(one for one in found if has_history(one))
+    projects = [here, *others] if here is not None else others
+    at_work = tuple(one for one in projects if has_history(one))
     return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
 
 
@@ -195,17 +195,17 @@ async def project_of(task_id: str, here: Project | None) -> Project | None:
     """Return the other project that has a task with exactly this id; UsageError if several have."""
     from coterie.app.project import App
 
-    found: list[Project] = []
+    matches: list[Project] = []
     for project in known_projects().projects:
         if (here is not None and project.root == here.root) or not has_history(project):
             continue
         with suppress(CoterieError):  # the inbox reports what is wrong with it
             async with App.open(project.root, project.home) as app:
-                found += [project] if await app.find_task(task_id) == task_id else []
-    if len(found) > 1:
-        places = ", ".join(shown(project.root) for project in found)
+                matches += [project] if await app.find_task(task_id) == task_id else []
+    if len(matches) > 1:
+        places = ", ".join(shown(project.root) for project in matches)
         raise UsageError(f"{task_id} is a task in {places}.", "Name the project: -C DIR")
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ async def members_at_work(projects: ProjectsAtWork) -> MembersAtWork:
     async def look(app: App) -> list[RunningMember]:
         return [*await app.running(), *await app.parked()]
 
-    found, failures = await _in_each(projects, look)
-    return MembersAtWork(tuple(one for members in found for one in members), failures)
+    by_project, failures = await _in_each(projects, look)
+    return MembersAtWork(tuple(one for members in by_project for one in members), failures)
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ async def stop_all(projects: ProjectsAtWork) -> AllStopped:
                 failures.append(error)
         return stopped
 
-    found, unopened = await _in_each(projects, stop)
-    return AllStopped(tuple(one for some in found for one in some), (*failures, *unopened))
+    by_project, unopened = await _in_each(projects, stop)
+    return AllStopped(tuple(one for some in by_project for one in some), (*failures, *unopened))
 
 
 async def _in_each(
@@ -270,15 +270,15 @@ async def _in_each(
     """Apply `body` to each open project; one that cannot be opened does not hide the others."""
     from coterie.app.project import App
 
-    found: list[T] = []
+    results: list[T] = []
     failures: list[CoterieError] = []
     for project in projects.projects:
         try:
             async with App.open(project.root, project.home) as app:
-                found.append(await body(app))
+                results.append(await body(app))
         except CoterieError as error:
             failures.append(error)
-    return found, tuple(failures)
+    return results, tuple(failures)
 
 
 async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> OpenQuestions:
@@ -286,21 +286,21 @@ async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> Open
     tasks; it is then an error if that project cannot be opened."""
     from coterie.app.project import App
 
-    found: list[QuestionView] = []
+    questions: list[QuestionView] = []
     failures: list[CoterieError] = []
     tasks: list[TaskView] = []
     for project in projects.projects:
         wanted = with_tasks and project == projects.here
         try:
             async with App.open(project.root, project.home) as app:
-                found += await app.questions()
+                questions += await app.questions()
                 tasks += await app.tasks() if wanted else ()
         except CoterieError as error:
             if wanted:
                 raise
             failures.append(error)
-    found.sort(key=lambda view: view.asked_at)
-    return OpenQuestions(tuple(found), tuple(failures), tuple(tasks))
+    questions.sort(key=lambda view: view.asked_at)
+    return OpenQuestions(tuple(questions), tuple(failures), tuple(tasks))
 
 
 @dataclass(frozen=True)
@@ -344,21 +344,21 @@ class Inbox:
         not taken as the answer to a question with the same number elsewhere.
         """
         here = self._projects.here
-        found: list[QuestionView] = []
+        views: list[QuestionView] = []
         for project in self._projects.projects:
-            if found and here is not None and project.root != here.root == found[0].project:
+            if views and here is not None and project.root != here.root == views[0].project:
                 break
             app = await self._app(project)
-            found += _named(name, await app.questions(only_open=False))
-        if not found:
+            views += _named(name, await app.questions(only_open=False))
+        if not views:
             raise NotFound(f'No question "{name}" in any project.', "coterie inbox")
-        found = [view for view in found if view.state == "open"] or found
-        if len(found) > 1:
+        views = [view for view in views if view.state == "open"] or views
+        if len(views) > 1:
             places = ", ".join(
-                f"{view.interaction.interaction_id} in {shown(view.project)}" for view in found
+                f"{view.interaction.interaction_id} in {shown(view.project)}" for view in views
             )
             raise UsageError(f'"{name}" could be {places}.', "Name the project: -C DIR")
-        return found[0]
+        return views[0]
 
     async def answer(self, name: str, choice: str | None, text: str | None) -> GivenAnswer:
         """Answer a question; if AnswerRefused is raised, it stays open."""
@@ -386,8 +386,8 @@ async def answer_question(
         option = next(option for option in question.options if option.id == chosen)
         refuse_unused_text(question, option, text)
     answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
-    made = answered.rule is not None
-    rules = rules_path(app.project, answered.team) if made else None
+    has_rule = answered.rule is not None
+    rules = rules_path(app.project, answered.team) if has_rule else None
     return GivenAnswer(view, answered, rules)
 
 

@@ -49,19 +49,19 @@ def replaced_agents(
     """Return the agents of a team that a rehearsal replaces, by name, with the reason.  Looks for
     programs."""
     used = {member.agent for member in team.ai_members}
-    found: dict[str, ReplacementReason] = {}
+    replaced: dict[str, ReplacementReason] = {}
     for name, agent in agents.items():
         if name not in used:
             continue
         facts = KNOWN_AGENTS.of(agent)
         own = facts is not None and facts.adapter.name == KNOWN_AGENTS.adapter_name(agent)
         if not own or facts is None or (facts.shell is None and facts.is_program):
-            found[name] = "unknown"
+            replaced[name] = "unknown"
         elif agent_location(KNOWN_AGENTS, agent) is None or (
             facts.needs and not find_spec(facts.needs)
         ):
-            found[name] = "missing"
-    return found
+            replaced[name] = "missing"
+    return replaced
 
 
 def replacement_for(agent: AgentDefinition, member: Member, address: str) -> AgentDefinition:
@@ -126,8 +126,8 @@ class _ScriptMemory:
         The last reply in a turn that was cut may have reached nobody, so it is given again; earlier
         replies in that turn are in the agent's history.
         """
-        kept = await self._storage.conversation.thread(self._thread)
-        entries = [json.loads(entry) for entry in kept]
+        stored = await self._storage.conversation.thread(self._thread)
+        entries = [json.loads(entry) for entry in stored]
         self._count = len(entries)
         again = {entry["again"] for entry in entries if "again" in entry}
         for number in await self._cut(entries) - again:
@@ -146,17 +146,17 @@ class _ScriptMemory:
     async def _append(self, entry: Mapping[str, object]) -> None:
         async with self._writing:
             self._count += 1
-            kept = AppendThread(self._task, self._thread, self._count, json.dumps(entry))
-            await self._storage.commit(None, kept)
+            write = AppendThread(self._task, self._thread, self._count, json.dumps(entry))
+            await self._storage.commit(None, write)
 
     async def _cut(self, entries: Sequence[Mapping[str, Any]]) -> set[int]:
         """Return the numbers of the last replies in turns whose outcome is unknown."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for row in await self._storage.events.tasks():
             if row.session_id == self._session:
                 for turn in await self._storage.journal.turns(row.id):
-                    found |= _last_within(turn, entries)
-        return found
+                    numbers |= _last_within(turn, entries)
+        return numbers
 
 
 def _last_within(turn: Turn, entries: Sequence[Mapping[str, Any]]) -> set[int]:

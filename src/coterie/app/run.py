@@ -266,14 +266,14 @@ class Members:
             member, env = member.model_copy(update={"env": {}}), None
         root = self.shared.root
         isolating = KNOWN_AGENTS.isolating(facts)
-        made = open_workspace(root, self.team.name, member, passed, env, isolating)
+        workspace = open_workspace(root, self.team.name, member, passed, env, isolating)
         save_identity_if_new(root, self.team.name, member)
         if member.type == "ai":
             write_instructions(root, self.team, member, KNOWN_AGENTS.instruction_file(agent))
         return replace(
-            made,
+            workspace,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},
-            team_instruction=self.team.told,
+            team_instruction=self.team.full_instruction,
             trusted=self.trusted,
             user_home=self.user_home,
             rehearsal=self._model_address(member),
@@ -309,9 +309,9 @@ async def with_snapshots(
     """Take snapshots for a run of a task; the last turn's changes are kept even if it was cut."""
 
     def tell(problem: str) -> None:
-        said = f"Changes can be neither shown nor reverted: {problem}."
+        text = f"Changes can be neither shown nor reverted: {problem}."
         hint = None if which("git") else "Install git."
-        anyio.from_thread.run_sync(observer.saw, ErrorRecord("not_kept", said, hint, task=task_id))
+        anyio.from_thread.run_sync(observer.saw, ErrorRecord("not_kept", text, hint, task=task_id))
 
     snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)
     await anyio.to_thread.run_sync(snapshots.open)
@@ -328,10 +328,10 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
     def figures() -> tuple[str, ...]:
         if not snapshots.has_kept(result.task):
             return ()
-        found = snapshots.diff(result.task)
-        files = (str(one) for patch in found.patches for one in patch.files)
+        diff = snapshots.diff(result.task)
+        files = (str(one) for patch in diff.patches for one in patch.files)
         # What no diff can show, such as a nested repository, is named all the same.
-        return (*files, *(f"{one.path} ({one.why})" for one in found.missed))
+        return (*files, *(f"{one.path} ({one.why})" for one in diff.missed))
 
     with suppress(CoterieError):  # the run itself is fine; `coterie diff` will report this
         return replace(result, changed=await anyio.to_thread.run_sync(figures))
@@ -340,11 +340,11 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
 
 @asynccontextmanager
 async def rehearsing(
-    created: TaskCreated, given: str | None, storage: Storage
+    created: TaskCreated, stand_in: str | None, storage: Storage
 ) -> AsyncGenerator[str | None]:
     """Yield the address of the stand-in for the models while a rehearsal runs; else None."""
-    if given is not None or not created.rehearsal:
-        yield given if created.rehearsal else None
+    if stand_in is not None or not created.rehearsal:
+        yield stand_in if created.rehearsal else None
         return
     from coterie.app.rehearsals import served
 
@@ -362,8 +362,8 @@ async def notifying(
         return
     notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")  # reads files
     shared, target = members.shared, notify.Target(members.settings)
-    told = (shared.storage, shared.root, created, target, members.redactor(), observer)
-    async with notify.Notifier(*told).watching() as watched:
+    arguments = (shared.storage, shared.root, created, target, members.redactor(), observer)
+    async with notify.Notifier(*arguments).watching() as watched:
         yield watched
 
 

@@ -52,7 +52,7 @@ async def is_run(shared: SharedStore, task_id: str) -> bool:
 
 async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
     """Withdraw a task from offer and ask its runner to release it; waits a moment for that."""
-    dispatch, seen, asked = shared.dispatch, 0, -_LOOK
+    dispatch, seen, asked_at = shared.dispatch, 0, -_LOOK
     await dispatch.hold(task_id)
     with anyio.move_on_after(RELEASE_TIMEOUT):
         while True:
@@ -60,9 +60,9 @@ async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
                 offer = await dispatch.get(task_id)
                 if offer is None or offer.taker is None:
                     return
-            elif anyio.current_time() - asked >= _LOOK:
+            elif anyio.current_time() - asked_at >= _LOOK:
                 # More than once: a run ignores requests from before it began.
-                asked = anyio.current_time()
+                asked_at = anyio.current_time()
                 await shared.storage.inbox.request(task_id, "stop", YOU, "")
             with anyio.move_on_after(_LOOK):
                 seen = await shared.storage.changed(seen)
@@ -70,7 +70,7 @@ async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
 
 async def answer_shared(
     app: SharesTasks,
-    asked: Interaction,
+    question: Interaction,
     choice: str | None,
     answer: Callable[[], Awaitable[Answered]],
 ) -> Answered:
@@ -81,22 +81,22 @@ async def answer_shared(
     """
     shared = app.shared
     assert shared is not None
-    if isinstance(asked.about, SilentMachine):
+    if isinstance(question.about, SilentMachine):
         seams = (app.storage, shared.owners.rows, shared.dispatch)
-        return await takeover.answer_if_dead(*seams, asked, answer, app.home)
-    commits = isinstance(asked.about, ChangeAcceptance) and choose(asked, choice or "")
-    if commits not in COMMITTING or not await _runs_for_others(app, shared, asked.task_id):
+        return await takeover.answer_if_dead(*seams, question, answer, app.home)
+    commits = isinstance(question.about, ChangeAcceptance) and choose(question, choice or "")
+    if commits not in COMMITTING or not await _runs_for_others(app, shared, question.task_id):
         return await answer()
-    async with _run_here(app, shared, asked.task_id):
+    async with _run_here(app, shared, question.task_id):
         answered = await answer()
-    await app.run(asked.task_id, NoObserver(), patience=0.0, starts_agents=False)
+    await app.run(question.task_id, NoObserver(), patience=0.0, starts_agents=False)
     return answered
 
 
 async def approving(app: SharesTasks, task_id: str) -> Block:
     """Return what makes the context for approving a change to be committed to this clone."""
-    shared, asked = app.shared, await app.pipelines.asked(task_id)
-    if shared is None or asked is None or not isinstance(asked.about, ChangeAcceptance):
+    shared, question = app.shared, await app.pipelines.open_question(task_id)
+    if shared is None or question is None or not isinstance(question.about, ChangeAcceptance):
         return nullcontext
     here = await _runs_on(shared, task_id) in (None, shared.machine)
     if here and not await _runs_for_others(app, shared, task_id):
@@ -107,8 +107,8 @@ async def approving(app: SharesTasks, task_id: str) -> Block:
 async def _runs_for_others(app: SharesTasks, shared: SharedStore, task_id: str) -> bool:
     """Whether a machine that works for others is running a task, or would get it."""
     lease = await app.storage.leases.get(task_id)
-    ours = lease is not None and lease.state != "parked" and lease.owner == await app.own()
-    return not ours and await shared.dispatch.get(task_id) is not None
+    runs_here = lease is not None and lease.state != "parked" and lease.owner == await app.own()
+    return not runs_here and await shared.dispatch.get(task_id) is not None
 
 
 async def _runs_on(shared: SharedStore, task_id: str) -> str | None:

@@ -25,10 +25,10 @@ def shipped(name: str) -> dict[str, object]:
 
 def differing() -> Mapping[Path, str]:
     """Return the shipped schemas that differ from the models, with the text they should have."""
-    made = schemas(KNOWN_AGENTS.isolating(None)).items()
+    generated = schemas(KNOWN_AGENTS.isolating(None)).items()
     texts = {
         FOLDER / f"{name}{_SUFFIX}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        for name, schema in made
+        for name, schema in generated
     }
     return {
         path: text

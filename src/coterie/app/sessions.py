@@ -77,13 +77,13 @@ class Sessions:
     async def worktrees(self, task_id: str) -> TicketWorktrees | None:
         """Return the worktrees of a session's tickets, with the branches that other machines sent;
         None if it has not begun or has no git, and for a subtask, which has no branch."""
-        found = await self.worktrees_here(task_id)
-        if found is not None and self.shared is not None:
+        worktrees = await self.worktrees_here(task_id)
+        if worktrees is not None and self.shared is not None:
             from coterie.workflows.shared_branches import SharedBranches
 
-            sharing = self.shared.sharing(Fence(found.session, 0))
-            await SharedBranches(sharing, found).take_in_all(to_look=True)
-        return found
+            sharing = self.shared.sharing(Fence(worktrees.session, 0))
+            await SharedBranches(sharing, worktrees).take_in_all(to_look=True)
+        return worktrees
 
     async def worktrees_here(self, task_id: str) -> TicketWorktrees | None:
         """Like `worktrees`, but only with what this clone has."""
@@ -108,17 +108,17 @@ class Sessions:
             return
         for turn in await self.look.storage.journal.turns(task_id):
             if turn.machine not in (None, here):
-                said = f"{task_id} was worked on at {turn.machine}: its files are there."
+                problem = f"{task_id} was worked on at {turn.machine}: its files are there."
                 raise UsageError(
-                    said, f"Run this command on {turn.machine}, in the clone of its worker."
+                    problem, f"Run this command on {turn.machine}, in the clone of its worker."
                 )
 
     async def step(self, task_id: str, name: str) -> object:
         """Return the result of a step; None if it was not completed."""
         for step in await self.look.storage.journal.steps(task_id):
             if step.name == name and step.result is not None:
-                found: object = json.loads(step.result)
-                return found
+                result: object = json.loads(step.result)
+                return result
         return None
 
     async def reset(self, task_id: str, ticket_id: str, author: str) -> Answered:
@@ -126,10 +126,12 @@ class Sessions:
         tickets = await self.look.storage.tickets.tickets(await self._session(task_id))
         ticket = _one_of(tickets, ticket_id)
         for question in await self.look.storage.inbox.questions():
-            found, step = question.interaction, parse(question.step)
-            asked = step.is_failed_ticket and step.ticket == ticket.id
-            if is_part(found.task_id, task_id) and asked:
-                return await steering.answer(self.look, found.interaction_id, "reset", None, author)
+            interaction, step = question.interaction, parse(question.step)
+            is_about_ticket = step.is_failed_ticket and step.ticket == ticket.id
+            if is_part(interaction.task_id, task_id) and is_about_ticket:
+                return await steering.answer(
+                    self.look, interaction.interaction_id, "reset", None, author
+                )
         raise _no_question(task_id, ticket)
 
     async def complete_files(self, task_id: str) -> None:
@@ -156,10 +158,10 @@ class Sessions:
         """Make sure that this machine has a session's signing key, whichever machine made it."""
         if self.shared is not None and created.scheduler.sign:
             folder, session = self.look.root / ".coterie", created.session_id
-            made = await anyio.to_thread.run_sync(make_session_key, folder, session)
-            kept = await self.shared.blobs.session_key(session, made)
-            if kept != made:
-                await anyio.to_thread.run_sync(put_session_key, folder, session, kept)
+            own_key = await anyio.to_thread.run_sync(make_session_key, folder, session)
+            key = await self.shared.blobs.session_key(session, own_key)
+            if key != own_key:
+                await anyio.to_thread.run_sync(put_session_key, folder, session, key)
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """Complete the result of a run with its session's checks and the next steps."""
@@ -214,11 +216,13 @@ def kept_settings(
 ) -> tuple[SchedulerConfig, Mapping[str, object] | None]:
     """Return what a new session keeps: the project's limits and, for a pipeline, its graph.
 
-    Reads files; raises UsageError if the team does not suit the workflow.
+    Reads files; raises UsageError if the team does not suit the workflow, or the repository has no
+    commit to start from.
     """
     scheduler, pipeline = load_scheduler(project), start.pipeline
     if start.workflow == TICKETS:
         check_team(team)
+        open_ticket_worktrees(project.root, "", None)
     elif pipeline is None:
         from coterie.app.graphs import default_settings
 

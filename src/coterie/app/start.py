@@ -64,9 +64,9 @@ def build(
 ) -> StartRequest:
     """Request a goal that goes through the phases of a pipeline."""
     check_pipeline_team(view.team)
-    kept = settings.model_dump(mode="json")
+    fields = settings.model_dump(mode="json")
     file = view.loaded.path
-    return StartRequest(view.team, goal, caps, file, rehearsal, PIPELINE, pipeline=kept)
+    return StartRequest(view.team, goal, caps, file, rehearsal, PIPELINE, pipeline=fields)
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,8 @@ def _first_commit(root: Path) -> str:
     if git is None or git.head() is None:
         return ""
     if (git.common_dir / "shallow").exists():
-        said = "The first commit of this project is missing: its clone is shallow."
-        raise UsageError(said, "git fetch --unshallow", str(root))
+        problem = "The first commit of this project is missing: its clone is shallow."
+        raise UsageError(problem, "git fetch --unshallow", str(root))
     # Following first parents leads to a single root, whatever was merged in later.
     return git.run("rev-list", "--first-parent", "--max-parents=0", "HEAD").strip()
 

@@ -29,7 +29,7 @@ TAKE_OVER, WAIT = "takeover", "wait"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Inquiry:
     beat: int
     question: str | None
     """None: nothing was asked, since the owner runs nothing."""
@@ -46,56 +46,56 @@ class UserTakeover:
 
     project: Project
     storage: Storage
-    _asked: dict[str, _Asked] = field(default_factory=dict[str, _Asked])
+    _inquiries: dict[str, _Inquiry] = field(default_factory=dict[str, _Inquiry])
     """By owner: what is known to have been asked."""
     _has_loaded: bool = False
 
     async def allows(self, row: OwnerRow, silent: float) -> bool:
         """Whether it may: once the user has said so, if to be asked, and `fence` has succeeded."""
         settings = await _users_settings(self.project.home)
-        if settings.takeover == "ask" and not await self._is_said_dead(row, silent, settings):
+        if settings.takeover == "ask" and not await self._is_confirmed_dead(row, silent, settings):
             return False
         return await _fenced(settings, row.machine)
 
     async def after_scan(self, living: Sequence[OwnerRow]) -> None:
         """Close questions about owners that gave a sign of life or are known to be dead."""
         if not self._has_loaded:
-            for asked, about in await open_questions(self.storage):
-                self._asked[about.owner] = _Asked(about.beat, asked.interaction_id)
+            for interaction, about in await open_questions(self.storage):
+                self._inquiries[about.owner] = _Inquiry(about.beat, interaction.interaction_id)
             self._has_loaded = True
         rows = {row.id: row for row in living}
-        for owner, known in list(self._asked.items()):
+        for owner, known in list(self._inquiries.items()):
             row = rows.get(owner)
             if row is None or row.beat != known.beat:
                 await self._close(known.question, row)
-                del self._asked[owner]
+                del self._inquiries[owner]
 
-    async def _is_said_dead(self, row: OwnerRow, silent: float, settings: Settings) -> bool:
-        known = self._asked.get(row.id)
+    async def _is_confirmed_dead(self, row: OwnerRow, silent: float, settings: Settings) -> bool:
+        known = self._inquiries.get(row.id)
         if known is None or known.beat != row.beat:
-            known = await self._found(row) or await self._ask(row, silent, settings)
+            known = await self._known_inquiry(row) or await self._ask(row, silent, settings)
             if known is None:  # another process asked, or the task just ended: retried later
                 return False
-            self._asked[row.id] = known
+            self._inquiries[row.id] = known
         question = await self.storage.inbox.question(known.question) if known.question else None
-        given = question.response if question else None
-        return given is not None and given.selected_option_id == TAKE_OVER
+        response = question.response if question else None
+        return response is not None and response.selected_option_id == TAKE_OVER
 
-    async def _found(self, row: OwnerRow) -> _Asked | None:
+    async def _known_inquiry(self, row: OwnerRow) -> _Inquiry | None:
         """Return what was asked about this silence, answered or not."""
         for question in await self.storage.inbox.questions(only_open=False):
-            asked = question.interaction
-            match asked.about:
+            interaction = question.interaction
+            match interaction.about:
                 case SilentMachine(owner=row.id, beat=row.beat):
-                    return _Asked(row.beat, asked.interaction_id)
+                    return _Inquiry(row.beat, interaction.interaction_id)
                 case _:
                     pass
         return None
 
-    async def _ask(self, row: OwnerRow, silent: float, settings: Settings) -> _Asked | None:
+    async def _ask(self, row: OwnerRow, silent: float, settings: Settings) -> _Inquiry | None:
         tasks = await self._run_by(row.id)
         if not tasks:
-            return _Asked(row.beat, None)
+            return _Inquiry(row.beat, None)
         about = SilentMachine(
             machine=row.machine,
             owner=row.id,
@@ -112,7 +112,7 @@ class UserTakeover:
         if notifies:
             notify = await anyio.to_thread.run_sync(import_module, "coterie.app.notify")
             await notify.notify_question(self.storage, self.project.root, settings, name)
-        return _Asked(row.beat, name)
+        return _Inquiry(row.beat, name)
 
     async def _run_by(self, owner: str) -> list[TaskRow]:
         """Return the tasks that an owner runs, oldest first, except those that never began: they
@@ -125,9 +125,9 @@ class UserTakeover:
     async def _close(self, name: str | None, row: OwnerRow | None) -> None:
         question = await self.storage.inbox.question(name) if name else None
         if question is not None and question.state == "open":
-            asked, about = question.interaction, question.interaction.about
+            interaction, about = question.interaction, question.interaction.about
             assert isinstance(about, SilentMachine)
-            await close_question(self.storage.inbox, asked, _why_stale(about, row))
+            await close_question(self.storage.inbox, interaction, _why_stale(about, row))
 
 
 def _question(about: SilentMachine) -> Ask:
@@ -152,15 +152,15 @@ def _why_stale(about: SilentMachine, row: OwnerRow | None) -> str:
 
 async def open_questions(storage: Storage) -> list[tuple[Interaction, SilentMachine]]:
     """Return the open questions about silent machines."""
-    asked = [question.interaction for question in await storage.inbox.questions()]
-    return [(one, one.about) for one in asked if isinstance(one.about, SilentMachine)]
+    interactions = [question.interaction for question in await storage.inbox.questions()]
+    return [(one, one.about) for one in interactions if isinstance(one.about, SilentMachine)]
 
 
 async def answer_if_dead(
     storage: Storage,
     rows: OwnerRows,
     dispatch: Dispatch,
-    asked: Interaction,
+    question: Interaction,
     answer: Callable[[], Awaitable[Answered]],
     home: Path | None,
 ) -> Answered:
@@ -169,11 +169,11 @@ async def answer_if_dead(
 
     Raises AnswerRefused if it has given a sign of life since the question was asked.
     """
-    about = asked.about
+    about = question.about
     assert isinstance(about, SilentMachine)
     row = await rows.get(about.owner)
     if row is None or row.dead or row.beat != about.beat:
-        await close_question(storage.inbox, asked, _why_stale(about, row))
+        await close_question(storage.inbox, question, _why_stale(about, row))
     answered = await answer()
     # If this process ends or `fence` fails, the next one to look at the owner finds the answer.
     if answered.choice != TAKE_OVER:
@@ -182,23 +182,23 @@ async def answer_if_dead(
         return answered
     await rows.declare_dead(about.owner, about.beat)
     await dispatch.sweep()
-    if answered.task_id != asked.task_id:  # a turn of a session that runs elsewhere
+    if answered.task_id != question.task_id:  # a turn of a session that runs elsewhere
         return answered
     return replace(answered, resumable=answered.task_id not in await dispatch.offered())
 
 
 async def settle(storage: Storage, machine: str, author: str) -> None:
     """Answer the open questions about a machine that somebody has declared dead."""
-    for asked, about in await open_questions(storage):
+    for interaction, about in await open_questions(storage):
         if about.machine == machine:
             response = Response(
-                interaction_id=asked.interaction_id,
-                task_id=asked.task_id,
+                interaction_id=interaction.interaction_id,
+                task_id=interaction.task_id,
                 author_actor_id=author,
                 selected_option_id=TAKE_OVER,
             )
             event = UserInteractionResponded(
-                task_id=asked.task_id, at=instant.now(), response=response
+                task_id=interaction.task_id, at=instant.now(), response=response
             )
             await storage.inbox.respond(event)
 

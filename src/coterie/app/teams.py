@@ -257,12 +257,12 @@ class Teams:
         from coterie.app.project import App
         from coterie.app.projects import has_history
 
-        async def found() -> str | None:
+        async def find_task() -> str | None:
             async with App.open(self.project.root, self.home) as app:
                 at_work = (one.task for one in await app.running() if one.folder == folder)
                 return next(at_work, None)
 
-        return anyio.run(found) if has_history(self.project) else None
+        return anyio.run(find_task) if has_history(self.project) else None
 
     def keep_member(self, team: Team, member: str) -> None:
         """Keep a member's saved prompt and folder, whatever its edited entry says."""
@@ -293,8 +293,8 @@ class Teams:
         from coterie.workspace.role_prompts import role_prompts
 
         filled = FilledRoles(team)
-        found = role_prompts(self.project.root).items()
-        return [(prompt, filled.member(role)) for role, prompt in found]
+        prompts = role_prompts(self.project.root).items()
+        return [(prompt, filled.member(role)) for role, prompt in prompts]
 
     def _file(self, word: str | None, problem: str) -> Path:
         path = self.read(word).loaded.path

@@ -46,9 +46,9 @@ class ProjectRemote:
         if travel.remote is not None:
             url = self._url_of(travel.remote)
             if not is_trusted(self._key(travel.remote, url), self.project.home):
-                said = f"Branches travel through {travel.remote}, but you have not agreed to"
+                problem = f"Branches travel through {travel.remote}, but you have not agreed to"
                 raise UsageError(
-                    f"{said} its address {url}.", _agree(setting), str(self.project.root)
+                    f"{problem} its address {url}.", _agree(setting), str(self.project.root)
                 )
         elif travel.url is not None:
             url = str(expanded(travel.url)) if travel.url.startswith("~") else travel.url
@@ -81,14 +81,14 @@ class ProjectRemote:
         url = known.get(f"remote.{name}.url")
         if url is None:
             there = ", ".join(sorted(_remotes(known))) or "none"
-            said = f"This clone has no remote {name}. There are: {there}."
-            raise UsageError(said, f"git remote add {name} URL", str(self.project.root))
+            problem = f"This clone has no remote {name}. There are: {there}."
+            raise UsageError(problem, f"git remote add {name} URL", str(self.project.root))
         try:
             transport_of(url)
         except ValueError as wrong:
-            said = f"Branches travel through {name}, whose address {wrong}."
+            problem = f"Branches travel through {name}, whose address {wrong}."
             way = "coterie config set travel git:ADDRESS --user"
-            raise UsageError(said, way, str(self.project.root)) from None
+            raise UsageError(problem, way, str(self.project.root)) from None
         return url
 
 

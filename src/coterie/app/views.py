@@ -107,12 +107,12 @@ def ticket_rows(views: Iterable[TicketView], asks: Mapping[str, str]) -> list[Ti
     """Return tickets, each with what it waits for; `asks` holds questions by ticket."""
     listed = list(views)
     behind = {view.ticket.id for view in listed if view.ticket.is_over}
-    made: list[TicketRow] = []
+    rows: list[TicketRow] = []
     for view in listed:
         before = view.ticket.dependencies if view.ticket.state == "pending" else ()
         waits = tuple(name for name in before if name not in behind)
-        made.append(TicketRow(view, waits, asks.get(view.ticket.id, "")))
-    return made
+        rows.append(TicketRow(view, waits, asks.get(view.ticket.id, "")))
+    return rows
 
 
 async def read_session(app: App, task_id: str | None = None) -> SessionView:
@@ -125,8 +125,8 @@ async def read_session(app: App, task_id: str | None = None) -> SessionView:
 
 async def read_checked(app: App, task_id: str) -> SessionView:
     """Read a session, with what is wrong with its envelopes."""
-    found = await read_session(app, task_id)
-    return replace(found, faults=(await app.check_envelopes(task_id)).faults)
+    session = await read_session(app, task_id)
+    return replace(session, faults=(await app.check_envelopes(task_id)).faults)
 
 
 async def _newest(app: App) -> str:
@@ -142,7 +142,7 @@ class TicketDetail:
 
     session: SessionView
     id: str
-    said: Sequence[Envelope]
+    envelopes: Sequence[Envelope]
     branch: str
     """The branch of its work; empty if that is in the project's own folder."""
     task: TaskDetail | None = None
@@ -151,18 +151,18 @@ class TicketDetail:
 
 async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     """Read a ticket of a session; raises NotFound."""
-    found = await read_checked(app, task_id)
-    known = [view.ticket.id for view in found.tickets]
+    session = await read_checked(app, task_id)
+    known = [view.ticket.id for view in session.tickets]
     if ticket_id not in known:
         there = ", ".join(known) or "none"
-        raise NotFound(f"No ticket {ticket_id} in {found.id}. There are: {there}.")
-    said = [one for one in await app.envelopes(found.id) if one.ticket_id == ticket_id]
-    merged = await app.branch(found.id)
+        raise NotFound(f"No ticket {ticket_id} in {session.id}. There are: {there}.")
+    envelopes = [one for one in await app.envelopes(session.id) if one.ticket_id == ticket_id]
+    merged = await app.branch(session.id)
     branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
-    own = ticket_task(found.id, ticket_id)
-    is_task = any(child.id == own for child in found.detail.children)
+    own = ticket_task(session.id, ticket_id)
+    is_task = any(child.id == own for child in session.detail.children)
     task = await app.show(own) if is_task else None
-    return TicketDetail(found, ticket_id, said, branch, task)
+    return TicketDetail(session, ticket_id, envelopes, branch, task)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ async def read_member_stderr(
     def read() -> list[MemberStderr]:
         from coterie.workspace.stderr_file import read_stderr, stderr_path
 
-        found: list[MemberStderr] = []
+        outputs: list[MemberStderr] = []
         for one in wanted:
             own = member_folder(app.root, team.name, one)
             # Each further instance of a member has a folder of its own beside it.
@@ -200,8 +200,8 @@ async def read_member_stderr(
             for folder in (own, *others):
                 text = read_stderr(folder, created.session_id)
                 path = str(stderr_path(folder, created.session_id))
-                found += [MemberStderr(folder.name, path, text)] if text else []
-        return found
+                outputs += [MemberStderr(folder.name, path, text)] if text else []
+        return outputs
 
     errors = await anyio.to_thread.run_sync(read)
     return [one for one in errors if member in (None, one.member, base_of(one.member))]
@@ -239,20 +239,20 @@ async def read_page(
     """Return part of a timeline: the newest entries, the last before a number, or the first after
     one; `source` limits the first two to what comes from there."""
     assert after is None or source is None
-    rows = app.storage.timeline
+    store = app.storage.timeline
     if after is not None:
-        found = await rows.after(after, task_id, limit)
+        rows = await store.after(after, task_id, limit)
     else:
-        found = await rows.before(task_id, before, limit, source)
-    return await timeline.entries(app.storage, found)
+        rows = await store.before(task_id, before, limit, source)
+    return await timeline.entries(app.storage, rows)
 
 
 async def read_new_entries(app: App, after: int, limit: int = 100) -> list[tuple[str, Entry]]:
     """Return the entries added to any task of the project after a number, in order, each with its
     task."""
     rows = await app.storage.timeline.after(after, None, limit)
-    found = await timeline.entries(app.storage, rows)
-    return [(row.task_id, entry) for row, entry in zip(rows, found, strict=True)]
+    entries = await timeline.entries(app.storage, rows)
+    return [(row.task_id, entry) for row, entry in zip(rows, entries, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class SessionReport:
     """Everything that goes into the report of a whole session."""
 
     session: SessionView
-    said: Sequence[Envelope]
+    envelopes: Sequence[Envelope]
     changed: tuple[int, int, int] | None
     """Files, lines added, lines removed; None if unknown."""
     branch: str
@@ -334,11 +334,11 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
         return CostView((), {}, task_id)
     team = detail.state.created.team
     if ticket_id_of(task_id):
-        whole = _with_grants(team.budget.per_ticket, detail.questions, "ticket", task_id)
+        allowance = _with_grants(team.budget.per_ticket, detail.questions, "ticket", task_id)
     else:
         session = detail.state.created.session_id
-        whole = _with_grants(team.budget, detail.questions, "task", session)
-    budgets: dict[str, tuple[Allowance, Tally]] = {"all": (whole, tally(costs))}
+        allowance = _with_grants(team.budget, detail.questions, "task", session)
+    budgets: dict[str, tuple[Allowance, Tally]] = {"all": (allowance, tally(costs))}
     for member in team.in_order:
         own = [cost for cost in costs if base_of(cost.member) == member.id]
         raised = _with_grants(member.budget, detail.questions, "member", member.id)
@@ -353,8 +353,8 @@ def _with_grants(
     limits: dict[str, float] = dict(allowance.limits())
     for view in questions:
         match view.interaction.about:
-            case BudgetReached(scope=asked, member=name, measure=measure) if (
-                (asked, name) == (scope, whose) and measure in limits and view.answer
+            case BudgetReached(scope=reached, member=name, measure=measure) if (
+                (reached, name) == (scope, whose) and measure in limits and view.answer
             ):
                 limits[measure] += parse_increase(view.answer) or 0
             case _:

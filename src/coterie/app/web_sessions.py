@@ -42,9 +42,9 @@ class WebSessions:
                 self.token: str = _read(self.token_file) or _create_token(self.token_file)
         self._known: dict[str, str] = self._read()
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, value: str) -> bool:
         """Whether the value is the token, compared in constant time."""
-        return compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
+        return compare_digest(value.encode("utf-8", "surrogatepass"), self.token.encode())
 
     def begin(self, value: str) -> None:
         """Admit whoever presents this value from now on."""
@@ -71,21 +71,21 @@ class WebSessions:
     def _read(self) -> dict[str, str]:
         text = _read(self._file, least=2)
         try:
-            kept: object = json.loads(text or "{}")
+            loaded: object = json.loads(text or "{}")
         except ValueError:
-            kept = None
-        if not isinstance(kept, dict):
+            loaded = None
+        if not isinstance(loaded, dict):
             return {}
-        data = cast("Mapping[str, object]", kept)
-        found, now = data.get("sessions"), instant.now()
-        if data.get("token") != _hash(self.token) or not isinstance(found, dict):
+        data = cast("Mapping[str, object]", loaded)
+        stored, now = data.get("sessions"), instant.now()
+        if data.get("token") != _hash(self.token) or not isinstance(stored, dict):
             return {}
-        sessions = cast("Mapping[str, object]", found)
+        sessions = cast("Mapping[str, object]", stored)
         return {name: str(until) for name, until in sessions.items() if str(until) > now}
 
     def _write(self, known: dict[str, str]) -> None:
-        kept = {"token": _hash(self.token), "sessions": known}
-        write_atomically(self._file, json.dumps(kept) + "\n")
+        data = {"token": _hash(self.token), "sessions": known}
+        write_atomically(self._file, json.dumps(data) + "\n")
         self._known = known
 
 
@@ -100,9 +100,9 @@ def _read(path: Path, least: int = 32) -> str:
     except OSError:
         return ""
     try:
-        found = os.fstat(file)
-        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-        if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+        info = os.fstat(file)
+        is_ours = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid()
+        if not is_ours or stat.S_IMODE(info.st_mode) & 0o077:
             return ""
         text = os.read(file, 1 << 16).decode("ascii", "replace").strip()
     finally:

@@ -97,8 +97,8 @@ def machine_row(project: Project, options: WorkerOptions) -> MachineRow:
         raise UsageError("No agent is ready on this machine.", "coterie doctor")
     name = options.name or machine_name(project.home)
     commit = identity(project).root_commit
-    said = (commit, version(), instant.now(), options.allow_full)
-    return MachineRow(name, agents, options.seats, *said)
+    facts = (commit, version(), instant.now(), options.allow_full)
+    return MachineRow(name, agents, options.seats, *facts)
 
 
 async def work(project: Project, options: WorkerOptions, tell: Tell) -> None:
@@ -337,5 +337,5 @@ class TaskWatch:
         if isinstance(record, TaskRecord) and record.status == "running":
             self.tell(WorkerEvent("taken", self.task))
         elif isinstance(record, ErrorRecord) and record.code == REMOTE_AWAY:
-            said = " ".join(record.message.split())
-            self.tell(WorkerEvent("unreachable", self.task, f"{self.task}: {said}"))
+            message = " ".join(record.message.split())
+            self.tell(WorkerEvent("unreachable", self.task, f"{self.task}: {message}"))

@@ -90,15 +90,15 @@ async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
 
 def _still_open(past: list[Entry]) -> list[Entry]:
     """Return the entries of the questions that are still open."""
-    asked: dict[str, Entry] = {}
+    still_open: dict[str, Entry] = {}
     for entry in past:
         if isinstance(entry.record, InteractionRecord):
             name = entry.record.interaction.interaction_id
             if entry.record.state == "open":
-                asked[name] = entry
+                still_open[name] = entry
             else:
-                asked.pop(name, None)
-    return list(asked.values())
+                still_open.pop(name, None)
+    return list(still_open.values())
 
 
 async def _show_new(app: App, task_id: str, known: int, screen: Screen) -> None:

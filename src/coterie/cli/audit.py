@@ -59,10 +59,10 @@ class Since(click.ParamType[str]):
             moment = _parse_moment(text)
             if moment.tzinfo is None:
                 ways = (moment.astimezone().isoformat(), f"{moment.isoformat()}Z")
-                said = "{!r} has no time zone; write {} for local time, {} for UTC.".format(
+                message = "{!r} has no time zone; write {} for local time, {} for UTC.".format(
                     text, *ways
                 )
-                self.fail(said, param, ctx)
+                self.fail(message, param, ctx)
             return instant.of(moment)
         except InvalidTime as error:
             self.fail(str(error), param, ctx)
@@ -129,17 +129,15 @@ def audit(
         if checked is not None:
             _show_check(call, checked)
         return
-    found = (
-        run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
-    )
-    if found is None:
+    view = run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
+    if view is None:
         return
     if path is not None:
-        _export(call, found.rows[-listed.limit :] if listed.limit else found.rows, path)
+        _export(call, view.rows[-listed.limit :] if listed.limit else view.rows, path)
         return
-    kept = listed.apply(call, found.uses)
+    kept = listed.apply(call, view.uses)
     _list(call, kept)
-    listed.print_rest(call, len(found.uses) - len(kept))
+    listed.print_rest(call, len(view.uses) - len(kept))
 
 
 def _list(call: Call, uses: Sequence[ToolUse]) -> None:
@@ -168,19 +166,19 @@ def _use_row(use: ToolUse) -> tuple[str, ...]:
     )
 
 
-def _show_check(call: Call, found: AuditCheck) -> None:
-    problems = found.all_problems
-    envelopes = sum(one.count for one in found.sessions)
-    signed = sum(one.count for one in found.sessions if one.signed)
-    call.record("audit_check", found.fields())
+def _show_check(call: Call, check: AuditCheck) -> None:
+    problems = check.all_problems
+    envelopes = sum(one.count for one in check.sessions)
+    signed = sum(one.count for one in check.sessions if one.signed)
+    call.record("audit_check", check.fields())
     for problem in problems:
         call.note(f"! {one_line(problem)}")
-    for fault in (fault for one in found.sessions for fault in one.faults if fault.earlier):
+    for fault in (fault for one in check.sessions for fault in one.faults if fault.earlier):
         call.note(one_line(str(fault)))
     if problems:
         raise click.exceptions.Exit(1)
-    call.line(f"audit      {counted(found.rows, 'row')}, chain intact")
-    call.line(f"events     {counted(found.events, 'row')}, chain intact")
+    call.line(f"audit      {counted(check.rows, 'row')}, chain intact")
+    call.line(f"events     {counted(check.events, 'row')}, chain intact")
     if envelopes:
         proof = f"{signed} signed, all signatures valid" if signed else "not signed"
         call.line(f"envelopes  {envelopes}, every file unchanged; {proof}")
@@ -225,20 +223,18 @@ def cost(
     async def read(app: App, task_id: str | None = None) -> CostView:
         return await read_costs(app, task_id, since)
 
-    found = (
-        run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
-    )
-    if found is None:
+    view = run_in_project(call, read) if id_ is None else run_on_task(call, id_, read, tickets=True)
+    if view is None:
         return
-    costs = found.costs
+    costs = view.costs
     by = by or ("task" if id_ is None else "member")
     groups = grouped(costs, by)
     kept = dict(listed.apply(call, list(groups.items())))
     for name, group in kept.items():
         call.record("cost", {"by": by, "key": name, **cost_fields(group)})
     if not costs:
-        rehearsed = f"{found.rehearsal} is a rehearsal: it used nothing."
-        call.line(rehearsed if found.rehearsal else "No turns to count; rehearsals are left out.")
+        rehearsed = f"{view.rehearsal} is a rehearsal: it used nothing."
+        call.line(rehearsed if view.rehearsal else "No turns to count; rehearsals are left out.")
         return
     titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
     rows = [_cost_row(name, group, titles.get(name, "")) for name, group in kept.items()]
@@ -246,7 +242,7 @@ def cost(
     head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "SOURCE", "")
     call.lines(table([head, *rows, *total], call.row_width))
     listed.print_rest(call, len(groups) - len(kept))
-    used = {name: budgets.used(*budget) for name, budget in found.budgets.items()}
+    used = {name: budgets.used(*budget) for name, budget in view.budgets.items()}
     size = max(map(len, used), default=0)
     lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]
     call.lines(["Task budget", *lines] if lines else [])

@@ -38,8 +38,8 @@ def build(
     from coterie.app.graphs import pipeline_settings
 
     if more["detach"] and more["accept"] is not None:
-        said = "--accept commits on the machine that runs the build; with --detach that is another."
-        raise UsageError(said, "coterie accept ID, later, on the machine where you want the commit")
+        text = "--accept commits on the machine that runs the build; with --detach that is another."
+        raise UsageError(text, "coterie accept ID, later, on the machine where you want the commit")
     attended = call.live and not more["yes"] and not more["detach"]
     settings = pipeline_settings(
         current_project(call), more["graph"], more["accept"], more["evals"], attended=attended

@@ -72,10 +72,10 @@ class LiveCard:
 
 
 def card(
-    asked: QuestionContext, width: int, paint: Paint = NO_COLOUR, live: LiveCard | None = None
+    context: QuestionContext, width: int, paint: Paint = NO_COLOUR, live: LiveCard | None = None
 ) -> list[str]:
     """Lay out the whole question in a frame; a live card cuts content that would not fit."""
-    question = asked.interaction
+    question = context.interaction
     last = [*_options(question, width, paint, live), *_keys(question, live, width)]
     room = max(live.height - len(last) - 2, 1) if live else 100_000
     says = [f" {line}" for line in wrap(heading(question), width - 2)][: max(room - 1, 1)]
@@ -83,12 +83,12 @@ def card(
         says += _description(question, width)
         says = says[: max(room - bool(question.display.content.strip()), 1)]
     about = _about(question.permission, width, max(room - len(says) - 3, 0), paint)
-    body = _content(asked, width, max(room - len(says) - len(about), 1), paint)
+    body = _content(context, width, max(room - len(says) - len(about), 1), paint)
     blanks = [part for part in (about, last) if part and body]
     spaced = live is None or room >= len(says) + len(body) + len(about) + len(blanks)
     gap = [""] if spaced else []
     return [
-        paint(_head(asked, width, live), "asks"),
+        paint(_head(context, width, live), "asks"),
         *[paint(line, "title") for line in says],
         *body,
         *(gap + about if about else []),
@@ -98,34 +98,34 @@ def card(
     ]
 
 
-def brief(asked: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[str]:
+def brief(context: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[str]:
     """The question in a few lines, with the command that answers it."""
-    question = asked.interaction
-    place = f" · {asked.place}" if asked.place else ""
-    waiting = f" · waiting {asked.waiting}" if asked.waiting else ""
-    what = f"{asked.who} asks" if asked.who else "your turn"
+    question = context.interaction
+    place = f" · {context.place}" if context.place else ""
+    waiting = f" · waiting {context.waiting}" if context.waiting else ""
+    what = f"{context.who} asks" if context.who else "your turn"
     lines = [paint(clip(f" ▲ {question.interaction_id}  {what}{place}{waiting}", width), "asks")]
-    if asked.who:
+    if context.who:
         lines += [f"     {line}" for line in wrap(heading(question), width - 5)]
     if question.permission is None:
         lines += [f"    {line}" for line in _description(question, width - 4)]
-    if asked.who or asked.place:  # else it is the reader's own turn, about the text above
-        body = _content(asked, width - 4, _FEW, paint)
+    if context.who or context.place:  # else it is the reader's own turn, about the text above
+        body = _content(context, width - 4, _FEW, paint)
         lines += [f"    {line}".rstrip() for line in body]
         about = _about(question.permission, width - 4, 100, paint)
         lines += ["", *(f"    {line}" for line in about), ""] if about else []
     lines += [f"    {line}" for line in _options(question, width - 4, paint)]
-    return [*lines, f"     {how_to_answer(asked)}"]
+    return [*lines, f"     {how_to_answer(context)}"]
 
 
-def how_to_answer(asked: QuestionContext) -> str:
+def how_to_answer(context: QuestionContext) -> str:
     """Return the command to paste."""
-    return answer_command(asked.interaction, asked.project)
+    return answer_command(context.interaction, context.project)
 
 
-def answered(question: Interaction, answer: str, said: str) -> str:
+def answered(question: Interaction, answer: str, text: str) -> str:
     """Return an answer as a person would put it: `deny: use pnpm`."""
-    return one_line(": ".join(part for part in (answer_as_given(question, answer), said) if part))
+    return one_line(": ".join(part for part in (answer_as_given(question, answer), text) if part))
 
 
 def heading(question: Interaction) -> str:
@@ -157,12 +157,12 @@ def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> 
     folded = [(name, wrap(value, width - 8)) for name, value in rows]
     if sum(len(lines) for _, lines in folded) > room:
         folded = [(name, [clip(value, width - 8)]) for name, value in rows]
-    told: list[str] = []
+    lines: list[str] = []
     for name, (first, *rest) in folded:
-        lines = [f" {name:<5} {first}", *(f"{'':7}{line}" for line in rest)]
-        told += [paint(line, "asks") if name == "note" else line for line in lines]
+        part = [f" {name:<5} {first}", *(f"{'':7}{line}" for line in rest)]
+        lines += [paint(line, "asks") if name == "note" else line for line in part]
     # Keep the last row when dropping others: it is Coterie's own note.
-    return told if len(told) <= room else [*told[: room - 1], told[-1]]
+    return lines if len(lines) <= room else [*lines[: room - 1], lines[-1]]
 
 
 def _description(question: Interaction, width: int) -> list[str]:
@@ -170,9 +170,9 @@ def _description(question: Interaction, width: int) -> list[str]:
     return [f" {line}" for line in wrap(text, width - 2)] if text.strip() else []
 
 
-def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> list[str]:
-    display = asked.interaction.display
-    if asked.interaction.permission is None:  # nothing in it is run: blank lines may go
+def _content(context: QuestionContext, width: int, room: int, paint: Paint) -> list[str]:
+    display = context.interaction.display
+    if context.interaction.permission is None:  # nothing in it is run: blank lines may go
         display = display.model_copy(update={"content": display.content.strip("\n")})
     shown = excerpt(display, width, max(room, 1))
     lines = [*shown.first, *shown.last]
@@ -186,7 +186,7 @@ def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> lis
     last = lines[len(lines) - kept // 2 :]
     left = shown.left_out or counted(len(lines) - kept, "more line")
     length = f"{len(display.content):,} characters in all"
-    show = f"coterie show{asked.project} {asked.interaction.interaction_id}"
+    show = f"coterie show{context.project} {context.interaction.interaction_id}"
     return [
         *([""] if room > 1 else []),
         *(line.painted(paint) for line in lines[: kept - len(last)]),
@@ -212,9 +212,9 @@ def _options(
         first, *rest = wrap(means, width - indent) if folds else [clip(means, width - size - 6)]
         if folds and means and below:
             first, rest = "", [first, *rest]
-        told = [f" {number} {pad(name, size)}   {first}".rstrip()]
-        told += [" " * indent + line for line in rest]
-        lines += [paint(line, "bad") for line in told] if option.style == "danger" else told
+        part = [f" {number} {pad(name, size)}   {first}".rstrip()]
+        part += [" " * indent + line for line in rest]
+        lines += [paint(line, "bad") for line in part] if option.style == "danger" else part
     return lines
 
 
@@ -247,11 +247,11 @@ def _keys(question: Interaction, live: LiveCard | None, width: int) -> list[str]
     return [clip(" " + " · ".join(keys), width)]
 
 
-def _head(asked: QuestionContext, width: int, live: LiveCard | None) -> str:
-    parts = [asked.interaction.interaction_id, asked.who or "your turn", asked.place]
+def _head(context: QuestionContext, width: int, live: LiveCard | None) -> str:
+    parts = [context.interaction.interaction_id, context.who or "your turn", context.place]
     if live is not None:
         parts.append(f"{live.number} of {live.total}")
-    waiting = f"waiting {asked.waiting}" if asked.waiting else ""
+    waiting = f"waiting {context.waiting}" if context.waiting else ""
     return _ruled(one_line(" · ".join(part for part in parts if part)), waiting, width)
 
 

@@ -49,7 +49,7 @@ class ContentExcerpt:
     """What is missing between them, in words."""
 
 
-def whole(display: Display, width: int, paint: Paint) -> list[str]:
+def content_lines(display: Display, width: int, paint: Paint) -> list[str]:
     """Return all the content of a question as lines."""
     return [
         line.painted(paint) for line in _lines(display.content_kind, display.content, _room(width))
@@ -76,11 +76,11 @@ def _room(width: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _lines(kind: ContentKind, given: str, room: int) -> Sequence[ContentLine]:
+def _lines(kind: ContentKind, text: str, room: int) -> Sequence[ContentLine]:
     # Cached: a card is redrawn every second and may show a file of several megabytes.
     of_diff = kind == "Diff"
     lines: list[ContentLine] = []
-    for line in _text(kind, given, room):
+    for line in _text(kind, text, room):
         meaning = diff_meaning(line) if of_diff else None
         first, *rest = _folded(line, room)
         lines.append(ContentLine(" " * MARGIN, first, meaning))
@@ -88,14 +88,14 @@ def _lines(kind: ContentKind, given: str, room: int) -> Sequence[ContentLine]:
     return lines
 
 
-def _text(kind: ContentKind, given: str, room: int) -> list[str]:
+def _text(kind: ContentKind, text: str, room: int) -> list[str]:
     if kind == "Diff":
-        given = _INDENTED.sub(lambda tabs: tabs[0].expandtabs(4), given.strip("\n"))
+        text = _INDENTED.sub(lambda tabs: tabs[0].expandtabs(4), text.strip("\n"))
     elif kind != "PlainText":
-        if kind == "Table" and (rows := _table(given, room)):
+        if kind == "Table" and (rows := _table(text, room)):
             return rows
-        given = _json(given)
-    lines = visible(given)
+        text = _json(text)
+    lines = visible(text)
     inner = lines.strip("\n")
     # Blank lines at either end would go unnoticed, so they are shown as codes.
     start, _, end = lines.partition(inner) if inner else (lines, "", "")
@@ -150,11 +150,11 @@ def _table(text: str, room: int) -> list[str]:
     if sum(sizes) + 2 * len(sizes) <= room and max(sizes, default=0) <= _WIDEST:
         return table(grid, room)
     size = max(map(cells, names), default=0)
-    told: list[str] = []
+    lines: list[str] = []
     for row in cells_of:
         fields = zip(names, row, strict=True)
-        told += [*(f"{pad(name, size)}  {cell}".rstrip() for name, cell in fields), ""]
-    return told[:-1]
+        lines += [*(f"{pad(name, size)}  {cell}".rstrip() for name, cell in fields), ""]
+    return lines[:-1]
 
 
 def _grid(rows: object) -> tuple[list[str], list[list[str]]]:

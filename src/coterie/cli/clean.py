@@ -34,12 +34,12 @@ def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, 
     async def listed(app: App, task_id: str | None = None) -> list[Leftover]:
         return await Cleaning(app).leftovers(task_id, only or KINDS)
 
-    found = run_in_project(call, listed) if id_ is None else run_on_task(call, id_, listed)
-    if found is None:
+    leftovers = run_in_project(call, listed) if id_ is None else run_on_task(call, id_, listed)
+    if leftovers is None:
         return
-    going = [one for one in found if not one.kept]
-    call.records("leftover", map(asdict, found))
-    call.lines(table(list(map(_row, found)), call.row_width))
+    going = [one for one in leftovers if not one.kept]
+    call.records("leftover", map(asdict, leftovers))
+    call.lines(table(list(map(_row, leftovers)), call.row_width))
     if not going:
         call.record("clean", {"removed": 0, "bytes": 0})
         call.line("Nothing to remove.")
@@ -51,7 +51,7 @@ def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, 
     _agreed(call, going, f"coterie clean{_again(id_, only)} --yes", yes=yes)
 
     async def removed(app: App) -> list[Leftover]:
-        return await Cleaning(app).remove(found)
+        return await Cleaning(app).remove(leftovers)
 
     gone = run_in_project(call, removed) or []
     call.record("clean", {"removed": len(gone), "bytes": sum(one.bytes for one in gone)})
@@ -76,9 +76,9 @@ def _bytes(size: int) -> str:
     return f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"
 
 
-def _sum(found: Sequence[Leftover]) -> str:
-    size = sum(one.bytes for one in found)
-    return counted(len(found), "item") + (f" ({_bytes(size)})" if size else "")
+def _sum(leftovers: Sequence[Leftover]) -> str:
+    size = sum(one.bytes for one in leftovers)
+    return counted(len(leftovers), "item") + (f" ({_bytes(size)})" if size else "")
 
 
 def _row(one: Leftover) -> tuple[str, ...]:

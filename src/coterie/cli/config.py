@@ -37,9 +37,9 @@ def config(call: Call) -> None:
 @pass_call
 def get(call: Call, key: str) -> None:
     """The value of one setting."""
-    found = _all(call).get(key)
-    call.record("setting", vars(found))
-    call.line(_shown(found.value))
+    setting = _all(call).get(key)
+    call.record("setting", vars(setting))
+    call.line(_shown(setting.value))
 
 
 @command("set", "coterie config set quietAfter 5m --user", config)
@@ -55,9 +55,9 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
     _all(call).get(key)  # refuse an unknown key before creating anything
     project = current_project(call) if user else ensure_project(call, current_project(call))
     agreed = agree_to_remote(project, value) if user and key == "travel" and value else None
-    found, path = change_setting(project, key, value, user=user)
-    call.record("setting", vars(found) | {"path": str(path)})
-    call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
+    setting, path = change_setting(project, key, value, user=user)
+    call.record("setting", vars(setting) | {"path": str(path)})
+    call.line(f"{key} = {_shown(setting.value)}   ({setting.origin})")
     if agreed is not None:
         call.line(f"Branches of this project travel via {agreed}")
 
@@ -69,9 +69,9 @@ def schema(call: Call, name: str) -> None:
     """The JSON Schema of a file, for your editor. Name it in the file as "$schema"."""
     from coterie.app.schemas import shipped
 
-    found = shipped(name)
-    call.record("schema", {"name": name, "schema": found})
-    call.line(json.dumps(found, indent=2))
+    json_schema = shipped(name)
+    call.record("schema", {"name": name, "schema": json_schema})
+    call.line(json.dumps(json_schema, indent=2))
 
 
 def _all(call: Call) -> AllSettings:

@@ -223,7 +223,7 @@ def _tickets(call: Call, spec: str | None) -> int:
 
 
 async def _work(call: Call, stage: DemoProject) -> int:
-    from coterie.app.demo import kept
+    from coterie.app.demo import check_promises
     from coterie.app.project import App
     from coterie.cli.running import Patience, start_task
 
@@ -232,7 +232,7 @@ async def _work(call: Call, stage: DemoProject) -> int:
     code = await start_task(call, stage.project, stage.start, patience, stage.home, outcome)
     async with App.open(stage.project.root, stage.home) as app:
         task_id = await app.find_task("last")
-        promises = await kept(app, task_id) if code == 0 else ()
+        promises = await check_promises(app, task_id) if code == 0 else ()
     async with App.open(stage.project.root) as app:
         await app.allow(task_id)  # it was started in a home of its own; it continues in the user's
     _farewell(call, stage.project.root, task_id, promises)
@@ -246,10 +246,10 @@ class _Outcome(JsonLines):
         super().__init__(call.record)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        from coterie.app.demo import kept
+        from coterie.app.demo import check_promises
 
         if result.status == "completed":
-            promises = await kept(app, result.task)
+            promises = await check_promises(app, result.task)
             self._emit("outcome", {"promises": {one.what: one.kept for one in promises}}, None)
         await super().finished(app, result)
 

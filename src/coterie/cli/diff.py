@@ -46,24 +46,24 @@ def diff(call: Call, id_: str, *, stat: bool) -> None:
             return task_id, await app.changes.ticket_diff(task_id)
         return task_id, await app.diff(task_id)
 
-    task_id, found = run_on_task(call, id_, body, tickets=True)
+    task_id, changes = run_on_task(call, id_, body, tickets=True)
     from coterie.app.changes import diff_fields
 
-    call.record("diff", diff_fields(task_id, found, stat=stat))
+    call.record("diff", diff_fields(task_id, changes, stat=stat))
     if not call.json:
-        _show_diff(call, task_id, found, stat=stat)
-    if found.problem:  # a script must not apply part of a diff as if it were all
+        _show_diff(call, task_id, changes, stat=stat)
+    if changes.problem:  # a script must not apply part of a diff as if it were all
         raise click.exceptions.Exit(1)
 
 
-def _show_diff(call: Call, task_id: str, found: TaskDiff, *, stat: bool) -> None:
+def _show_diff(call: Call, task_id: str, changes: TaskDiff, *, stat: bool) -> None:
     if stat:
-        call.lines(_figures(found, call.width))
+        call.lines(_figures(changes, call.width))
     elif sys.stdout.isatty():
-        call.lines([line for patch in found.patches for line in _coloured(call, patch)])
+        call.lines([line for patch in changes.patches for line in _coloured(call, patch)])
     else:
-        _write_raw(found)
-    for note in _notes(task_id, found):
+        _write_raw(changes)
+    for note in _notes(task_id, changes):
         call.note(note)
 
 
@@ -85,12 +85,12 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
             revert_count = (await app.pipelines.view(task_id)).state.meta.reverts
         return _Reverted(view, done, bool(await app.branch(task_id)), revert_count)
 
-    found = run_on_task(call, id_, body)
-    task_id, done = found.view.id, found.done
+    reverted = run_on_task(call, id_, body)
+    task_id, done = reverted.view.id, reverted.done
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    if found.revert_count is not None:
-        call.lines(_dropped(found.view, found.revert_count, dry_run=dry_run))
-    elif found.on_own_branch and not done.did_something:
+    if reverted.revert_count is not None:
+        call.lines(_dropped(reverted.view, reverted.revert_count, dry_run=dry_run))
+    elif reverted.on_own_branch and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
         call.lines(_revert_lines(task_id, done, undo=undo, dry_run=dry_run))
@@ -117,8 +117,8 @@ def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
     return [*lines, f"  next      coterie resume {view.id}"] if view.resumable else lines
 
 
-def _figures(found: TaskDiff, width: int) -> list[str]:
-    files = [one for patch in found.patches for one in patch.files]
+def _figures(changes: TaskDiff, width: int) -> list[str]:
+    files = [one for patch in changes.patches for one in patch.files]
     rows = [(f"  {one_line(one.path)}", *_counts(one)) for one in files]
     added, removed = sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files)
     total = (counted(len(files), "file"), f"+{added}", f"-{removed}")
@@ -147,26 +147,26 @@ def _coloured(call: Call, patch: Patch) -> Iterator[str]:
         hidden = hidden or line == _BINARY
 
 
-def _write_raw(found: TaskDiff) -> None:
+def _write_raw(changes: TaskDiff) -> None:
     """Write the patches byte for byte."""
-    for patch in found.patches:
+    for patch in changes.patches:
         head = _head(patch)
         text = f"{head}\n{patch.text}" if head else patch.text
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
 
 
-def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
-    if found.reverted_at is not None:
-        when = clock(found.reverted_at)
+def _notes(task_id: str, changes: TaskDiff) -> Iterator[str]:
+    if changes.reverted_at is not None:
+        when = clock(changes.reverted_at)
         yield f"{task_id} was reverted at {when}.   Undo: coterie revert {task_id} --undo"
-    elif not found.patches and not found.problem and not found.missed:
+    elif not changes.patches and not changes.problem and not changes.missed:
         yield f"{task_id} changed no files."
-    for one in found.missed:
+    for one in changes.missed:
         yield f"not shown: {visible_line(one.path)}: {one.why}"
-    if found.problem:
-        what = "Not all of it can be shown" if found.patches else "It cannot be shown"
-        yield f"! {what}: {printable(found.problem)}."
+    if changes.problem:
+        what = "Not all of it can be shown" if changes.patches else "It cannot be shown"
+        yield f"! {what}: {printable(changes.problem)}."
 
 
 def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:

@@ -32,11 +32,11 @@ def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
     took = f" {took}" if took else ""
     if member.state == "working":  # the reason is the tool in use
         return f"working{f' ({more})' if more else ''}{took}"
-    said = _STATES.get(member.state, member.state)
+    text = _STATES.get(member.state, member.state)
     if member.state == "waiting" and member.waits_for:
-        said = _WAITS[member.waits_for]
+        text = _WAITS[member.waits_for]
     if member.until:
-        said += f" until {clock(member.until)[:-3]}"
+        text += f" until {clock(member.until)[:-3]}"
     if member.state == "quiet" and member.waits_for:
         more = ", ".join(part for part in (_QUIET.get(member.waits_for), more) if part)
-    return f"{said}{took}{f': {more}' if more else ''}"
+    return f"{text}{took}{f': {more}' if more else ''}"

@@ -19,45 +19,45 @@ from coterie.model.workspace import shown
 _NAME = 11
 
 
-def show(call: Call, found: DryRun) -> None:
+def show(call: Call, dry_run: DryRun) -> None:
     """Print what would be done."""
-    call.record("dry_run", _fields(found))
-    call.lines(_lines(found, call.width, call.paint))
+    call.record("dry_run", _fields(dry_run))
+    call.lines(_lines(dry_run, call.width, call.paint))
 
 
-def _fields(found: DryRun) -> dict[str, object]:
-    team, path = found.request.team, found.request.team_file
+def _fields(dry_run: DryRun) -> dict[str, object]:
+    team, path = dry_run.request.team, dry_run.request.team_file
     return {
-        "task": found.task,
-        "workflow": found.request.workflow,
-        "goal": found.request.goal,
-        "project": str(found.root),
+        "task": dry_run.task,
+        "workflow": dry_run.request.workflow,
+        "goal": dry_run.request.goal,
+        "project": str(dry_run.root),
         "team": team.name,
         "team_file": str(path) if path else None,
         "members": [
             {
                 "member": plan.member.id,
-                "duty": one_line(found.duty(plan.member)),
+                "duty": one_line(dry_run.duty(plan.member)),
                 "agent": plan.member.agent,
                 "model": plan.member.model,
                 **_process(plan.start),
                 "installed": plan.installed,
-                "folder": str(found.folder(plan.member)),
+                "folder": str(dry_run.folder(plan.member)),
                 "permissions": plan.member.permissions.mode,
                 "allow": plan.member.permissions.allow,
                 "budget": plan.member.budget.model_dump(exclude_none=True),
                 "timeout_ms": plan.timeout_ms,
                 "silence_ms": plan.silence_ms,
             }
-            for plan in found.members
+            for plan in dry_run.members
         ],
         "budget": team.budget.model_dump(exclude_none=True),
-        "scheduler": found.scheduler.model_dump(),
-        "branches": list(found.branches),
-        "approves_plan": found.request.caps.yes,
-        "caps": found.request.caps.model_dump(include={"max_turns", "max_rounds"}),
-        "rehearsal": found.request.rehearsal is not False,
-        "plan": found.plan.model_dump(mode="json") if found.plan else None,
+        "scheduler": dry_run.scheduler.model_dump(),
+        "branches": list(dry_run.branches),
+        "approves_plan": dry_run.request.caps.yes,
+        "caps": dry_run.request.caps.model_dump(include={"max_turns", "max_rounds"}),
+        "rehearsal": dry_run.request.rehearsal is not False,
+        "plan": dry_run.plan.model_dump(mode="json") if dry_run.plan else None,
     }
 
 
@@ -74,33 +74,33 @@ def _process(start: Spawn | str | None) -> dict[str, object]:
     }
 
 
-def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
-    team = found.request.team
-    workflow, goal = found.request.workflow, found.request.goal
-    does = f"resume {found.task}:" if found.task else "run"
+def _lines(dry_run: DryRun, width: int, paint: Paint) -> list[str]:
+    team = dry_run.request.team
+    workflow, goal = dry_run.request.workflow, dry_run.request.goal
+    does = f"resume {dry_run.task}:" if dry_run.task else "run"
     lines = [f"Would {does} {workflow} with team {team.name}. Nothing was started or written."]
     lines += field("goal", printable(goal or "typed when it starts"), width, _NAME)
-    for plan in found.members:
-        lines += _member(found, plan, width, paint)
-    for name, value in _workflow_facts(found):
+    for plan in dry_run.members:
+        lines += _member(dry_run, plan, width, paint)
+    for name, value in _workflow_facts(dry_run):
         lines += field(name, value, width, _NAME)
-    if found.plan is None:
+    if dry_run.plan is None:
         return lines
-    needs = {task.task_id: task.dependencies for task in found.plan.tasks}
+    needs = {task.task_id: task.dependencies for task in dry_run.plan.tasks}
     lines += [f"  plan       {counted(len(needs), 'ticket')}, in the script"]
     lines += [f"            {line}" for line in graph(needs, width - 13)]
-    for task in found.plan.tasks:
+    for task in dry_run.plan.tasks:
         lines += field("", f"{task.task_id}: {one_line(task.description)}", width, _NAME)
     return lines
 
 
-def _member(found: DryRun, plan: MemberPlan, width: int, paint: Paint) -> list[str]:
+def _member(dry_run: DryRun, plan: MemberPlan, width: int, paint: Paint) -> list[str]:
     member = plan.member
     agent = f"{member.agent or 'human'}" + (f":{member.model}" if member.model else "")
-    head = " · ".join(part for part in (one_line(found.duty(member)), agent) if part)
+    head = " · ".join(part for part in (one_line(dry_run.duty(member)), agent) if part)
     mode = "" if member.type == "human" else f" · {member.permissions.mode}"
     lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head + mode, paint)}"]
-    facts = [*_started(plan), ("folder", shown(found.folder(member)))]
+    facts = [*_started(plan), ("folder", shown(dry_run.folder(member)))]
     if plan.timeout_ms is not None:
         facts.append(("turns", _turns(plan.timeout_ms, plan.silence_ms)))
     if member.permissions.mode == FULL:
@@ -134,31 +134,31 @@ def _turns(timeout_ms: int, silence_ms: int | None) -> str:
     return f"fail after {duration(timeout_ms / 1000)}{end}"
 
 
-def _workflow_facts(found: DryRun) -> Iterator[tuple[str, str]]:
-    yield "budget", budgets.limits(found.request.team.budget) or "none: nothing is limited"
-    if found.request.workflow == TICKETS:
-        yield from _ticket_facts(found)
-    elif found.request.workflow == PIPELINE:
-        yield from _pipeline_facts(found)
-    elif found.request.workflow == "chat":
-        yield "ends", _end_condition(found.request.caps, found.request.team.routing)
-    if found.request.rehearsal is not False:
+def _workflow_facts(dry_run: DryRun) -> Iterator[tuple[str, str]]:
+    yield "budget", budgets.limits(dry_run.request.team.budget) or "none: nothing is limited"
+    if dry_run.request.workflow == TICKETS:
+        yield from _ticket_facts(dry_run)
+    elif dry_run.request.workflow == PIPELINE:
+        yield from _pipeline_facts(dry_run)
+    elif dry_run.request.workflow == "chat":
+        yield "ends", _end_condition(dry_run.request.caps, dry_run.request.team.routing)
+    if dry_run.request.rehearsal is not False:
         yield "rehearsal", "the models are stand-ins: no tokens, no login"
 
 
-def _pipeline_facts(found: DryRun) -> Iterator[tuple[str, str]]:
+def _pipeline_facts(dry_run: DryRun) -> Iterator[tuple[str, str]]:
     from coterie.cli.phase_graph import in_order
     from coterie.model.pipeline_state import PipelineSettings
 
-    if found.request.pipeline is not None:
-        settings = PipelineSettings.model_validate(found.request.pipeline)
+    if dry_run.request.pipeline is not None:
+        settings = PipelineSettings.model_validate(dry_run.request.pipeline)
         yield "phases", " → ".join(in_order(settings.graph))
         yield (
             "tests",
             ", ".join(settings.evals) or "those of .coterie/eval.conf, else detected ones",
         )
-    base = found.base[:7] if found.base else "no commit yet"
-    branch = ", ".join(found.branches) or "none: not a git repository"
+    base = (dry_run.base or "")[:7]
+    branch = ", ".join(dry_run.branches) or "none: not a git repository"
     yield "branch", f"{branch}, from {base}; all work in its worktree, none in your tree"
     yield "then", "one commit on your branch, once you approve"
 
@@ -174,8 +174,8 @@ def _end_condition(caps: Caps, routing: str) -> str:
     return f"{named}after {MAX_UNCAPPED_TURNS} turns without a message from you"
 
 
-def _ticket_facts(found: DryRun) -> Iterator[tuple[str, str]]:
-    limits, manager = found.scheduler, found.request.team.manager.id
+def _ticket_facts(dry_run: DryRun) -> Iterator[tuple[str, str]]:
+    limits, manager = dry_run.scheduler, dry_run.request.team.manager.id
     times = limits.time_limits
     yield (
         "limits",
@@ -188,18 +188,18 @@ def _ticket_facts(found: DryRun) -> Iterator[tuple[str, str]]:
     )
     own = ", ".join(limits.checks)
     yield "checks", f"{own or 'none of yours'}; plus those of the plan that you allow"
-    if not found.branches:
+    if not dry_run.branches:
         yield "branches", "none: not a git repository, all work in one folder"
     else:
-        ticket, approved = found.branches
-        base = found.base[:7] if found.base else "no commit yet"
+        ticket, approved = dry_run.branches
+        base = (dry_run.base or "")[:7]
         yield (
             "branches",
             f"{ticket} for each ticket, {approved} for what is approved, from {base}; "
             "worktrees below .coterie/worktrees/<id>",
         )
-    plan = "approved by --yes" if found.request.caps.yes else "shown to you for approval"
-    report = "confirmed by --yes" if found.request.caps.yes else "confirmed by you"
+    plan = "approved by --yes" if dry_run.request.caps.yes else "shown to you for approval"
+    report = "confirmed by --yes" if dry_run.request.caps.yes else "confirmed by you"
     yield (
         "then",
         (

@@ -37,31 +37,31 @@ def export(call: Call, id_: str, target: str | None) -> None:
     async def body(app: App, task_id: str) -> tuple[str, TaskExport]:
         return task_id, await read_export(app, task_id)
 
-    task_id, found = run_on_task(call, id_, body)
-    lines = [json.dumps(line, default=str, ensure_ascii=False) for line in _lines(found)]
+    task_id, task_export = run_on_task(call, id_, body)
+    lines = [json.dumps(line, default=str, ensure_ascii=False) for line in _lines(task_export)]
     if target == "-":
         for line in lines:
             write_data(sys.stdout, line)
         return
-    path = write_export(found, lines, Path(target or f"{task_id}.export"))
-    fields = {"lines": len(lines), "artifacts": len(found.artifacts), "path": str(path)}
+    path = write_export(task_export, lines, Path(target or f"{task_id}.export"))
+    fields = {"lines": len(lines), "artifacts": len(task_export.artifacts), "path": str(path)}
     call.record("export", {"task": task_id, **fields})
-    artifacts = counted(len(found.artifacts), "artifact")
+    artifacts = counted(len(task_export.artifacts), "artifact")
     call.line(f"Wrote {counted(len(lines), 'line')} and {artifacts} to {shown(path)}")
 
 
-def _lines(found: TaskExport) -> Iterator[Mapping[str, object]]:
-    for part in found.parts:
+def _lines(exported: TaskExport) -> Iterator[Mapping[str, object]]:
+    for part in exported.parts:
         detail = part.detail
         yield {"type": "task", "at": detail.view.created_at, **as_json.detail(detail)}
         for entry in part.timeline:
             fields = as_json.fields_of(entry.record)
             yield {"type": entry.record.type, "at": entry.at, **fields}
-    yield from (_event(event) for part in found.parts for event in part.events)
-    yield from ({"type": "audit", "at": row["timestamp"], **row} for row in found.audit)
-    yield from ({"type": "envelope", "at": row["timestamp"], **row} for row in found.envelopes)
-    yield from ({"type": "cost", **row} for row in found.costs)
-    for file in found.artifacts:
+    yield from (_event(event) for part in exported.parts for event in part.events)
+    yield from ({"type": "audit", "at": row["timestamp"], **row} for row in exported.audit)
+    yield from ({"type": "envelope", "at": row["timestamp"], **row} for row in exported.envelopes)
+    yield from ({"type": "cost", **row} for row in exported.costs)
+    for file in exported.artifacts:
         yield {"type": "artifact", **asdict(file), "path": f"artifacts/{file.name}"}
 
 

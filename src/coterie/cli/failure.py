@@ -89,8 +89,8 @@ def _shown(error: BaseException, call: Call) -> int:
 
 
 def _bug(error: BaseException, call: Call) -> int:
-    said = " ".join(str(error).split())
-    message = f"{type(error).__name__}: {said} (this is a bug in Coterie)."
+    text = " ".join(str(error).split())
+    message = f"{type(error).__name__}: {text} (this is a bug in Coterie)."
     hint = "Run it again with --debug and report what it prints."
     call.failure("bug", message, {"hint": None if call.debug else hint})
     return 1

@@ -55,12 +55,12 @@ def _listed(needs: Dependencies, width: int, shown: Shown) -> list[str]:
     depths = depths_of(needs)
     lines: list[str] = []
     for number, step in enumerate(sorted(set(depths.values())), 1):
-        told = [
+        labels = [
             f"{shown(name)} ({' '.join(needs[name])})" if needs[name] else shown(name)
             for name in needs
             if depths[name] == step
         ]
-        clipped = [clip(text, width - 10) for text in told]
+        clipped = [clip(text, width - 10) for text in labels]
         lines += packed(clipped, " · ", width, f" step {number:<3} ")
     return lines
 
@@ -198,13 +198,13 @@ def isolated_names(needs: Dependencies) -> list[str]:
 def depths_of(needs: Dependencies) -> dict[str, int]:
     """Return how many steps must precede each name, in the order of the steps."""
     depths: dict[str, int] = {}
-    left = dict(needs)
-    while left:
-        found = [name for name, before in left.items() if all(one in depths for one in before)]
-        step = {name: 1 + max((depths[one] for one in left[name]), default=-1) for name in found}
+    rest = dict(needs)
+    while rest:
+        ready = [name for name, before in rest.items() if all(one in depths for one in before)]
+        step = {name: 1 + max((depths[one] for one in rest[name]), default=-1) for name in ready}
         # Cycles are refused before they are stored; one that got in must not hang a screen.
-        depths |= step or dict.fromkeys(left, len(needs))
-        left = {name: before for name, before in left.items() if name not in depths}
+        depths |= step or dict.fromkeys(rest, len(needs))
+        rest = {name: before for name, before in rest.items() if name not in depths}
     return depths
 
 
@@ -271,19 +271,19 @@ def assign_tracks(layer: Sequence[Node]) -> dict[Node, int]:
     bent = [node for node in sorted(layer, key=lambda one: one.row) if node.is_bent]
     waiting = {node: _left_of(node) for node in bent}
     taken: list[list[tuple[int, int]]] = []
-    found: dict[Node, int] = {}
+    tracks: dict[Node, int] = {}
     while waiting:
-        node = next((one for one, others in waiting.items() if others <= found.keys()), None)
+        node = next((one for one, others in waiting.items() if others <= tracks.keys()), None)
         if node is None:
             raise AmbiguousLines
-        first = 1 + max((found[other] for other in waiting.pop(node)), default=-1)
-        found[node] = _free(taken, node.span, first)
-    return found
+        first = 1 + max((tracks[other] for other in waiting.pop(node)), default=-1)
+        tracks[node] = _free(taken, node.span, first)
+    return tracks
 
 
 def _left_of(node: Node) -> set[Node]:
     """Return the nodes whose tracks must be left of this one's."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for one in node.after:
         passing = {other for other in one.before if other.passes(one.row)}
         ending = [other for other in one.before if other not in passing]
@@ -291,8 +291,8 @@ def _left_of(node: Node) -> set[Node]:
         if len(passing) > 1 or (passing and straight):
             raise AmbiguousLines
         if node not in passing:
-            found |= passing
-    return found
+            nodes |= passing
+    return nodes
 
 
 def _free(taken: list[list[tuple[int, int]]], span: tuple[int, int], first: int) -> int:

@@ -65,16 +65,16 @@ async def _session(app: App, task_id: str) -> SessionView | PipelineView:
 
 
 def _show_phases(
-    call: Call, found: PhaseGraph, form: str, state: PipelineState | None = None
+    call: Call, graph: PhaseGraph, form: str, state: PipelineState | None = None
 ) -> None:
-    fields = phase_fields(found)
+    fields = phase_fields(graph)
     if state is not None:
         fields |= {"task": state.task_id, "state": state.model_dump(mode="json")}
     call.record("graph", fields)
     if form == "text":
-        call.lines(drawn(found, call.width, call.paint, state))
+        call.lines(drawn(graph, call.width, call.paint, state))
     else:
-        call.lines(_exported(*_phases(found, state), form, downwards=True))
+        call.lines(_exported(*_phases(graph, state), form, downwards=True))
 
 
 def _exported(
@@ -83,21 +83,21 @@ def _exported(
     return svg(boxes, arrows) if form == "svg" else mermaid(boxes, arrows, downwards=downwards)
 
 
-def _phases(found: PhaseGraph, state: PipelineState | None = None) -> tuple[list[Box], list[Arrow]]:
+def _phases(graph: PhaseGraph, state: PipelineState | None = None) -> tuple[list[Box], list[Arrow]]:
     boxes: list[Box] = []
-    for row, name in enumerate(in_order(found)):
-        gate = found.phases[name].gate
-        told = f"gate: {gate}" if gate else ""
+    for row, name in enumerate(in_order(graph)):
+        gate = graph.phases[name].gate
+        note = f"gate: {gate}" if gate else ""
         if gate and state and gate in state.meta.gates:
-            told = gate_text(gate, state)
+            note = gate_text(gate, state)
         if state is not None and state.phase == name:
-            told = f"{told}, here" if told else "here"
-        boxes.append(Box(name, name, told, row=row))
+            note = f"{note}, here" if note else "here"
+        boxes.append(Box(name, name, note, row=row))
     arrows = [
         Arrow(edge.source, edge.target, counted(edge.rounds, "time"), is_back=True)
         if edge.rounds is not None
         else Arrow(edge.source, edge.target)
-        for edge in found.edges()
+        for edge in graph.edges()
     ]
     return boxes, arrows
 

@@ -30,21 +30,21 @@ _ID = re.compile(r"q\d+|last", re.I)
 @pass_call
 def inbox(call: Call) -> None:
     """What waits for your answer, in every project, the oldest first."""
-    found = waiting(call).questions
-    call.records("interaction", map(as_json.question, found))
-    if not found:
+    questions = waiting(call).questions
+    call.records("interaction", map(as_json.question, questions))
+    if not questions:
         call.line("Nothing is waiting for you.")
         return
-    for view in found:
-        call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
+    for view in questions:
+        call.lines([*card.brief(context_of(call, view), call.width, call.paint), ""])
 
 
 def waiting(call: Call, *, with_tasks: bool = False) -> projects.OpenQuestions:
     """Return the open questions of all known projects; report projects that cannot be opened."""
-    found = anyio.run(partial(projects.waiting, _projects(call), with_tasks=with_tasks))
-    for error in found.failures:
+    open_questions = anyio.run(partial(projects.waiting, _projects(call), with_tasks=with_tasks))
+    for error in open_questions.failures:
         call.problem(error)
-    return found
+    return open_questions
 
 
 def _projects(call: Call) -> projects.ProjectsAtWork:
@@ -54,7 +54,7 @@ def _projects(call: Call) -> projects.ProjectsAtWork:
     return known
 
 
-def asked(call: Call, view: QuestionView) -> card.QuestionContext:
+def context_of(call: Call, view: QuestionView) -> card.QuestionContext:
     """Return a question with its context; another project is named."""
     question = view.interaction
     who = asking(view.member, question.author_actor_id)
@@ -97,10 +97,10 @@ def _open_of(call: Call, task: str) -> list[str]:
 
     async def body(app: App, task_id: str) -> list[str]:
         views = [view.interaction for view in await app.questions()]
-        found = [one.interaction_id for one in views if is_part(one.task_id, task_id)]
-        if not found:
+        ids = [one.interaction_id for one in views if is_part(one.task_id, task_id)]
+        if not ids:
             raise NotFound(f"{task_id} has no open questions.", "coterie inbox")
-        return found
+        return ids
 
     return run_on_task(call, task, body, tickets=True)
 
@@ -122,24 +122,24 @@ def _show_answered(call: Call, given: projects.GivenAnswer) -> None:
     view, done = given.view, given.answered
     question = view.interaction
     rules = shown(given.rules) if given.rules else None
-    said = done.said if done.rule is None and question.kind != "Input" else ""
+    text = done.text if done.rule is None and question.kind != "Input" else ""
     call.record(
         "interaction",
         as_json.question(view)
         | {
             "state": "answered",
             "answer": done.choice,
-            "answer_text": done.rule or said,
+            "answer_text": done.rule or text,
             "rules": rules,
             "resumable": done.resumable,
         },
     )
-    answered = card.answered(question, done.choice, said)
+    answered = card.answered(question, done.choice, text)
     call.line(f"{question.interaction_id} answered: {answered}")
     if rules is not None:
         call.line(f"Saved for {done.member}, in {rules}: {done.rule}")
     if done.resumable:
-        place = asked(call, view).project
+        place = context_of(call, view).project
         call.line(f"{done.task_id} is not running:  coterie resume{place} {done.task_id}")
 
 

@@ -133,11 +133,11 @@ def _tool_call(record: ToolCallRecord) -> RecordText:
 
 
 def _interaction(record: InteractionRecord) -> RecordText:
-    asked, who = record.interaction, record.member or US
-    name = asked.interaction_id
+    question, who = record.interaction, record.member or US
+    name = question.interaction_id
     if record.state == "open":
-        return RecordText(who, f"{in_short(asked)} · {name}", "▲", "asks")
-    answer = card.answered(asked, record.answer, record.said)
+        return RecordText(who, f"{in_short(question)} · {name}", "▲", "asks")
+    answer = card.answered(question, record.answer, record.said)
     by = f" by {record.by}" if record.by else ""
     return RecordText(who, f"{name} {record.state}{by}" + (f": {answer}" if answer else ""))
 
@@ -149,13 +149,13 @@ def _ticket(record: TicketRecord) -> str:
     return f"{record.id} {record.closed_by or record.state}{message}"
 
 
-def input_summary(given: Mapping[str, object]) -> str:
+def input_summary(tool_input: Mapping[str, object]) -> str:
     """Summarize a tool's input in a few words."""
     for key in _SUMMARY_FIELDS:
-        value = given.get(key)
+        value = tool_input.get(key)
         if isinstance(value, str) and value:
             return one_line(value)
-    return one_line(json.dumps(given, ensure_ascii=False, default=str)) if given else ""
+    return one_line(json.dumps(tool_input, ensure_ascii=False, default=str)) if tool_input else ""
 
 
 def _action_of(record: ToolCallRecord) -> tuple[str, str]:
@@ -303,11 +303,11 @@ class Transcript(RecordLines):
         member = self.team.get(record.member)
         if member is None or member.type == "human":
             return self._by_person(record)
-        said = self._indented(record.text) if record.text.strip() else []
-        if record.cut or not said:
+        body = self._indented(record.text) if record.text.strip() else []
+        if record.cut or not body:
             word = "(interrupted)" if record.cut else "(no reply)"
-            said.append(" " * INDENT + self.paint(word, "dim"))
-        lines = self._begin(record.member) + said
+            body.append(" " * INDENT + self.paint(word, "dim"))
+        lines = self._begin(record.member) + body
         self._speaker = None
         if text.note:
             room = max(self.width() - cells(text.note), INDENT)

@@ -48,11 +48,11 @@ def ask_about_material(call: Call, teams: Teams, files: tuple[str, ...]) -> None
     """Ask once whether a folder's own instruction files may reach the models; without a terminal,
     print the commands that decide it."""
     root = teams.project.root
-    found = f"{shown(root)} contains {', '.join(files)}: its authors' instructions for agents."
+    notice = f"{shown(root)} contains {', '.join(files)}: its authors' instructions for agents."
     if not call.attended:
         place = shlex.quote(str(root))
-        call.note(f"note: {found} They are ignored.  To allow them: coterie team trust {place}")
+        call.note(f"note: {notice} They are ignored.  To allow them: coterie team trust {place}")
         call.note(f"  To refuse them for good: coterie team trust {place} --no")
         return
-    call.line(found)
+    call.line(notice)
     teams.trust_material(click.confirm("Pass them to the models as text?", default=False))

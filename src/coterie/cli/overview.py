@@ -31,8 +31,8 @@ def overview(call: Call) -> None:
     project = project_around(call.directory)
     if project is not None and refused(project) is not None:
         project = current_project(call)
-    found = waiting(call, with_tasks=True)
-    questions, tasks = found.questions, found.tasks
+    open_questions = waiting(call, with_tasks=True)
+    questions, tasks = open_questions.questions, open_questions.tasks
     call.records("task", map(as_json.task, tasks))
     if not tasks and not questions:
         fresh = project is None or not project.exists
@@ -51,10 +51,10 @@ def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionVi
 
     rows: list[str] = []
     for view in questions[:_FEW]:
-        asked = view.interaction
-        who = asking(view.member, asked.author_actor_id)
-        what = f"{who} {in_short(asked)}" if who else "your turn"
-        rows.append(f"Waiting  {asked.interaction_id}  {what}")
+        question = view.interaction
+        who = asking(view.member, question.author_actor_id)
+        what = f"{who} {in_short(question)}" if who else "your turn"
+        rows.append(f"Waiting  {question.interaction_id}  {what}")
     running = [task for task in tasks if task.is_run]
     rows += [f"Running  {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]
@@ -146,14 +146,14 @@ def help_(call: Call, verb: str | None, *, everything: bool) -> None:
 
 def _help_of(word: str) -> str:
     root = click.get_current_context().find_root()
-    whole = root.command
-    found = whole.get_command(root, word) if isinstance(whole, click.Group) else None
-    if found is None:
+    program = root.command
+    subcommand = program.get_command(root, word) if isinstance(program, click.Group) else None
+    if subcommand is None:
         from coterie.cli.failure import UnknownCommand
 
         raise UnknownCommand(word, [])
-    with click.Context(found, info_name=found.name, parent=root) as context:
-        return found.get_help(context)
+    with click.Context(subcommand, info_name=subcommand.name, parent=root) as context:
+        return subcommand.get_help(context)
 
 
 _WHERE = {
@@ -173,10 +173,10 @@ def completion(call: Call, shell: str | None) -> None:
             call.record("completion", {"shell": name, "line": where.partition("  ")[0]})
             call.line(f"  {where}")
         return
-    found = get_completion_class(shell)
-    if found is None:  # pragma: no cover  click has all three
+    completion_class = get_completion_class(shell)
+    if completion_class is None:  # pragma: no cover  click has all three
         raise click.UsageError(f"No completion for {shell}.")
-    whole = click.get_current_context().find_root().command
-    script = found(whole, {}, "coterie", "_COTERIE_COMPLETE").source()
+    program = click.get_current_context().find_root().command
+    script = completion_class(program, {}, "coterie", "_COTERIE_COMPLETE").source()
     call.record("completion", {"shell": shell, "script": script})
     call.line(script)

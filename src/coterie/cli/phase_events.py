@@ -35,11 +35,11 @@ class PhaseEvents(RecordLines):
         """Return how far the pipeline got: its gates, and what is next."""
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
-        found = (await app.pipelines.view(result.task)).state
-        if found.meta.commit == "":  # nothing is in the user's tree yet
+        state = (await app.pipelines.view(result.task)).state
+        if state.meta.commit == "":  # nothing is in the user's tree yet
             result = replace(result, changed=())
         lines = self._report(result, ())
-        return [lines[0], *state_lines(found), *lines[1:]]
+        return [lines[0], *state_lines(state), *lines[1:]]
 
     def past(self, entry: Entry) -> list[str]:
         self._at = entry.at
@@ -76,8 +76,8 @@ class PhaseEvents(RecordLines):
         return self._event(text.what, "dim")
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
-        said = prose(text.what)
-        return self._event(f"{record.member}: {said}") if said else []
+        message = prose(text.what)
+        return self._event(f"{record.member}: {message}") if message else []
 
     def _event(self, what: str, meaning: Meaning | None = None) -> list[str]:
         margin = "" if self.cards else " "

@@ -18,13 +18,13 @@ _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 
 def in_order(graph: PhaseGraph) -> list[str]:
     """Return the phases in run order; those that only a failed gate leads to come last."""
-    found: list[str] = []
+    names: list[str] = []
     for first in (graph.start, *graph.phases):
         name: str | None = first
-        while name is not None and name not in found:
-            found.append(name)
+        while name is not None and name not in names:
+            names.append(name)
             name = graph.phases[name].next
-    return found
+    return names
 
 
 def drawn(
@@ -38,10 +38,10 @@ def drawn(
     for row, name in enumerate(names):
         phase = graph.phases[name]
         head = f" {margin[2 * row]}{pad(name, room)}"
-        told = clip(", ".join(phase.steps), max(width - len(head), 10))
+        steps = clip(", ".join(phase.steps), max(width - len(head), 10))
         here = state is not None and state.phase == name
         shown = paint(pad(f"{name} ●" if here else name, room), "good" if here else "name")
-        lines.append(f" {margin[2 * row]}{shown}{told}".rstrip())
+        lines.append(f" {margin[2 * row]}{shown}{steps}".rstrip())
         leads_on = row + 1 < len(names) and phase.next == names[row + 1]
         gate = _gate(phase, state) or (f"then {phase.next}" if phase.next and not leads_on else "")
         if leads_on or gate:
@@ -101,14 +101,14 @@ def _margin(graph: PhaseGraph, names: Sequence[str]) -> list[str]:
 
 def _columns(spans: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """How far left of the names each line is drawn: the shortest closest, without overlaps."""
-    found: dict[str, int] = {}
+    lanes: dict[str, int] = {}
     for target in sorted(spans, key=lambda one: spans[one][1] - spans[one][0]):
         first, last = spans[target]
         taken = {
-            found[other] for other in found if spans[other][0] <= last and first <= spans[other][1]
+            lanes[other] for other in lanes if spans[other][0] <= last and first <= spans[other][1]
         }
-        found[target] = next(place for place in count() if place not in taken)
-    return found
+        lanes[target] = next(place for place in count() if place not in taken)
+    return lanes
 
 
 def _arrow(leads_here: bool) -> str:

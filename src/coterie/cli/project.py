@@ -37,17 +37,17 @@ def project(context: click.Context) -> None:
 
 
 def _show(call: Call) -> None:
-    found = find_project(call.directory)
-    why, held = refused(found), contents(found)
-    kind = why.origin if why else "ours" if found.exists else "absent"
-    fields = {"path": str(found.root), "origin": kind, "problem": str(why) if why else None}
+    here = find_project(call.directory)
+    why, held = refused(here), contents(here)
+    kind = why.origin if why else "ours" if here.exists else "absent"
+    fields = {"path": str(here.root), "origin": kind, "problem": str(why) if why else None}
     call.record("project", fields)
     call.records("held_file", map(vars, held))
     if why is None:
-        call.line(f"{found.place} is yours." if found.exists else f"{found.root} has no .coterie.")
+        call.line(f"{here.place} is yours." if here.exists else f"{here.root} has no .coterie.")
         return
     call.line(printable(str(why)))
-    _show_holdings(call, found)
+    _show_holdings(call, here)
     call.line(printable(why.hint or ""))
 
 
@@ -75,39 +75,39 @@ def forget_(call: Call, folder: Path) -> None:
     call.line(f"Forgotten: {printable(str(folder))}")
 
 
-def settle(call: Call, found: Project, why: NotOurs) -> None:
+def settle(call: Call, target: Project, why: NotOurs) -> None:
     """Ask the user what to do with an untrusted `.coterie`; raise `why` if it is left as it is."""
     if not call.attended or why.origin == "other_user":
         raise why
     call.line(printable(str(why)))
-    _show_holdings(call, found)
+    _show_holdings(call, target)
     may_adopt = why.origin != "link"
     offered = "[t] take it over  [s] set it aside  [l] leave it, do nothing"
     offered = offered if may_adopt else offered.partition("  ")[2]
     answer = click.prompt(offered, type=click.Choice("tsl" if may_adopt else "sl"), default="l")
     if answer == "l":
         raise why
-    (_adopt if answer == "t" else _set_aside)(call, found)
+    (_adopt if answer == "t" else _set_aside)(call, target)
 
 
-def _adopt(call: Call, found: Project) -> None:
-    notice = adopt(found)
+def _adopt(call: Call, target: Project) -> None:
+    notice = adopt(target)
     show_notices(call, [notice] if notice else [])
-    call.record("project", {"path": str(found.root), "origin": "ours", "problem": None})
-    call.line(f"{printable(str(found.place))} is now yours.")
+    call.record("project", {"path": str(target.root), "origin": "ours", "problem": None})
+    call.line(f"{printable(str(target.place))} is now yours.")
 
 
-def _set_aside(call: Call, found: Project) -> None:
-    aside = set_aside_unbelieved(found)
-    call.record("set_aside", {"path": str(found.root), "as": str(aside) if aside else None})
-    if aside is None:
+def _set_aside(call: Call, target: Project) -> None:
+    new_path = set_aside_unbelieved(target)
+    call.record("set_aside", {"path": str(target.root), "as": str(new_path) if new_path else None})
+    if new_path is None:
         call.line("Nothing to set aside.")
     else:
-        call.line(f"Set aside as {printable(str(aside))}: nothing reads it there.")
+        call.line(f"Set aside as {printable(str(new_path))}: nothing reads it there.")
 
 
-def _show_holdings(call: Call, found: Project) -> None:
-    files = [one for one in contents(found) if one.kind != "folder"]
+def _show_holdings(call: Call, target: Project) -> None:
+    files = [one for one in contents(target) if one.kind != "folder"]
     lines = [f"  {_shown(one)}" for one in files[:_SHOWN]]
     if (more := len(files) - _SHOWN) > 0:
         lines.append(f"  and at least {counted(more, 'more file')}")

@@ -31,13 +31,13 @@ def ps(call: Call) -> None:
     at_work = anyio.run(projects.members_at_work, known)
     for error in at_work.failures:
         call.problem(error)
-    found = at_work.members
-    call.records("member", map(as_json.running, found))
+    members = at_work.members
+    call.records("member", map(as_json.running, members))
     here = known.here.root if known.here else None
     head = ("  MEMBER", "AGENT", "DOES", "SINCE", "TASK", "MODE", "PID", "MEMORY", "HOME")
-    rows = [head, *(_row(member, here) for member in found)]
+    rows = [head, *(_row(member, here) for member in members)]
     lines = table(rows, call.row_width, painted=lambda cell: warned(cell, call.paint))
-    call.lines(lines if found else ["No member is running."])
+    call.lines(lines if members else ["No member is running."])
     call.line("Available agents: coterie agents")
 
 
@@ -104,8 +104,8 @@ def _stop_member(call: Call, id_: str, member: str) -> None:
 
     view, ran = run_on_task(call, id_, body)
     call.record("member", {"task": view.id, "member": member, "stopped": ran})
-    asked = "You will be asked what to do: coterie inbox"
-    call.line(f"Stopped {member}; {view.id} continues.  {asked}" if ran else _not_running(view))
+    notice = "You will be asked what to do: coterie inbox"
+    call.line(f"Stopped {member}; {view.id} continues.  {notice}" if ran else _not_running(view))
 
 
 def _not_running(view: TaskView) -> str:

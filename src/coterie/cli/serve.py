@@ -51,7 +51,7 @@ def _server() -> ModuleType:
     return server
 
 
-def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
+def run_server(call: Call, *, opens: bool, **options: Any) -> None:
     """Serve until a signal arrives."""
     server = _server()
     import anyio
@@ -62,7 +62,7 @@ def run_server(call: Call, *, opens: bool, **asked: Any) -> None:
     def offer(orphans: Sequence[Orphan]) -> None:
         _offer(call, orphans)
 
-    anyio.run(server.serve, server.ServeRequest(**asked), announce, offer)
+    anyio.run(server.serve, server.ServeRequest(**options), announce, offer)
 
 
 def _announce(call: Call, access: Access, link: str, opens: bool) -> None:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 @pass_call
 def init(call: Call) -> None:
     """Find your agents and write a first team; only .coterie and the registry are touched."""
-    project, found = current_project(call), Agents().scan()
-    show_notices(call, found.registry.notices)
+    project, scanned = current_project(call), Agents().scan()
+    show_notices(call, scanned.registry.notices)
     teams = Teams(project)
     health = teams.health()
     ready = to_be_members(health)
     states = {one.name: one.state for one in health}
-    fields = {"root": str(project.root), **fields_of_scan(found), "states": states}
+    fields = {"root": str(project.root), **fields_of_scan(scanned), "states": states}
     if not ready:
         call.record("init", {**fields, "team": None})
         call.line("No agent is ready. Set one up, then try again:")
@@ -52,13 +52,13 @@ def init(call: Call) -> None:
     if not teams.names():
         wrote = teams.write(STARTER, teams.entries(STARTER, None), default=True).team.name
     call.record("init", {**fields, "team": wrote})
-    _tell(call, teams, ready, wrote)
+    _show_start(call, teams, ready, wrote)
     for one in health:
         if one.state in ("not signed in", "no adapter"):
             call.line(f"Not ready: {one.name}, {one.state} -> {one.hint}")
 
 
-def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None:
+def _show_start(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None:
     project = teams.project
     wrote_it = "git ignores it; nothing else touched"
     call.line(f"Found {', '.join(ready)}. Wrote {shown(project.folder)}/ ({wrote_it}).")
@@ -79,19 +79,19 @@ def doctor(call: Call, *, probe: bool) -> None:
 
     With a store (--store or COTERIE_STORE), also whether it can be used from here.
     """
-    found = Doctor(call.directory, call.store)
-    show_notices(call, found.notices)
-    for agent in found.agents:
+    checkup = Doctor(call.directory, call.store)
+    show_notices(call, checkup.notices)
+    for agent in checkup.agents:
         call.record("agent", asdict(agent))
-    for check in found.checks:
+    for check in checkup.checks:
         call.record("check", asdict(check))
-    call.lines(table([_agent_row(agent) for agent in found.agents], call.row_width, folds=True))
+    call.lines(table([_agent_row(agent) for agent in checkup.agents], call.row_width, folds=True))
     call.line()
-    call.lines(table([_check_row(check) for check in found.checks], call.row_width, folds=True))
-    works = _probe(call, found.agents) if probe else True
-    works = _tell_store(call, found.checks) and works
-    good = sum(agent.ready for agent in found.agents)
-    count = len(found.agents)
+    call.lines(table([_check_row(check) for check in checkup.checks], call.row_width, folds=True))
+    works = _probe(call, checkup.agents) if probe else True
+    works = _show_store_problems(call, checkup.checks) and works
+    good = sum(agent.ready for agent in checkup.agents)
+    count = len(checkup.agents)
     call.record("doctor", {"ready": good, "agents": count, "ok": good > 0 and works})
     enough = "enough to start" if good else "you need at least one to start"
     call.line()
@@ -106,7 +106,7 @@ def _agent_row(agent: AgentHealth) -> tuple[str, str, str, str]:
     return (f"  {agent.name}", agent.version or "-", agent.state, then)
 
 
-def _tell_store(call: Call, checks: Iterable[HealthCheck]) -> bool:
+def _show_store_problems(call: Call, checks: Iterable[HealthCheck]) -> bool:
     """Show what is wrong with the store or with how branches travel, in full: an address leaves no
     room for it in a table. Return whether nothing is wrong."""
     failed = [check for check in checks if check.name in ("store", "travel") and not check.ok]
@@ -131,28 +131,28 @@ def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
     from coterie.app.probe_steps import STEPS
 
     agents = Agents().installed({agent.name: agent.version for agent in health})
-    found = anyio.run(_probe_all, call, agents)
+    probes = anyio.run(_probe_all, call, agents)
     for agent in agents:
-        call.record("probe", _fields(agent, found.get(agent.name)))
+        call.record("probe", _fields(agent, probes.get(agent.name)))
     call.line()
     if not agents:
         call.line("Nothing to probe: no agent is installed.")
         return True
     heads = ("", "", *STEPS, "")
-    call.lines(table([heads, *(_probe_row(probed) for probed in found.values())], call.row_width))
+    call.lines(table([heads, *(_probe_row(probed) for probed in probes.values())], call.row_width))
     for agent in agents:
-        if agent.name not in found:
+        if agent.name not in probes:
             call.line(f"  {agent.name}: not probed, {_NO_STAND_IN}")
-    for probed in found.values():
+    for probed in probes.values():
         call.lines(_failures(probed, call.width))
-    return all(probed.ok for probed in found.values())
+    return all(probed.ok for probed in probes.values())
 
 
 async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, ProbeResult]:
     from coterie.app.probe import can_be_probed, probe_agent
     from coterie.cli.running import StopRequest, stop_on_signals
 
-    found: dict[str, ProbeResult] = {}
+    probes: dict[str, ProbeResult] = {}
     parking = StopRequest()
     live = call.live and sys.stderr.isatty()
     try:
@@ -162,12 +162,12 @@ async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, 
                 def show(step: Step, name: str = agent.name) -> None:
                     _show_progress(f"  probing {name}: {step}", live=live)
 
-                found[agent.name] = await probe_agent(agent, show)
+                probes[agent.name] = await probe_agent(agent, show)
     finally:
         _show_progress("", live=live)
     if parking.asked:
         raise click.exceptions.Exit(130)
-    return found
+    return probes
 
 
 def _show_progress(text: str, *, live: bool) -> None:
@@ -228,14 +228,14 @@ def agents(call: Call) -> None:
 @pass_call
 def scan(call: Call) -> None:
     """Find agents on PATH and register them. What you changed by hand is kept."""
-    made = Agents().scan()
-    show_notices(call, made.registry.notices)
-    call.record("scan", fields_of_scan(made))
-    found = ", ".join(one.name for one in made.found)
-    new = f"; new: {', '.join(made.added)}" if made.added else ""
-    found = f"{found}{new}" if found else "no agent that Coterie knows by name"
-    call.line(f"Found {found}. Registry: {made.registry.path}")
-    _list(call, made.registry)
+    scanned = Agents().scan()
+    show_notices(call, scanned.registry.notices)
+    call.record("scan", fields_of_scan(scanned))
+    names = ", ".join(one.name for one in scanned.installed)
+    new = f"; new: {', '.join(scanned.added)}" if scanned.added else ""
+    names = f"{names}{new}" if names else "no agent that Coterie knows by name"
+    call.line(f"Found {names}. Registry: {scanned.registry.path}")
+    _list(call, scanned.registry)
 
 
 @command("add", "coterie agents add mine --ends-with result -- python3 agent.py", agents)
@@ -284,14 +284,14 @@ def migrate(call: Call) -> None:
     show_notices(call, done.notices)
 
 
-def fields_of_scan(made: Scan) -> dict[str, object]:
+def fields_of_scan(scanned: Scan) -> dict[str, object]:
     """What a scan found, as an object."""
     return {
-        "path": str(made.registry.path),
-        "found": [one.name for one in made.found],
-        "added": list(made.added),
-        "updated": list(made.updated),
-        "missing": list(made.missing),
+        "path": str(scanned.registry.path),
+        "found": [one.name for one in scanned.installed],
+        "added": list(scanned.added),
+        "updated": list(scanned.updated),
+        "missing": list(scanned.missing),
     }
 
 
@@ -302,13 +302,13 @@ def fields_of(agent: AgentDefinition) -> dict[str, object]:
 
 
 def _list(call: Call, registry: Registry) -> None:
-    found = [(agent, health_of(agent)) for agent in registry.agents.values()]
-    for agent, health in found:
+    entries = [(agent, health_of(agent)) for agent in registry.agents.values()]
+    for agent, health in entries:
         call.record("agent", fields_of(agent) | {"state": health.state, "ready": health.ready})
-    if not found:
+    if not entries:
         call.line("No agent is registered yet.   coterie agents scan")
         return
-    call.lines(table([_row(agent, health) for agent, health in found], call.row_width))
+    call.lines(table([_row(agent, health) for agent, health in entries], call.row_width))
     call.line("Running now: coterie ps")
 
 

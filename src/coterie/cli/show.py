@@ -18,7 +18,7 @@ from coterie.app.views import (
     read_ticket,
 )
 from coterie.cli import card
-from coterie.cli.inbox import asked, find_question
+from coterie.cli.inbox import context_of, find_question
 from coterie.cli.main import (
     Call,
     command,
@@ -106,12 +106,12 @@ def _show_stderr(call: Call, id_: str, member: str) -> None:
     async def read(app: App, task_id: str) -> list[MemberStderr]:
         return await read_member_stderr(app, task_id, member or None)
 
-    found = run_on_task(call, id_, read, tickets=True)
-    for one in found:
+    outputs = run_on_task(call, id_, read, tickets=True)
+    for one in outputs:
         call.record("stderr", {"member": one.member, "path": one.path, "text": one.text})
         lines = [f"  {printable(line)}" for line in one.text.splitlines()]
         call.lines([f"{one.member}  {shown(Path(one.path))}", *lines])
-    if not found:
+    if not outputs:
         call.line(
             f"{member} wrote nothing to stderr." if member else "Nothing was written to stderr."
         )
@@ -127,11 +127,11 @@ def _show_faults(call: Call, session: SessionView) -> None:
 
 def _show_question(call: Call, name: str) -> None:
     view = find_question(call, name)
-    question = asked(call, view)
+    context = context_of(call, view)
     call.record("interaction", as_json.question(view))
-    call.lines(card.card(question, call.width, paint=call.paint))
+    call.lines(card.card(context, call.width, paint=call.paint))
     if view.state == "open":
-        call.line(card.how_to_answer(question))
+        call.line(card.how_to_answer(context))
     else:
         when = clock(view.answered_at) if view.answered_at else "unknown time"
         by = f" by {view.answered_by}" if view.answered_by else ""
@@ -149,8 +149,8 @@ def _where(detail: TaskDetail, width: int) -> list[str]:
     if not view.offered:
         return []
     refusals = [printable(f"{machine}: {why}") for machine, why in detail.refused.items()]
-    said = ["to every machine that meets its requirements", *refusals]
-    return [line for one in said for line in field("offered", one, width)]
+    texts = ["to every machine that meets its requirements", *refusals]
+    return [line for text in texts for line in field("offered", text, width)]
 
 
 def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]:
@@ -196,7 +196,7 @@ def _open(call: Call, detail: TaskDetail) -> list[str]:
     lines: list[str] = []
     for view in detail.questions:
         if view.state == "open":
-            lines += ["", *card.brief(asked(call, view), call.width, call.paint)]
+            lines += ["", *card.brief(context_of(call, view), call.width, call.paint)]
     return lines
 
 
@@ -211,21 +211,21 @@ def _next(session: SessionView) -> str:
 
 def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     wanted = parts["ticket"].upper()
-    found = run_on_task(call, parts["task"], partial(read_ticket, ticket_id=wanted))
-    row = next(row for row in rows(found.session) if row.ticket.id == wanted)
+    detail = run_on_task(call, parts["task"], partial(read_ticket, ticket_id=wanted))
+    row = next(row for row in rows(detail.session) if row.ticket.id == wanted)
     more = {
-        "branch": found.branch or None,
+        "branch": detail.branch or None,
         "history": [vars(event) for event in row.ticket.history],
-        "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in found.said],
+        "envelopes": [one.model_dump(mode="json", exclude_none=True) for one in detail.envelopes],
     }
-    if found.task is not None:
-        more |= {"failures": as_json.failures(found.task), "status": found.task.view.status}
-        more |= {"questions": [as_json.question(view) for view in found.task.questions]}
-    call.record("ticket", ticket_fields(found.session.id, row) | more)
-    call.lines(page_lines(found, row, call.width, call.paint))
-    _show_faults(call, found.session)
-    if found.task is not None:
-        call.lines([*_past(found.task, call.width), *_open(call, found.task)])
+    if detail.task is not None:
+        more |= {"failures": as_json.failures(detail.task), "status": detail.task.view.status}
+        more |= {"questions": [as_json.question(view) for view in detail.task.questions]}
+    call.record("ticket", ticket_fields(detail.session.id, row) | more)
+    call.lines(page_lines(detail, row, call.width, call.paint))
+    _show_faults(call, detail.session)
+    if detail.task is not None:
+        call.lines([*_past(detail.task, call.width), *_open(call, detail.task)])
 
 
 class _Tickets(click.Group):
@@ -280,13 +280,13 @@ def reset(call: Call, name: str) -> None:
 
 
 def _list(call: Call, id_: str | None) -> None:
-    if found := _found(call, id_):
-        name, listed = found
+    if named := _tickets_of(call, id_):
+        name, listed = named
         none = [f"{name} has no tickets."]
         call.lines(_table(listed, call.width, call.paint) if listed else none)
 
 
-def _found(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
+def _tickets_of(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
     """Return the named session's tickets, else the newest session's; None if there is no task."""
     session = (
         run_in_project(call, read_session) if id_ is None else run_on_task(call, id_, read_session)

@@ -45,9 +45,9 @@ def store(context: click.Context) -> None:
 @pass_call
 def init(call: Call, url: str | None, lease: str | None) -> None:
     """Create this project's store in an existing database. A store that exists is kept."""
-    made, facts = stores.init_store(stores.store_url(url), current_project(call), lease)
-    call.record("store", {**asdict(facts), "made": made})
-    call.line(f"Created the store in {facts.url}" if made else f"The store exists: {facts.url}")
+    created, facts = stores.init_store(stores.store_url(url), current_project(call), lease)
+    call.record("store", {**asdict(facts), "made": created})
+    call.line(f"Created the store in {facts.url}" if created else f"The store exists: {facts.url}")
     call.lines(_rows(facts))
     call.line(f"Use it:  coterie doctor --store {shlex.quote(facts.url)}")
 

@@ -35,11 +35,11 @@ class ListLimit:
     limit: int | None = None
     show_all: bool = False
 
-    def apply(self, call: Call, found: Sequence[T]) -> Sequence[T]:
+    def apply(self, call: Call, rows: Sequence[T]) -> Sequence[T]:
         """Return the newest rows, which come last; with `--json` all, unless limited."""
         if self.limit is None and (self.show_all or call.json):
-            return found
-        return found[-(self.limit or FEW) :]
+            return rows
+        return rows[-(self.limit or FEW) :]
 
     def print_rest(self, call: Call, older: int) -> None:
         """Say how many are not shown, and how to show them."""
@@ -69,15 +69,15 @@ def limit_options(body: Callable[..., None]) -> Callable[..., None]:
 def tasks(call: Call, listed: ListLimit) -> None:
     """The tasks of this project, the newest last."""
 
-    found = run_in_project(call, lambda app: app.tasks())
-    if found is None:
+    views = run_in_project(call, lambda app: app.tasks())
+    if views is None:
         return
-    kept = listed.apply(call, found)
+    kept = listed.apply(call, views)
     call.records("task", map(as_json.task, kept))
     rows = [task_row(view) for view in kept]
     call.lines(table(rows, call.row_width) or ['No task yet.   coterie "what the team should do"'])
-    listed.print_rest(call, len(found) - len(kept))
-    waiting = [view.id for view in found if view.resumable]
+    listed.print_rest(call, len(views) - len(kept))
+    waiting = [view.id for view in views if view.resumable]
     if waiting:
         call.line(f"Resume: coterie resume {waiting[-1]}")
 
@@ -187,10 +187,10 @@ async def _dry_resume(call: Call, app: App, task_id: str) -> int:
         raise UsageError(f"{task_id} has ended ({view.status}).", f"coterie show {task_id}")
     if view.is_run:
         raise TaskBusy(task_id, view.pid, view.machine)
-    found = await dry_resume(app, task_id)
-    dry_run.show(call, found)
-    if found.refused is not None:
-        raise found.refused
+    plan = await dry_resume(app, task_id)
+    dry_run.show(call, plan)
+    if plan.refused is not None:
+        raise plan.refused
     return 0
 
 

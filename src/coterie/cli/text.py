@@ -378,8 +378,8 @@ def parse_span(text: str) -> float | None:
     match = _SPAN.fullmatch(text.strip().lower())
     if match is None or not any(match.groups()):
         return None
-    hours, minutes, left = (int(group or 0) for group in match.groups())
-    return float(hours * 3600 + minutes * 60 + left)
+    hours, minutes, seconds = (int(group or 0) for group in match.groups())
+    return float(hours * 3600 + minutes * 60 + seconds)
 
 
 class Span(click.ParamType[float]):
@@ -390,7 +390,7 @@ class Span(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        found = parse_span(str(value))
-        if found is None:
+        seconds = parse_span(str(value))
+        if seconds is None:
             self.fail(f"{value!r} is not a duration; write it like 90s, 30m or 1h30m.", param, ctx)
-        return found
+        return seconds

@@ -70,7 +70,7 @@ class TicketEvents(RecordLines):
     """By id: each ticket as last seen."""
     _past: dict[str, TicketState] = field(default_factory=dict[str, TicketState], init=False)
     """By id: the state of each ticket while past entries are shown."""
-    _made: list[TicketRecord] = field(default_factory=list[TicketRecord], init=False)
+    _created: list[TicketRecord] = field(default_factory=list[TicketRecord], init=False)
     """Tickets that a plan created and that have not been printed yet."""
     _approved: bool = field(default=False, init=False)
     _at: str = field(default="", init=False)
@@ -111,7 +111,7 @@ class TicketEvents(RecordLines):
         """Return the lines for a record; new tickets are held back until a plan's are all known."""
         self._at = instant.now()
         if isinstance(record, TicketRecord) and record.is_new:
-            self._made.append(record)
+            self._created.append(record)
             return []
         return [*self._new_plan(), *super().lines(record)]
 
@@ -123,12 +123,12 @@ class TicketEvents(RecordLines):
 
     def _new_plan(self) -> list[str]:
         """Return the lines for the tickets that a plan created, once all of them are known."""
-        made, self._made = self._made, []
-        if not made:
+        created, self._created = self._created, []
+        if not created:
             return []
         first = not self._known
-        self._known |= {record.id: record for record in made}
-        count = counted(len(made), "ticket")
+        self._known |= {record.id: record for record in created}
+        count = counted(len(created), "ticket")
         lines: list[str] = []
         if not first:
             lines += self._event("", f"the plan has changed: {count} more")
@@ -136,7 +136,7 @@ class TicketEvents(RecordLines):
             lines += self._event("", f"plan with {count}")
         if not self.cards and first:
             return lines
-        for record in made:
+        for record in created:
             after = f", after {' '.join(record.dependencies)}" if record.dependencies else ""
             lines += self._event(record.id, f"{record.title}{after}")
         return lines
@@ -164,17 +164,17 @@ class TicketEvents(RecordLines):
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(base_of(record.member))
-        said = prose(text.what)
-        if not said or record.member == self.team.manager.id:
+        message = prose(text.what)
+        if not message or record.member == self.team.manager.id:
             return []  # what a manager says shows in the events it causes
         if member is None or member.type == "human":
-            return self._event("", f"{record.member}: {said}")
+            return self._event("", f"{record.member}: {message}")
         at_work = [
             name
             for name, ticket in self._known.items()
             if ticket.owner == record.member and ticket.state in AT_WORK
         ]
-        return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
+        return self._event(at_work[-1] if at_work else "", f'{record.member}: "{message}"')
 
     def _event(self, ticket: str, what: str, meaning: Meaning | None = None) -> list[str]:
         margin = "" if self.cards else " "

@@ -26,14 +26,14 @@ _RECENT = 12
 
 
 def page_lines(
-    found: TicketDetail, row: Row, width: int, paint: Paint, *, whole: bool = True
+    detail: TicketDetail, row: Row, width: int, paint: Paint, *, whole: bool = True
 ) -> list[str]:
     """Return all about one ticket; with `whole`, its whole history, else the end of it."""
-    ticket, full_name = row.ticket, f"{found.session.id}/{row.ticket.id}"
+    ticket, full_name = row.ticket, f"{detail.session.id}/{row.ticket.id}"
     name, state = paint(full_name, "name"), paint(row.state, row.meaning)
     owner = f"   {one_line(row.owner)}" if row.owner else ""
     shown = [f"{name}  {one_line(ticket.title)}   {state}{owner}"]
-    for name, value in _facts(found, row):
+    for name, value in _facts(detail, row):
         shown += field(name, value, width)
     kept = ticket.history if whole else ticket.history[-_RECENT:]
     history = [
@@ -48,7 +48,7 @@ def page_lines(
     return shown
 
 
-def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
+def _facts(detail: TicketDetail, row: Row) -> list[tuple[str, str]]:
     ticket = row.ticket
     stands_still = ticket.closed_by is not None or ticket.state in ("blocked", "error")
     facts = [
@@ -57,16 +57,16 @@ def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
         ("asks", f"{row.asks}   coterie show {row.asks}" if row.asks else ""),
     ]
     for kind, name in _NAMES.items():  # what manager and worker last said to each other
-        said = [message for message in found.said if isinstance(message.payload, kind)]
-        facts += [(name, f"{last.source}: {_payload_text(last.payload)}") for last in said[-1:]]
-    checks = _newest_checks(found.said)
+        messages = [sent for sent in detail.envelopes if isinstance(sent.payload, kind)]
+        facts += [(name, f"{last.source}: {_payload_text(last.payload)}") for last in messages[-1:]]
+    checks = _newest_checks(detail.envelopes)
     for command, artifact in checks.items():
         facts.append(("checked", f"{command}: {artifact.description}"))
     if ticket.state == "done" and not checks:
         facts.append(("checked", "nothing: no check was run"))
-    facts += [("artifact", text) for text in _artifacts(found)]
-    facts += [("cost", _cost(row.view)), ("branch", found.branch)]
-    facts.append(("log", f"coterie log {found.task.view.id}" if found.task else ""))
+    facts += [("artifact", text) for text in _artifacts(detail)]
+    facts += [("cost", _cost(row.view)), ("branch", detail.branch)]
+    facts.append(("log", f"coterie log {detail.task.view.id}" if detail.task else ""))
     return [fact for fact in facts if fact[1]]
 
 
@@ -79,14 +79,14 @@ _NAMES: Mapping[type[Payload], str] = {
 }
 
 
-def _artifacts(found: TicketDetail) -> list[str]:
+def _artifacts(detail: TicketDetail) -> list[str]:
     """Describe the stored artifacts except check logs, the newest version of each."""
     kept: dict[str, str] = {}
-    for message in found.said:
+    for message in detail.envelopes:
         artifact = message.payload
         if isinstance(artifact, envelope.ArtifactRef) and not artifact.checked:
             facts = [artifact.content_type or "", f"{artifact.size_bytes or 0} bytes"]
-            place = f".coterie/sessions/{found.session.id}/artifacts/{artifact.uri}"
+            place = f".coterie/sessions/{detail.session.id}/artifacts/{artifact.uri}"
             kept[artifact.label] = f"{artifact.label}: {' · '.join(filter(None, facts))}\n  {place}"
     return list(kept.values())
 
@@ -126,10 +126,10 @@ def _listed(first: str, *rest: Sequence[str]) -> str:
     return "\n".join([first, *(f"  {line}" for part in rest for line in part if line.strip())])
 
 
-def _newest_checks(said: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
+def _newest_checks(messages: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
     """Return the newest outcome of every command that Coterie ran, oldest first."""
     newest: dict[str, envelope.ArtifactRef] = {}
-    for message in said:
+    for message in messages:
         artifact = message.payload
         if isinstance(artifact, envelope.ArtifactRef) and artifact.checked:
             newest.pop(artifact.checked.command, None)
@@ -181,10 +181,10 @@ def _sections(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str
         yield "CHANGED", f"{counted(files, 'file')} +{added} -{removed}   {where}"
     without = [row.ticket.id for row in listed if row.kind == "done" and not row.view.checks]
     rest = f"; for {' '.join(without)} no check was run" if without else ""
-    checked = _checked(ended.said)
+    checked = _checked(ended.envelopes)
     yield "CHECKED", f"{checked}{rest}" if checked else "nothing: no check was run"
     yield from _joined_section(
-        "NOT CHECKED", _unchecked(ended.said, listed), "no command; please look"
+        "NOT CHECKED", _unchecked(ended.envelopes, listed), "no command; please look"
     )
     yield from _joined_section("SENT BACK", _sent_back(listed))
     yield from _joined_section("YOU DECIDED", _user_decisions(ended))
@@ -199,10 +199,10 @@ def _joined_section(name: str, texts: Sequence[str], after: str = "") -> Iterato
         yield name, " · ".join(texts[:_FEW]) + more + (f": {after}" if after else "")
 
 
-def _checked(said: Sequence[Envelope]) -> str:
+def _checked(messages: Sequence[Envelope]) -> str:
     """List the newest outcome of each command by the tree that it ran on, the newest first."""
     by_tree: dict[str, list[str]] = {}
-    checks = [artifact.checked for artifact in _newest_checks(said).values() if artifact.checked]
+    checks = [ref.checked for ref in _newest_checks(messages).values() if ref.checked]
     for check in checks:
         outcomes = by_tree.pop(check.tree, [])
         by_tree[check.tree] = [*outcomes, f"{one_line(check.command)} {ended(check)}"]
@@ -214,12 +214,12 @@ def _checked(said: Sequence[Envelope]) -> str:
     return "; ".join([*parts[:_FEW], *more])
 
 
-def _unchecked(said: Sequence[Envelope], listed: Sequence[Row]) -> list[str]:
+def _unchecked(messages: Sequence[Envelope], listed: Sequence[Row]) -> list[str]:
     """Return the criteria of done tickets that no command checks."""
     done = {row.ticket.id for row in listed if row.kind == "done"}
     instructions = {
         message.ticket_id: message.payload
-        for message in said
+        for message in messages
         if isinstance(message.payload, Instruction) and message.ticket_id in done
     }
     return [
@@ -260,13 +260,13 @@ _APPROVED: Mapping[type[object], str] = {PlanApproval: "plan", ReportConfirmatio
 
 
 def _decision(view: QuestionView) -> str:
-    asked = view.interaction
-    approved = _APPROVED.get(type(asked.about)) if view.answer == APPROVE else None
+    question = view.interaction
+    approved = _APPROVED.get(type(question.about)) if view.answer == APPROVE else None
     if approved is not None:
         return f"{approved} {clock(view.answered_at or view.asked_at)[-8:-3]}"
-    about = asked.about.ticket if isinstance(asked.about, FailedTicket) else None
-    answer = _short(card.answered(asked, view.answer, view.said), 24)
-    return f"{about or asked.interaction_id} {answer}"
+    about = question.about.ticket if isinstance(question.about, FailedTicket) else None
+    answer = _short(card.answered(question, view.answer, view.said), 24)
+    return f"{about or question.interaction_id} {answer}"
 
 
 def _short(text: str, room: int = _LONGEST) -> str:

@@ -261,8 +261,8 @@ def _select_rows(listed: Sequence[Row], most: int | None) -> tuple[list[str], li
 
 def _summary_line(listed: Sequence[Row]) -> str:
     """Summarize several tickets on one line."""
-    found = [row.kind for row in listed]
-    parts = [", ".join(f"{found.count(kind)} {kind}" for kind in dict.fromkeys(found))]
+    kinds = [row.kind for row in listed]
+    parts = [", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))]
     seconds = sum(row.view.seconds for row in listed)
     tokens = sum(row.view.tokens or 0 for row in listed)
     parts += [took(seconds)] if seconds else []

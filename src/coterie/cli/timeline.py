@@ -67,7 +67,7 @@ class Timeline:
 def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
     """Map the `id()` of each start record whose call never ended to the record to show instead."""
     begun: dict[tuple[str, str], ToolCallRecord] = {}
-    asked: dict[str, tuple[str, str]] = {}
+    calls: dict[str, tuple[str, str]] = {}
     refused: set[tuple[str, str]] = set()
     for entry in entries:
         match entry.record:
@@ -83,10 +83,10 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
                     if (key[0], one.name) == (question.member, tool)
                 ]
                 if mine:
-                    asked[question.interaction.interaction_id] = mine[-1]
+                    calls[question.interaction.interaction_id] = mine[-1]
                     refused.add(mine[-1])
             case InteractionRecord(state="answered") as question if question.answer != REJECT:
-                refused.discard(asked.get(question.interaction.interaction_id, ("", "")))
+                refused.discard(calls.get(question.interaction.interaction_id, ("", "")))
             case _:
                 pass
     return {

@@ -234,8 +234,8 @@ def _dry_run(call: Call, choose: Choose, make: Make, more: dict[str, Any]) -> No
     teams = Teams(current_project(call), rehearsal=rehearsal is not False)
     view = choose(teams)
     show_notices(call, (*teams.registry.notices, *view.loaded.notices))
-    kept = teams.with_saved_identities(view)
-    dry_run.show(call, anyio.run(app.dry_run, teams, make(kept, rehearsal)))
+    saved = teams.with_saved_identities(view)
+    dry_run.show(call, anyio.run(app.dry_run, teams, make(saved, rehearsal)))
     teams.require_usable(view)  # raises for what the user would be asked first
 
 

@@ -76,13 +76,13 @@ def worker(
                         group.cancel_scope.cancel()
 
                 group.start_soon(until_signal)
-                await work(project, options, lambda event: _tell(call, event))
+                await work(project, options, lambda event: _show_event(call, event))
                 group.cancel_scope.cancel()
 
     anyio.run(run)
 
 
-_SAID = {
+_TEXTS = {
     "ready": "{detail} is ready",
     "taken": "{task}  runs here",
     "refused": "{task}  not taken: {detail}",
@@ -92,9 +92,9 @@ _SAID = {
 }
 
 
-def _tell(call: Call, event: WorkerEvent) -> None:
+def _show_event(call: Call, event: WorkerEvent) -> None:
     call.record("worker", asdict(event))
-    call.line(_SAID[event.state].format_map(asdict(event)))
+    call.line(_TEXTS[event.state].format_map(asdict(event)))
 
 
 def offer_new(call: Call, start: StartRequest) -> None:
@@ -118,9 +118,9 @@ def offer_new(call: Call, start: StartRequest) -> None:
 )
 def machines(call: Call) -> None:
     """Every machine, with its state, agents, seats and tasks."""
-    from coterie.app.machines import machines as found
+    from coterie.app.machines import machines as list_machines
 
-    rows = run_with_app(current_project(call), found)
+    rows = run_with_app(current_project(call), list_machines)
     call.records("machine", map(asdict, rows))
     if not rows:
         call.line("No machines yet.   coterie worker --store URL")

@@ -89,5 +89,5 @@ def without_secrets(team: Team, by: Redactor) -> Team:
         member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
         for member in team.members
     )
-    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
-    return team.model_copy(update={"members": members, "team_instruction": said})
+    instruction = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
+    return team.model_copy(update={"members": members, "team_instruction": instruction})

@@ -118,10 +118,10 @@ def set_aside(path: Path) -> Path:
     """Rename a damaged file, so that a good one can take its place and nothing is lost."""
     with storage_errors(path.parent):
         number = 1
-        while (aside := path.with_name(f"{path.name}.damaged.{number}")).exists():
+        while (target := path.with_name(f"{path.name}.damaged.{number}")).exists():
             number += 1
-        path.rename(aside)
-    return aside
+        path.rename(target)
+    return target
 
 
 def make_folder(path: Path) -> None:
@@ -238,11 +238,11 @@ def parse_json(path: Path, text: str) -> Document:
     """Parse a JSON text; raises a ConfigError with line and column if it is invalid."""
     has_duplicates = False
 
-    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
+    def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         nonlocal has_duplicates
-        made = dict(found)
-        has_duplicates = has_duplicates or len(made) < len(found)
-        return made
+        parsed = dict(items)
+        has_duplicates = has_duplicates or len(parsed) < len(items)
+        return parsed
 
     try:
         data = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
@@ -265,13 +265,13 @@ def parse_toml(path: Path, text: str) -> Document:
     except RecursionError:
         raise _invalid(path, "TOML", "it is nested too deeply", 1, 1) from None
     except ValueError as error:
-        found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
-        if found is None:
+        match = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
+        if match is None:
             last = text.count("\n") + 1
             raise _invalid(
                 path, "TOML", str(error).removesuffix(" (at end of document)"), last, 1
             ) from None
-        message, line, column = found.groups()
+        message, line, column = match.groups()
         raise _invalid(path, "TOML", message, int(line), int(column)) from None
 
 
@@ -292,14 +292,14 @@ def _invalid_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
 
 def _refuse_halves(path: Path, text: str, data: object) -> None:
     """Refuse half a surrogate pair: JSON can spell one, but it could never be encoded."""
-    found = re.search(r"\\u[dD][89a-fA-F]", text)
-    if found is None:
+    half = re.search(r"\\u[dD][89a-fA-F]", text)
+    if half is None:
         return
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - text.rfind("\n", 0, found.start())
+        line = text.count("\n", 0, half.start()) + 1
+        column = half.start() - text.rfind("\n", 0, half.start())
         raise _invalid(path, "JSON", "half of a surrogate pair", line, column) from None
     except RecursionError:
         raise _invalid(path, "JSON", "it is nested too deeply", 1, 1) from None
@@ -310,8 +310,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> ConfigError:
-    said = message[:1].lower() + message[1:]
-    at, problem = f":{line}:{column}", f"is not valid {kind}: {said}"
+    reason = message[:1].lower() + message[1:]
+    at, problem = f":{line}:{column}", f"is not valid {kind}: {reason}"
     mistakes = (FileMistake(line, "", problem),)
     return ConfigError(f"{shown(path)}{at} {problem}.", None, f"{path}{at}", mistakes)
 
@@ -322,6 +322,6 @@ def nulls(data: object, at: Place = ()) -> list[Mistake]:
         return [Mistake(at, "is null; leave it out")]
     if not isinstance(data, dict | list) or len(at) > 4:
         return []
-    whole = cast("dict[str, object] | list[object]", data)
-    parts = whole.items() if isinstance(whole, dict) else enumerate(whole)
-    return [found for key, value in parts for found in nulls(value, (*at, key))]
+    container = cast("dict[str, object] | list[object]", data)
+    parts = container.items() if isinstance(container, dict) else enumerate(container)
+    return [mistake for key, value in parts for mistake in nulls(value, (*at, key))]

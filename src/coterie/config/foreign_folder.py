@@ -20,7 +20,7 @@ _MOST = 2000
 """The most entries looked at; a folder that somebody else filled may be of any size."""
 
 
-def refusal(root: Path, found: OriginCheck) -> NotOurs:
+def refusal(root: Path, check: OriginCheck) -> NotOurs:
     """The error for a `.coterie` that is not used, with a command for each way out."""
     place, at = str(root / FOLDER), _at(root)
     choices = {
@@ -28,13 +28,13 @@ def refusal(root: Path, found: OriginCheck) -> NotOurs:
         "Take it over": f"coterie project adopt {at}",
         "Set it aside": f"coterie project set-aside {at}",
     }
-    if found.origin == "link":  # links are never followed, even with the user's consent
+    if check.origin == "link":  # links are never followed, even with the user's consent
         del choices["Take it over"]
     width = max(map(len, choices))
     hint = "\n".join(f"{does + ':':<{width + 2}}{command}" for does, command in choices.items())
-    if found.origin == "other_user":
+    if check.origin == "other_user":
         hint = _ELSEWHERE
-    return NotOurs(_problem(place, found), hint, place, found.origin)
+    return NotOurs(_problem(place, check), hint, place, check.origin)
 
 
 def look_at(root: Path) -> str:
@@ -46,13 +46,13 @@ def _at(root: Path) -> str:
     return f"-C {shlex.quote(str(root))}"
 
 
-def _problem(place: str, found: OriginCheck) -> str:
-    first = next(iter(found.names), ".")
-    match found.origin:
+def _problem(place: str, check: OriginCheck) -> str:
+    first = next(iter(check.names), ".")
+    match check.origin:
         case "other_user":
-            return f"{place} belongs to another user (uid {found.detail})."
+            return f"{place} belongs to another user (uid {check.detail})."
         case "moved":
-            return f"{place} was made for {found.detail}: it was moved or copied here."
+            return f"{place} was made for {check.detail}: it was moved or copied here."
         case "tracked":
             what = f"{first} in it" if first != "." else "it, or may do so"
             return f"{place} contains files that came with the repository: git tracks {what}."
@@ -103,32 +103,32 @@ def _below(top: Path) -> Iterator[HeldFile]:
 def _held(path: Path, top: Path) -> HeldFile:
     name = str(path.relative_to(top))
     try:
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             return HeldFile(name, "link", 0, str(path.readlink()))
     except OSError:
         return HeldFile(name, "other", 0)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return HeldFile(name, "folder", 0)
-    return HeldFile(name, "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size)
+    return HeldFile(name, "file" if stat.S_ISREG(status.st_mode) else "other", status.st_size)
 
 
-def set_aside(root: Path, found: OriginCheck) -> Path:
+def set_aside(root: Path, check: OriginCheck) -> Path:
     """Move what is not believed to a name beside `.coterie` that nothing reads; returns that path.
 
     In a `.coterie` of ours, only what others put there is moved.  No file is opened and no link
     followed.
     """
     folder, number = root / FOLDER, 1
-    while os.path.lexists(aside := root / f"{FOLDER}.set-aside.{number}"):
+    while os.path.lexists(destination := root / f"{FOLDER}.set-aside.{number}"):
         number += 1
-    if not found.names or "." in found.names:
-        folder.rename(aside)
-        return aside
-    for name in found.names:
+    if not check.names or "." in check.names:
+        folder.rename(destination)
+        return destination
+    for name in check.names:
         *above, last = Path(name).parts
-        target = aside.joinpath(*above)
+        target = destination.joinpath(*above)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_folder(folder, *above) as source, suppress(FileNotFoundError):
             os.rename(last, target / last, src_dir_fd=source)
-    return aside
+    return destination

@@ -38,7 +38,7 @@ def tracked_below(folder: Path) -> TrackedFiles | None:
 
     None if there is nothing.
     """
-    found: dict[str, bytes] = {}
+    entries: dict[str, bytes] = {}
     replaced: list[bytes] = []
     for top in folder.parents:
         git_dir = _git_dir(top)
@@ -48,13 +48,13 @@ def tracked_below(folder: Path) -> TrackedFiles | None:
             if not name:
                 replaced.append(entry)
             elif os.path.lexists(folder / inside):
-                found[inside] = entry
-    if not found:
+                entries[inside] = entry
+    if not entries:
         return None
     digest = hashlib.sha256(b"".join(replaced))
-    for name, entry in sorted(found.items()):
+    for name, entry in sorted(entries.items()):
         digest.update(b"\0%b\0%b" % (os.fsencode(name), entry))
-    return TrackedFiles(tuple(sorted(found)), digest.hexdigest())
+    return TrackedFiles(tuple(sorted(entries)), digest.hexdigest())
 
 
 def _git_dir(folder: Path) -> Path | None:
@@ -63,10 +63,10 @@ def _git_dir(folder: Path) -> Path | None:
         if stat.S_ISDIR(marker.stat().st_mode):
             return marker
         # In a worktree or a submodule, `.git` is a file that names the git directory.
-        said = _read(marker)[:4096].decode(errors="surrogateescape")
+        content = _read(marker)[:4096].decode(errors="surrogateescape")
     except (OSError, ValueError):
         return None
-    return folder / said.removeprefix("gitdir:").strip()
+    return folder / content.removeprefix("gitdir:").strip()
 
 
 def _tracked(git_dir: Path, below: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -92,10 +92,10 @@ def _read(path: Path) -> bytes | mmap.mmap:
     """A regular file's content.  Non-blocking: opening a pipe without a writer would hang."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("no regular file")
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if found.st_size else b""
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if status.st_size else b""
     finally:
         os.close(descriptor)
 
@@ -110,18 +110,18 @@ def _named(
         return
     wanted = below.lower()
     for hash_size in _HASHES:
-        found: list[tuple[bytes, bytes]] = []
+        matches: list[tuple[bytes, bytes]] = []
         try:
             for name, entry in _entries(data, hash_size):
                 # An entry without a name replaces one in the shared part: which one is unknown.
                 if not name or (name.lower() + b"/").startswith(wanted + b"/"):
-                    found.append((name, entry))
+                    matches.append((name, entry))
                 # Entries are sorted, except in a split index.
                 if not is_split and name > wanted + b"0":
                     break
         except (IndexError, ValueError):
             continue
-        yield from found
+        yield from matches
         return
     yield _UNREADABLE, b""
 

@@ -79,16 +79,16 @@ def check_origin(root: Path, projects: Path) -> OriginCheck:
     """Check where a folder's `.coterie` comes from, by the user's list of projects.  Read-only."""
     folder = root / FOLDER
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return OriginCheck("absent")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return OriginCheck("link", names=(".",))
     known = _known_or_none(projects)
     entry = known.get(str(root))
     owner = os.geteuid() if entry is None or entry.owner is None else entry.owner
-    if found.st_uid != owner:
-        return OriginCheck("other_user", str(found.st_uid))
+    if status.st_uid != owner:
+        return OriginCheck("other_user", str(status.st_uid))
     own_id = _read_id(folder)
     if entry is None or (entry.id is not None and entry.id != own_id):
         return _check_unknown(folder, own_id, known)
@@ -145,12 +145,12 @@ def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject
     with open_folder(folder) as handle:
         os.fchmod(handle, 0o700)  # one that somebody else made may be open to all
     before = known.get(str(root), KnownProject(str(root), instant.now()))
-    made = secrets.token_hex(16)
-    write_file(folder, (IDENTITY_FILE,), f"{made}\n".encode(), durable=True)
+    own_id = secrets.token_hex(16)
+    write_file(folder, (IDENTITY_FILE,), f"{own_id}\n".encode(), durable=True)
     tracked = _tracked(folder)
     return replace(
         before,
-        id=made,
+        id=own_id,
         owner=folder.lstat().st_uid,
         tracked=tracked.digest if tracked else None,
     )
@@ -188,29 +188,29 @@ _WORK = re.compile(r"work|\.work\.[0-9a-f]{8}")
 
 def misplaced(folder: Path, owner: int) -> Iterator[str]:
     """Yield what is a link, or another user's, below a `.coterie` where Coterie makes neither."""
-    for entry, found in _entries(folder):
-        if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
+    for entry, status in _entries(folder):
+        if stat.S_ISLNK(status.st_mode) or status.st_uid != owner:
             yield entry.path
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield from _misplaced(entry.path, owner, _DEPTHS.get(entry.name, 0))
 
 
 def _misplaced(folder: str, owner: int, depth: int) -> Iterator[str]:
-    for entry, found in _entries(folder) if depth else ():
-        if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
+    for entry, status in _entries(folder) if depth else ():
+        if stat.S_ISLNK(status.st_mode) or status.st_uid != owner:
             if depth > 1 or not _WORK.fullmatch(entry.name):
                 yield entry.path
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield from _misplaced(entry.path, owner, depth - 1)
 
 
 def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    found: list[tuple[os.DirEntry[str], os.stat_result]] = []
+    pairs: list[tuple[os.DirEntry[str], os.stat_result]] = []
     with suppress(FileNotFoundError), os.scandir(folder) as entries:  # removed meanwhile
         for entry in entries:
             with suppress(FileNotFoundError):
-                found.append((entry, entry.stat(follow_symlinks=False)))
-    yield from found
+                pairs.append((entry, entry.stat(follow_symlinks=False)))
+    yield from pairs
 
 
 # -- the user's own list -----------------------------------------------------------------------
@@ -290,9 +290,9 @@ def write_known(path: Path, known: dict[str, KnownProject]) -> None:
 
 
 def _written(entry: KnownProject) -> dict[str, object]:
-    told = {"path": entry.path, "addedAt": entry.added_at, "id": entry.id}
-    told |= {"owner": entry.owner, "tracked": entry.tracked}
-    return {key: value for key, value in told.items() if value is not None}
+    values = {"path": entry.path, "addedAt": entry.added_at, "id": entry.id}
+    values |= {"owner": entry.owner, "tracked": entry.tracked}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _known_or_none(path: Path) -> dict[str, KnownProject]:

@@ -53,13 +53,13 @@ def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     once = {mistake: lines.of(mistake.place) for mistake in mistakes}
     placed = sorted(once, key=once.__getitem__)
     name = shown(document.path)
-    said = [sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
-    if len(said) > MAX_LISTED:
-        said = [*said[:MAX_LISTED], f"… and {len(said) - MAX_LISTED} more."]
+    sentences = [sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
+    if len(sentences) > MAX_LISTED:
+        sentences = [*sentences[:MAX_LISTED], f"… and {len(sentences) - MAX_LISTED} more."]
     placed = placed[:MAX_LISTED]
     each = [FileMistake(once[one], place_name(one.place), one.problem) for one in placed]
     place = f"{document.path}:{each[0].line} {each[0].place}".rstrip()
-    return ConfigError("\n".join(said), placed[0].hint, place, tuple(each))
+    return ConfigError("\n".join(sentences), placed[0].hint, place, tuple(each))
 
 
 def sentence(at: str, mistake: Mistake) -> str:
@@ -102,7 +102,7 @@ def validated(
     try:
         return validate(given)
     except ValidationError as error:
-        raise refusal(document, found_by(error, given, known_keys)) from None
+        raise refusal(document, mistakes_of(error, given, known_keys)) from None
 
 
 def place_name(place: Place) -> str:
@@ -112,8 +112,8 @@ def place_name(place: Place) -> str:
         if isinstance(part, int):
             name += f"[{part}]"
         else:
-            said = part if part.replace("-", "_").replace("$", "_").isidentifier() else quoted(part)
-            name += f".{said}" if name else said
+            key = part if part.replace("-", "_").replace("$", "_").isidentifier() else quoted(part)
+            name += f".{key}" if name else key
     return name
 
 
@@ -129,7 +129,7 @@ def described(value: object) -> str:
         return quoted(value)
     if isinstance(value, int | float):
         return json.dumps(value)[:40] if abs(value) < 1 << 64 else "a huge number"
-    return kind(value)
+    return "empty" if value == [] else kind(value)
 
 
 def kind(value: object) -> str:
@@ -176,22 +176,22 @@ _WANTED: Mapping[str, str] = {
 }
 
 _BOUNDED: Mapping[str, Callable[[Mapping[str, object]], str]] = {
-    "greater_than": lambda said: f"more than {said['gt']}",
-    "greater_than_equal": lambda said: f"at least {said['ge']}",
-    "less_than_equal": lambda said: f"at most {said['le']}",
-    "literal_error": lambda said: str(said["expected"]).replace("'", ""),
-    "string_pattern_mismatch": lambda said: PATTERNS.get(str(said["pattern"]), "another form"),
-    "string_too_long": lambda said: f"at most {said['max_length']} characters",
-    "string_too_short": lambda said: "some text",
-    "too_long": lambda said: f"at most {said['max_length']} of them",
-    "too_short": lambda said: f"at least {said['min_length']}",
+    "greater_than": lambda ctx: f"more than {ctx['gt']}",
+    "greater_than_equal": lambda ctx: f"at least {ctx['ge']}",
+    "less_than_equal": lambda ctx: f"at most {ctx['le']}",
+    "literal_error": lambda ctx: str(ctx["expected"]).replace("'", ""),
+    "string_pattern_mismatch": lambda ctx: PATTERNS.get(str(ctx["pattern"]), "another form"),
+    "string_too_long": lambda ctx: f"at most {ctx['max_length']} characters",
+    "string_too_short": lambda ctx: "some text",
+    "too_long": lambda ctx: f"at most {ctx['max_length']} of them",
+    "too_short": lambda ctx: f"at least {ctx['min_length']} entry",
 }
 
 _SECRET = frozenset({"additionalArgs", "args", "baseArgs", "env"})
 """Values under these keys are not repeated in messages: they may hold a key or a password."""
 
 
-def found_by(
+def mistakes_of(
     error: ValidationError, data: object, known_keys: Callable[[Place], Sequence[str]]
 ) -> list[Mistake]:
     """Mistakes in shape; `known_keys` returns the keys that the object at a place may have."""
@@ -296,7 +296,7 @@ class _Walk:
                 self._value(line)
                 self._enter(word == "{")
             case "}" | "]":
-                self._leave()
+                self._exit()
             case ",":
                 self._next()
             case ":":
@@ -315,7 +315,7 @@ class _Walk:
         self._path.append("" if is_object else 0)
         self._key_next = is_object
 
-    def _leave(self) -> None:
+    def _exit(self) -> None:
         self._objects.pop()
         self._path.pop()
         self._key_next = False
@@ -347,10 +347,10 @@ class _Walk:
 
 
 def _json_lines(text: str) -> Lines:
-    ends = [found.start() for found in re.finditer("\n", text)]
+    ends = [newline.start() for newline in re.finditer("\n", text)]
     walk = _Walk()
-    for found in re.finditer(_PIECES, text):
-        walk.step(found.group(), bisect_right(ends, found.start()) + 1)
+    for piece in re.finditer(_PIECES, text):
+        walk.step(piece.group(), bisect_right(ends, piece.start()) + 1)
     return Lines(walk.known, tuple(walk.duplicates))
 
 

@@ -175,16 +175,16 @@ class Project:
     def check_origin(self) -> OriginCheck:
         """Check again where its `.coterie` comes from."""
         try:
-            found = check_origin(self.root, self.projects)
-            if self.home is not None and found.origin in ("foreign", "moved"):
-                found = check_origin(self.root, coterie_home() / PROJECTS_FILE)
+            check = check_origin(self.root, self.projects)
+            if self.home is not None and check.origin in ("foreign", "moved"):
+                check = check_origin(self.root, coterie_home() / PROJECTS_FILE)
         except OSError as error:
             raise StorageError(str(self.place), f"It cannot be read: {error.strerror}") from None
-        if found.origin == "foreign" and self.root in _UNLISTED:
-            found = OriginCheck("ours")
-        remember = _BELIEVED.add if found.origin == "ours" else _BELIEVED.discard
+        if check.origin == "foreign" and self.root in _UNLISTED:
+            check = OriginCheck("ours")
+        remember = _BELIEVED.add if check.origin == "ours" else _BELIEVED.discard
         remember((self.root, self.home))
-        return found
+        return check
 
 
 _BELIEVED: set[tuple[Path, Path | None]] = set()
@@ -193,10 +193,10 @@ _UNLISTED: set[Path] = set()
 """Projects that this process made but could not add to the list."""
 
 
-def require_ours(project: Project, found: OriginCheck) -> None:
+def require_ours(project: Project, check: OriginCheck) -> None:
     """Raise NotOurs, with the command for each choice, unless a `.coterie` is ours or absent."""
-    if not found.is_believed:
-        raise refusal(project.root, found)
+    if not check.is_believed:
+        raise refusal(project.root, check)
 
 
 def find_project(chosen: str | Path | None = None, start: Path | None = None) -> Project:
@@ -251,15 +251,15 @@ def make_project(project: Project, mounts: str | None = None) -> MadeProject:
     If the user's list cannot be written, that is a notice, not a failure.
     `mounts` replaces the system's table of mounted file systems in tests.
     """
-    found = project.check_origin()
-    require_ours(project, found)
+    check = project.check_origin()
+    require_ours(project, check)
     folder = project.place
     _refuse_network(folder, mounts)
     is_new = not folder.is_dir()
     if not is_new and not os.access(folder, os.W_OK | os.X_OK):
         advice = f"Make {folder} writable, or work elsewhere: -C DIR"
         raise StorageReadOnly(str(folder), "The folder cannot be written", advice)
-    notice = None if found.origin == "ours" else enter_project(project)
+    notice = None if check.origin == "ours" else enter_project(project)
     if not os.path.lexists(folder / IGNORE_FILE):
         with files.storage_errors(folder):
             write_file(folder, (IGNORE_FILE,), IGNORE_ALL)
@@ -300,11 +300,11 @@ def enter_project(project: Project) -> files.Notice | None:
 
 
 def _refuse_network(folder: Path, mounts: str | None) -> None:
-    found = network_type(folder, _mounts() if mounts is None else mounts)
-    if found is not None:
+    network = network_type(folder, _mounts() if mounts is None else mounts)
+    if network is not None:
         raise StorageError(
             str(folder),
-            f"Coterie's locks cannot be trusted on a network file system ({found})",
+            f"Coterie's locks cannot be trusted on a network file system ({network})",
             "Work on a copy on a local disk: -C DIR",
         )
 
@@ -334,8 +334,8 @@ def _mounted(mounts: str) -> Iterator[tuple[Path, str]]:
             yield Path(re.sub(r"\\([0-7]{3})", _unescaped, words[1])), words[2]
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found.group(1), 8))
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match.group(1), 8))
 
 
 # -- known projects ----------------------------------------------------------------------------
@@ -384,10 +384,10 @@ def _recovered(
 
 def _put_aside(path: Path, error: ConfigError) -> files.Notice:
     try:
-        aside = shown(files.set_aside(path))
+        new_name = shown(files.set_aside(path))
     except CoterieError:
         return files.Notice(str(error))
-    return files.Notice(f"{error} It was renamed to {aside}; a new project list was started.")
+    return files.Notice(f"{error} It was renamed to {new_name}; a new project list was started.")
 
 
 def _is_project(root: str) -> bool:

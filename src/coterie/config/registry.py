@@ -20,7 +20,7 @@ from coterie.config.mistakes import (
     VARIABLE,
     described,
     did_you_mean,
-    found_by,
+    mistakes_of,
     object_in,
     quoted,
     refusal,
@@ -123,8 +123,8 @@ def interpret(known: KnownAgents, document: Document) -> Registry:
 def _wrong_version(entries: Mapping[str, object]) -> Mistake:
     if "schemaVersion" not in entries:
         return Mistake((), f'has no "schemaVersion"; expected "{VERSION}"')
-    found = described(entries["schemaVersion"])
-    return Mistake(("schemaVersion",), f'is {found}; expected "{VERSION}" (or "{OLD_VERSION}")')
+    version = described(entries["schemaVersion"])
+    return Mistake(("schemaVersion",), f'is {version}; expected "{VERSION}" (or "{OLD_VERSION}")')
 
 
 def _unknown_keys(entries: Mapping[str, object]) -> Iterator[Mistake]:
@@ -143,17 +143,17 @@ def _agents_shape(entries: Mapping[str, object]) -> Iterator[Mistake]:
 def _definitions(
     known: KnownAgents, agents: object
 ) -> tuple[dict[str, AgentDefinition], list[Mistake]]:
-    made: dict[str, AgentDefinition] = {}
+    definitions: dict[str, AgentDefinition] = {}
     mistakes: list[Mistake] = []
     if not isinstance(agents, dict):
-        return made, mistakes
+        return definitions, mistakes
     for name, entry in cast("dict[str, object]", agents).items():
-        found = definition_of(known, name, entry)
-        if isinstance(found, AgentDefinition):
-            made[name] = found
+        parsed = definition_of(known, name, entry)
+        if isinstance(parsed, AgentDefinition):
+            definitions[name] = parsed
         else:
-            mistakes += found
-    return made, mistakes
+            mistakes += parsed
+    return definitions, mistakes
 
 
 def definition_of(known: KnownAgents, name: str, entry: object) -> AgentDefinition | list[Mistake]:
@@ -170,9 +170,9 @@ def definition_of(known: KnownAgents, name: str, entry: object) -> AgentDefiniti
     try:
         definition = AgentDefinition.model_validate({"name": name, **given}, by_name=False)
     except ValidationError as error:
-        found = [replace(one, place=(*at, *one.place)) for one in found_by(error, given, _keys_at)]
-        told = {mistake.place for mistake in mistakes}
-        return mistakes + [one for one in found if one.place not in told]
+        new = [replace(one, place=(*at, *one.place)) for one in mistakes_of(error, given, _keys_at)]
+        reported = {mistake.place for mistake in mistakes}
+        return mistakes + [one for one in new if one.place not in reported]
     update = {"command": str(expanded(definition.command))}
     if not definition.display_name:
         update["display_name"] = name[:1].upper() + name[1:]
@@ -214,20 +214,20 @@ def _environment(known: KnownAgents, agent: AgentDefinition) -> Iterator[Mistake
             yield Mistake(("env", variable), "is not a valid environment variable")
 
 
-def _completion(told: Capabilities) -> Iterator[Mistake]:
-    detection = told.detection
-    if detection == "jsonl" and not told.completion_types:
+def _completion(spec: Capabilities) -> Iterator[Mistake]:
+    detection = spec.detection
+    if detection == "jsonl" and not spec.completion_types:
         yield Mistake((), 'has no "completionTypes"; expected the event types that end a reply')
-    if detection == "custom" and (told.completion_pattern is None) == (told.detector is None):
+    if detection == "custom" and (spec.completion_pattern is None) == (spec.detector is None):
         yield Mistake((), 'is "custom"; expected either a completionPattern or a detector')
-    if told.completion_types and detection != "jsonl":
+    if spec.completion_types and detection != "jsonl":
         yield Mistake(("completionTypes",), 'needs "completionDetection": "jsonl"')
-    for key, value in (("completionPattern", told.completion_pattern), ("detector", told.detector)):
+    for key, value in (("completionPattern", spec.completion_pattern), ("detector", spec.detector)):
         if value is not None and detection != "custom":
             yield Mistake((key,), 'needs "completionDetection": "custom"')
-    if told.completion_pattern is not None:
+    if spec.completion_pattern is not None:
         try:
-            re.compile(told.completion_pattern)
+            re.compile(spec.completion_pattern)
         except (re.error, OverflowError, RecursionError) as error:
             yield Mistake(("completionPattern",), f"is not a valid regular expression: {error}")
 
@@ -251,8 +251,8 @@ def unused(
 def _was_scanned(known: KnownAgents, agent: AgentDefinition) -> bool:
     """Whether our own scan wrote the arguments, so that the user need not be told about them."""
     facts = known.of(agent)
-    ours = facts is not None and facts.base_args == agent.base_args
-    return ours and agent.installed_at is not None
+    unchanged = facts is not None and facts.base_args == agent.base_args
+    return unchanged and agent.installed_at is not None
 
 
 def _notices(registry: Registry) -> Iterator[Notice]:
@@ -261,8 +261,8 @@ def _notices(registry: Registry) -> Iterator[Notice]:
         adapter = known.adapter_name(agent)
         if not _was_scanned(known, agent):
             yield from unused(known, agent, name, "baseArgs", agent.base_args)
-        told = agent.capabilities
-        if told.supports_system_prompt and not told.system_prompt_flag and adapter == GENERIC:
+        spec = agent.capabilities
+        if spec.supports_system_prompt and not spec.system_prompt_flag and adapter == GENERIC:
             yield Notice(
                 f"{name}: it has no systemPromptFlag, so a role is put before the message."
             )
@@ -308,18 +308,18 @@ def modernise(
 
 def notices_of(name: str, modern: ModernEntry) -> list[Notice]:
     """Notices about one converted entry, except for the prompts that were removed from it."""
-    said: list[Notice] = []
+    notices: list[Notice] = []
     if modern.ignored:
         keys = ", ".join(quoted(key) for key in modern.ignored)
-        said.append(Notice(f"{name}: {keys} is no longer used."))
-    said += [
+        notices.append(Notice(f"{name}: {keys} is no longer used."))
+    notices += [
         Notice(
             f"{name}: {flag} approves everything; only members with permissions full may use it.",
             f"Remove {flag} from the baseArgs of {name}.",
         )
         for flag in modern.yes
     ]
-    return said
+    return notices
 
 
 def modern_entry(known: KnownAgents, name: str, entry: object) -> ModernEntry:
@@ -337,14 +337,14 @@ def modern_entry(known: KnownAgents, name: str, entry: object) -> ModernEntry:
     flags = known.flags(facts)
     capabilities = _capabilities(given, facts)
     kept, dropped = flags.without_prompts(name, words, capabilities.get("systemPromptFlag"))
-    made = {key: given[key] for key in _SAME if key in given}
+    converted = {key: given[key] for key in _SAME if key in given}
     if facts is not None:
-        made.setdefault("displayName", facts.display_name)
-    made["baseArgs"] = list(kept)
-    made["capabilities"] = capabilities
+        converted.setdefault("displayName", facts.display_name)
+    converted["baseArgs"] = list(kept)
+    converted["capabilities"] = capabilities
     ignored = [key for key in given if key not in _SAME and key not in _REPLACED]
-    ignored += _moment(given, made)
-    return ModernEntry(made, tuple(flags.auto_approving(kept)), dropped, tuple(ignored))
+    ignored += _moment(given, converted)
+    return ModernEntry(converted, tuple(flags.auto_approving(kept)), dropped, tuple(ignored))
 
 
 def texts(value: object) -> list[str] | None:
@@ -352,11 +352,11 @@ def texts(value: object) -> list[str] | None:
     if not isinstance(value, list):
         return None
     words = cast("list[object]", value)
-    found = [word for word in words if isinstance(word, str)]
-    return found if len(found) == len(words) else None
+    strings = [word for word in words if isinstance(word, str)]
+    return strings if len(strings) == len(words) else None
 
 
-def _moment(given: Mapping[str, object], made: dict[str, object]) -> list[str]:
+def _moment(given: Mapping[str, object], converted: dict[str, object]) -> list[str]:
     """Convert `installedAt`; returns it as an ignored key if it is invalid.
 
     Old times often lack an offset, and a time nobody relies on is no reason to refuse the file.
@@ -364,7 +364,7 @@ def _moment(given: Mapping[str, object], made: dict[str, object]) -> list[str]:
     if "installedAt" not in given:
         return []
     try:
-        made["installedAt"] = instant.parse(str(given["installedAt"]))
+        converted["installedAt"] = instant.parse(str(given["installedAt"]))
     except InvalidTime:
         return ["installedAt"]
     return []

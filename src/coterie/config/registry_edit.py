@@ -43,7 +43,7 @@ class Scan:
     """What a scan found and what it changed."""
 
     registry: Registry
-    found: tuple[AgentDefinition, ...]
+    installed: tuple[AgentDefinition, ...]
     """Entries for everything that is installed, as if newly added."""
     added: tuple[str, ...]
     updated: tuple[str, ...]
@@ -56,7 +56,7 @@ def find_agents(
 ) -> tuple[AgentDefinition, ...]:
     """The known agents on PATH, each with the absolute path of its program, and those that are
     code in an installed package instead of a program."""
-    found = [
+    agents = [
         facts.definition(facts.name, None, now)
         for facts in known.others.values()
         if not facts.is_program
@@ -64,21 +64,21 @@ def find_agents(
     for facts in known.all:
         command = find_program(facts.name, path) if facts.is_program else None
         if command is not None:
-            found.append(facts.definition(command, _number(version_of(command)), now))
-    return tuple(found)
+            agents.append(facts.definition(command, _number(version_of(command)), now))
+    return tuple(agents)
 
 
-def _number(said: str | None) -> str | None:
+def _number(output: str | None) -> str | None:
     """The version in a program's output, such as `some-cli 0.16.0` or `2.1.3 (Some Agent)`."""
-    found = re.search(r"\d+\.\d+[0-9A-Za-z.+-]*", said or "")
-    return found.group()[:40] if found else None
+    match = re.search(r"\d+\.\d+[0-9A-Za-z.+-]*", output or "")
+    return match.group()[:40] if match else None
 
 
 def find_program(command: str, path: str | None = None) -> str | None:
     """The absolute path of a program, or None if there is no such executable."""
-    found = shutil.which(str(expanded(command)), path=path or search_path())
+    program = shutil.which(str(expanded(command)), path=path or search_path())
     # Symlinks are not resolved: a package manager changes their target with every update.
-    return str(Path(found).absolute()) if found else None
+    return str(Path(program).absolute()) if program else None
 
 
 def agent_location(
@@ -102,17 +102,17 @@ def scan(
 ) -> Scan:
     """Add what is found; an existing entry keeps everything that a person may have changed."""
     path = path or registry_path()
-    found = find_agents(known, version_of, now, search)
+    installed = find_agents(known, version_of, now, search)
     with files.locked(path):
         registry = registry_for_update(known, path)
-        changed = [_entry(registry.agents.get(one.name), one, search) for one in found]
+        changed = [_entry(registry.agents.get(one.name), one, search) for one in installed]
         updates = [entry for entry in changed if entry is not None]
         added = tuple(entry.name for entry in updates if entry.name not in registry.agents)
         updated = tuple(entry.name for entry in updates if entry.name in registry.agents)
         registry = registry.with_agents(*updates)
         if updates or registry.schema_version is None:
             save_registry(registry)
-    return Scan(as_used(registry), found, added, updated, missing_agents(registry, search))
+    return Scan(as_used(registry), installed, added, updated, missing_agents(registry, search))
 
 
 def missing_agents(registry: Registry, search: str | None = None) -> tuple[str, ...]:
@@ -124,14 +124,14 @@ def missing_agents(registry: Registry, search: str | None = None) -> tuple[str, 
 
 
 def _entry(
-    old: AgentDefinition | None, found: AgentDefinition, search: str | None
+    old: AgentDefinition | None, new: AgentDefinition, search: str | None
 ) -> AgentDefinition | None:
     """The entry to write, or None if the existing one is up to date."""
     if old is None:
-        return found
+        return new
     gone = program_of(old, search) is None
-    command = found.command if gone else old.command
-    version = found.version if command == found.command and found.version else old.version
+    command = new.command if gone else old.command
+    version = new.version if command == new.command and new.version else old.version
     if (command, version) == (old.command, old.version):
         return None
     return old.model_copy(update={"command": command, "version": version})
@@ -197,10 +197,10 @@ def define_agent(known: KnownAgents, name: str, entry: Mapping[str, object]) -> 
     made = definition_of(known, name, dict(entry))
     if isinstance(made, AgentDefinition):
         return made
-    said = [
+    sentences = [
         sentence("", replace(mistake, place=(name, *mistake.place[2:]))).strip() for mistake in made
     ]
-    raise UsageError("\n".join(said), made[0].hint)
+    raise UsageError("\n".join(sentences), made[0].hint)
 
 
 def registry_for_update(known: KnownAgents, path: Path) -> Registry:
@@ -256,10 +256,10 @@ def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
             interpret(known, document)  # refuses anything but 1.1 and 1.2
             return Migration(path, changed=False)
         # Everything is checked before anything is written.
-        made = interpret(known, replace(document, data=cleaned))
+        registry = interpret(known, replace(document, data=cleaned))
         version = cast("Mapping[str, object]", document.data)["schemaVersion"]
         backup = files.keep_copy(path, f"{path.name}.{version}.bak")
-        save_registry(made)
+        save_registry(registry)
     return Migration(path, True, backup, dropped, notices)
 
 
@@ -280,8 +280,8 @@ def _cleaned(
     if not is_old and not dropped:
         return None, (), ()
     notices = tuple(notice for name, one in modern.items() for notice in notices_of(name, one))
-    made = {name: one.entry for name, one in modern.items()}
-    return {"schemaVersion": VERSION, "agents": made}, dropped, notices
+    cleaned = {name: one.entry for name, one in modern.items()}
+    return {"schemaVersion": VERSION, "agents": cleaned}, dropped, notices
 
 
 def _without_prompts(known: KnownAgents, name: str, entry: object) -> ModernEntry:
@@ -291,9 +291,9 @@ def _without_prompts(known: KnownAgents, name: str, entry: object) -> ModernEntr
     words = texts(given.get("baseArgs"))
     if words is None:
         return ModernEntry(given)
-    told = given.get("capabilities")
+    spec = given.get("capabilities")
     flag = (
-        cast("dict[str, object]", told).get("systemPromptFlag") if isinstance(told, dict) else None
+        cast("dict[str, object]", spec).get("systemPromptFlag") if isinstance(spec, dict) else None
     )
     kept, dropped = known.flags(known.ours.get(name)).without_prompts(name, words, flag)
     return ModernEntry({**given, "baseArgs": list(kept)}, dropped=dropped)

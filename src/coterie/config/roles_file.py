@@ -108,10 +108,10 @@ def read_roles(
     ConfigError with every mistake in it."""
     roles = validated(document, RolesFile.model_validate, _keys_at).roles
     programs: dict[str, tuple[str, ...]] = {}
-    made = [_member(role, place, context, programs) for place, role in enumerate(roles)]
-    found = [one for one in made if not isinstance(one, Mistake)]
-    members = tuple(member for member, _ in found)
-    mistakes = [one for one in made if isinstance(one, Mistake)] + list(_role_counts(roles))
+    parsed = [_member(role, place, context, programs) for place, role in enumerate(roles)]
+    valid = [one for one in parsed if not isinstance(one, Mistake)]
+    members = tuple(member for member, _ in valid)
+    mistakes = [one for one in parsed if isinstance(one, Mistake)] + list(_role_counts(roles))
     if not mistakes:
         registry = context.registry.with_agents(*agents_of(members).values())
         placed = [(member, _places(place)) for place, member in enumerate(members)]
@@ -122,13 +122,13 @@ def read_roles(
         ]
     if mistakes:
         raise refusal(document, mistakes)
-    return members, tuple(_left_out(member, words) for member, words in found if words)
+    return members, tuple(_left_out(member, words) for member, words in valid if words)
 
 
 def _left_out(member: Member, words: Sequence[str]) -> Notice:
     """Notice about command words that say how to call the agent: its adapter decides that."""
-    said = " ".join(words)
-    return Notice(f"{member.id}: {quoted(said)} in its {COMMAND} is ignored: {_CHOSEN}.")
+    text = " ".join(words)
+    return Notice(f"{member.id}: {quoted(text)} in its {COMMAND} is ignored: {_CHOSEN}.")
 
 
 _CHOSEN = "Coterie decides how the CLI is started"

@@ -70,14 +70,14 @@ def _by_type() -> Iterator[Schema]:
 
 
 def _defs(model: type[Payload]) -> Schema:
-    made = cast("Schema", model.model_json_schema())
-    found = cast("Schema", made.pop("$defs", {}))
-    found[model.__name__] = made
-    for part in found.values():
+    schema = cast("Schema", model.model_json_schema())
+    definitions = cast("Schema", schema.pop("$defs", {}))
+    definitions[model.__name__] = schema
+    for part in definitions.values():
         _state_instants(cast("Schema", part))
     if issubclass(model, RuledPayload):
-        made |= _rule(model.needs)
-    return found
+        schema |= _rule(model.needs)
+    return definitions
 
 
 def _state_instants(schema: Schema) -> None:

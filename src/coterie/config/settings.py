@@ -18,8 +18,8 @@ from coterie.config import files
 from coterie.config.mistakes import (
     DURATION,
     did_you_mean,
-    found_by,
     listing,
+    mistakes_of,
     quoted,
     refusal,
     sentence,
@@ -127,7 +127,7 @@ class Settings(BaseModel):
 
     @field_validator("notify")
     @classmethod
-    def _can_be_told(cls, notify: str | None) -> str | None:
+    def _can_be_notified(cls, notify: str | None) -> str | None:
         if notify is not None and is_address(notify):
             if not _hostname(notify):
                 raise ValueError("it is not a valid URL: http(s)://HOST/…, without spaces")
@@ -190,10 +190,10 @@ def _words(command: str) -> Sequence[str]:
 
 def milliseconds(duration: str) -> int:
     """Convert a time such as `90s`, `5m` or `1h` to milliseconds."""
-    found = re.fullmatch(r"([0-9]+)(ms|s|m|h)", duration)
-    if found is None:
+    match = re.fullmatch(r"([0-9]+)(ms|s|m|h)", duration)
+    if match is None:
         raise UsageError(f"{quoted(duration)} is not a valid time.", "Write it like 90s, 5m or 1h.")
-    return int(found.group(1)) * _UNITS[found.group(2)]
+    return int(match.group(1)) * _UNITS[match.group(2)]
 
 
 def _names() -> dict[str, str]:
@@ -220,8 +220,8 @@ class AllSettings:
     def get(self, key: str) -> Setting:
         """One setting by its key."""
         name = _name_of(key)
-        told = Settings.model_fields[name].description or ""
-        return Setting(key, getattr(self.values, name), self.origins.get(key, "default"), told)
+        purpose = Settings.model_fields[name].description or ""
+        return Setting(key, getattr(self.values, name), self.origins.get(key, "default"), purpose)
 
     def list(self) -> tuple[Setting, ...]:
         """Return every setting."""
@@ -241,9 +241,9 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
     if project is not None:
         places.append(("project", project / FILE_NAME))
     for origin, path in places:
-        found = _read(path, origin)
-        values.update(found)
-        origins.update(dict.fromkeys(found, origin))
+        entries = _read(path, origin)
+        values.update(entries)
+        origins.update(dict.fromkeys(entries, origin))
     return AllSettings(Settings.model_validate(values), origins)
 
 
@@ -260,23 +260,23 @@ def set_value(path: Path, key: str, text: str, origin: Origin = "project") -> ob
     is_number = isinstance(Settings.model_fields[name].default, int)
     typed: object = int(text) if is_number and re.fullmatch(r"[0-9]{1,9}", text) else text
     try:
-        made = Settings.model_validate({key: typed})
+        settings = Settings.model_validate({key: typed})
     except ValidationError as error:
-        (mistake, *_) = found_by(error, {key: typed}, lambda _: ())
+        (mistake, *_) = mistakes_of(error, {key: typed}, lambda _: ())
         raise UsageError(sentence("", mistake).strip()) from None
     with files.locked(path):
         _write(path, {**_read(path, origin), key: typed})
-    return getattr(made, name)
+    return getattr(settings, name)
 
 
 def unset_value(path: Path, key: str, origin: Origin = "project") -> bool:
     """Remove a setting from this file; returns False if it was not set there."""
     _name_of(key)
     with files.locked(path):
-        found = _read(path, origin)
-        if key not in found:
+        entries = _read(path, origin)
+        if key not in entries:
             return False
-        _write(path, {name: value for name, value in found.items() if name != key})
+        _write(path, {name: value for name, value in entries.items() if name != key})
     return True
 
 

@@ -116,15 +116,15 @@ def _members(document: Document) -> list[dict[str, object]]:
 
 def _like(document: Document, like: str, entry: Entry) -> Entry:
     known = {str(member["id"]).casefold(): member for member in _members(document)}
-    found = known.get(like.casefold())
-    if found is None:
+    original = known.get(like.casefold())
+    if original is None:
         here = ", ".join(str(member["id"]) for member in _members(document))
         raise NotFound(f"No member {quoted(like)} in {shown(document.path)}. Here: {here}.")
-    said = {long_name(key) for key in entry}
+    own_keys = {long_name(key) for key in entry}
     copied = {
         key: value
-        for key, value in found.items()
-        if key not in _ITS_OWN and long_name(key) not in said
+        for key, value in original.items()
+        if key not in _ITS_OWN and long_name(key) not in own_keys
     }
     return {"id": entry["id"], **copied, **entry}
 

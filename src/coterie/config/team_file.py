@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from coterie.config import team_entry, team_members
 from coterie.config.files import Document, Mistake, Notice, Place, read_document, read_text
-from coterie.config.mistakes import duplicate_keys, found_by, quoted, refusal
+from coterie.config.mistakes import duplicate_keys, mistakes_of, quoted, refusal
 from coterie.config.registry import Registry, unused
 from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
@@ -77,8 +77,8 @@ def _of_roles(document: Document, reading: ReadContext) -> LoadedTeam:
         context_message_count=reading.settings.context_message_count,
         context_characters=reading.settings.context_characters,
     )
-    told = (*notices, *_notices(team, reading.registry))
-    return LoadedTeam(team, document.path, _digest(document), team.workflow, notices=told)
+    all_notices = (*notices, *_notices(team, reading.registry))
+    return LoadedTeam(team, document.path, _digest(document), team.workflow, notices=all_notices)
 
 
 def team_path(path: Path) -> Path:
@@ -88,12 +88,12 @@ def team_path(path: Path) -> Path:
         if not path.exists():
             raise NotFound(f"{path} does not exist.", "coterie team", str(path))
         return path
-    found = [path / name for name in FILE_NAMES if (path / name).exists()]
-    if not found:
+    paths = [path / name for name in FILE_NAMES if (path / name).exists()]
+    if not paths:
         raise NotFound(f"There is no team.json in {path}.", "coterie team", str(path))
-    if len(found) > 1:
+    if len(paths) > 1:
         raise ConfigError(f"{path} holds both team.json and team.toml.", "Remove one.", str(path))
-    return found[0]
+    return paths[0]
 
 
 def interpret(document: Document, reading: ReadContext) -> LoadedTeam:
@@ -169,7 +169,7 @@ def _shape_mistakes(data: object) -> list[Mistake]:
     try:
         team_entry.team_adapter().validate_python(data)
     except ValidationError as error:
-        return found_by(error, data, _keys_at)
+        return mistakes_of(error, data, _keys_at)
     return []
 
 

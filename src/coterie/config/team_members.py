@@ -182,14 +182,14 @@ def _agent_conflicts(
 ) -> Iterator[_Complaint]:
     """Yield everything that rules out this member on this agent."""
     facts = known.of(definition)
-    flags, told = known.flags(facts), definition.capabilities
+    flags, spec = known.flags(facts), definition.capabilities
     _, prompts = flags.without_prompts(
-        definition.name, member.additional_args, told.system_prompt_flag
+        definition.name, member.additional_args, spec.system_prompt_flag
     )
     for prompt in prompts:
         yield "additionalArgs", f'has {prompt.flag}; the prompt belongs in "prompt"', None
     has_own_adapter = definition.adapter != GENERIC and bool(definition.adapter or facts)
-    if member.model is not None and told.model_flag is None and not has_own_adapter:
+    if member.model is not None and spec.model_flag is None and not has_own_adapter:
         problem = f'is "{member.model}"; {definition.name} has no modelFlag to pass it by'
         hint = "Add capabilities.modelFlag to the agent, or use additionalArgs."
         yield "model", problem, hint
@@ -349,14 +349,14 @@ def merged(defaults: PlacedValues, own: PlacedValues, team: PlacedValues) -> Pla
     """
     human = own["type"].value == "human" if "type" in own else False
     under = {key: given for key, given in defaults.items() if not (human and key in _OF_AN_AGENT)}
-    made = {**under, **own}
+    values = {**under, **own}
     if "env" in under and "env" in own:
         both = {**_variables(under["env"]), **_variables(own["env"])}
-        made["env"] = PlacedValue(both, own["env"].place)
-    if "agentConfigId" in made:
+        values["env"] = PlacedValue(both, own["env"].place)
+    if "agentConfigId" in values:
         layers = (layer.get("permissions") for layer in (own, under, team))
-        made |= _with_mode([layer for layer in layers if layer])
-    return made
+        values |= _with_mode([layer for layer in layers if layer])
+    return values
 
 
 def _with_mode(layers: Sequence[PlacedValue]) -> PlacedValues:
@@ -380,16 +380,16 @@ COMMAND = "cli_command"
 def agents_of(team: Team | Sequence[Member]) -> dict[str, AgentDefinition]:
     """The generic agents for the commands of a roles file, by name."""
     members = team.members if isinstance(team, Team) else team
-    found: dict[str, AgentDefinition] = {}
+    agents: dict[str, AgentDefinition] = {}
     for member in members:
         command = member.metadata.get(COMMAND)
         if isinstance(command, str) and member.agent is not None:
             program, *args = shlex.split(command)
-            found[member.agent] = AgentDefinition(
+            agents[member.agent] = AgentDefinition(
                 name=member.agent,
                 display_name=member.agent,
                 command=program,
                 base_args=tuple(args),
                 adapter="generic",
             )
-    return found
+    return agents

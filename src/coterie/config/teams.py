@@ -129,7 +129,7 @@ class Seat:
 
 def seats(spec: str, option: AgentsOption = AGENTS) -> tuple[Seat, ...]:
     """Parse `--agents claude,sec=codex:gpt-5.5`; agents that are repeated get numbered ids."""
-    found: list[Seat] = []
+    parsed: list[Seat] = []
     taken: set[str] = set()
     for part in (one.strip() for one in spec.split(",")):
         named, equals, rest = part.partition("=")
@@ -142,8 +142,8 @@ def seats(spec: str, option: AgentsOption = AGENTS) -> tuple[Seat, ...]:
             )
         member_id = wanted if equals else _free(wanted, taken)
         taken.add(member_id.casefold())
-        found.append(Seat(member_id, agent, model or None))
-    return tuple(found)
+        parsed.append(Seat(member_id, agent, model or None))
+    return tuple(parsed)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -166,8 +166,8 @@ def team_of_agents(
     placed = [(member, _places(member)) for member in members]
     wrong = list(check_members(placed, FileContext(Path.cwd(), registry)))
     if wrong:
-        said = [sentence(f"{option.name}:", mistake) for mistake in wrong]
-        raise UsageError("\n".join(said), wrong[0].hint)
+        sentences = [sentence(f"{option.name}:", mistake) for mistake in wrong]
+        raise UsageError("\n".join(sentences), wrong[0].hint)
     team = Team(
         name=ADHOC,
         members=members,
@@ -210,23 +210,23 @@ _UNASKED_MODES = {"full": "never asks", "accept-edits": "edits files unasked"}
 
 def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, ...]:
     """Everything a team file asks for that could do harm."""
-    found = [
+    result = [
         Power(member.id, kind, what)
         for member in loaded.team.members
-        for kind, what in _asked(member, project)
+        for kind, what in _powers_of(member, project)
     ]
     shared = loaded.team.permissions
     if shared and shared.allow:
         what = f"does not ask about {_words(shared.allow)}"
-        found.append(Power(loaded.team.name, "allow", what))
-    found += [
+        result.append(Power(loaded.team.name, "allow", what))
+    result += [
         Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")
         for path in loaded.outside_prompts
     ]
-    return tuple(found)
+    return tuple(result)
 
 
-def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
+def _powers_of(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
     if member.permissions.mode in _UNASKED_MODES:
         yield member.permissions.mode, _UNASKED_MODES[member.permissions.mode]
     if member.permissions.allow:
@@ -279,9 +279,9 @@ def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None
     kinds: dict[str, list[str]] = {}
     for power in wanted:
         kinds.setdefault(power.member, []).append(power.kind)
-    said = "; ".join(f"{member}: {', '.join(asked)}" for member, asked in kinds.items())
+    summary = "; ".join(f"{member}: {', '.join(names)}" for member, names in kinds.items())
     raise NotTrusted(
-        f"{shown(path)} asks for powers that you have not reviewed ({said}).",
+        f"{shown(path)} asks for powers that you have not reviewed ({summary}).",
         f"coterie team trust {shlex.quote(shown(path))}",
         str(path),
     )

@@ -40,22 +40,22 @@ def is_trusted(key: str, home: Path | None = None, *, kind: Decision = "trusted"
 def trust_entry(key: str, home: Path | None, *, kind: Decision = "trusted") -> dict[str, object]:
     """What was recorded about it; empty if nothing was, or the record is damaged."""
     try:
-        found = _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {}).get(key)
+        entry = _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {}).get(key)
     except ConfigError:
         return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
 
 
 def _read(path: Path) -> dict[str, dict[str, object]]:
     if not path.exists():
         return {}
     data = read_document(path).data
-    found = cast("dict[str, object]", data) if isinstance(data, dict) else {}
-    if not isinstance(found.get("trusted", {}), dict) or not found:
+    record = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    if not isinstance(record.get("trusted", {}), dict) or not record:
         raise ConfigError(f"{shown(path)} is not a valid trust record.", None, str(path))
     return {
         kind: cast("dict[str, object]", entries)
-        for kind, entries in found.items()
+        for kind, entries in record.items()
         if isinstance(entries, dict)
     }
 

@@ -223,9 +223,9 @@ class Attempt:
             json.dumps(asdict(cost)) if cost else None,
         )
 
-    def used(self, told: Usage | None) -> Usage | None:
+    def used(self, reported: Usage | None) -> Usage | None:
         """The part of its agent's reported usage that counts."""
-        return REHEARSAL_USAGE if self.is_rehearsal else told
+        return REHEARSAL_USAGE if self.is_rehearsal else reported
 
     def spend(self, usage: Usage) -> SpendTurn:
         """Count one model call; the write stores the sum in case the attempt is cut off."""
@@ -294,14 +294,14 @@ class Attempt:
             update = replace(update, is_error=True, output={**update.output, **not_run(TOO_LATE)})
         return self._audited(begun, update, round((monotonic() - since) * 1000))
 
-    def remember(self, told: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:
+    def remember(self, remembered: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:
         """The writes and tool call records for entries added to a thread that we store."""
         writes: list[Write] = []
-        for place, entry in enumerate(told.entries, told.place):
-            kept = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-            writes.append(AppendThread(self.task_id, told.thread, place, kept))
+        for place, entry in enumerate(remembered.entries, remembered.place):
+            text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+            writes.append(AppendThread(self.task_id, remembered.thread, place, text))
         records: list[ToolCallRecord] = []
-        for call in told.calls:
+        for call in remembered.calls:
             row, record = self.tool_call(call)
             writes.append(AppendAudit(row))
             records.append(record)

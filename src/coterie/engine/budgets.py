@@ -172,7 +172,7 @@ class Budgets:
         if not others:
             return []
         leases = {lease.task_id: lease for lease in await self._run.storage.leases.all()}
-        found: list[Reservation] = []
+        active: list[Reservation] = []
         lives: dict[str, bool] = {}
         for one in others:
             lease = leases.get(one.run)
@@ -181,8 +181,8 @@ class Budgets:
             if lease.owner not in lives:
                 lives[lease.owner] = await self._run.owners.living(lease.owner) is not None
             if lives[lease.owner]:
-                found.append(one)
-        return found
+                active.append(one)
+        return active
 
     async def _needed(self, limit: Limit, turns: Sequence[Reservation]) -> float:
         """How much of a limit turns may use; infinite for a member that has not taken one yet."""
@@ -260,11 +260,11 @@ class Budgets:
         since = _midnight()
         amounts: list[float] = []
         for question in await self._run.storage.inbox.questions(only_open=False):
-            given = question.response
-            if given is None or not self._is_about(limit, question):
+            response = question.response
+            if response is None or not self._is_about(limit, question):
                 continue
             if not limit.is_of_day or (question.answered_at or "") >= since:
-                amounts.append(parse_increase(given.input_value or "stop") or 0.0)
+                amounts.append(parse_increase(response.input_value or "stop") or 0.0)
         return sum(amounts, 0.0)
 
     def _is_about(self, limit: Limit, question: Question) -> bool:
@@ -322,18 +322,18 @@ class Budgets:
                     answer = await self._put(limit, used, allowed)
                 except IllegalWrite:  # another process was first
                     continue
-            given = answer.response
-            increase = parse_increase(given.input_value or "stop")
-            if increase is not None or given.author_actor_id == NOBODY:
+            response = answer.response
+            increase = parse_increase(response.input_value or "stop")
+            if increase is not None or response.author_actor_id == NOBODY:
                 return
             if answer.fresh:  # a later run finds the answer and asks again
                 raise Parked(Stopped("budget"))
 
     async def _open_question(self, limit: Limit) -> Question | None:
         since = _midnight() if limit.is_of_day else ""
-        asked = await self._run.storage.inbox.questions()
-        found = (one for one in asked if one.asked_at >= since and self._is_about(limit, one))
-        return next(found, None)
+        questions = await self._run.storage.inbox.questions()
+        matches = (one for one in questions if one.asked_at >= since and self._is_about(limit, one))
+        return next(matches, None)
 
     async def _put(self, limit: Limit, used: float, allowed: float) -> Answer:
         example = MORE_EXAMPLES[limit.measure]
@@ -367,12 +367,15 @@ class Budgets:
         """Close this task's questions about a day that is over."""
         inbox, since = self._run.storage.inbox, _midnight()
         for question in await inbox.questions():
-            asked = question.interaction
-            mine = running_task(asked.task_id) == self._run.task.task_id
+            interaction = question.interaction
+            mine = running_task(interaction.task_id) == self._run.task.task_id
             if not mine or question.asked_at >= since:
                 continue
-            if isinstance(asked.about, BudgetReached) and asked.about.scope in _OF_A_DAY:
-                await close_question(inbox, asked, "the day is over")
+            if (
+                isinstance(interaction.about, BudgetReached)
+                and interaction.about.scope in _OF_A_DAY
+            ):
+                await close_question(inbox, interaction, "the day is over")
 
 
 def _session(task_id: str) -> str:

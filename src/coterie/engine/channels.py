@@ -82,17 +82,17 @@ class StderrFiles:
     def of(self, seat: str) -> Callable[[bytes], None]:
         """Return a callback that stores the stderr of one process; most write nothing to it."""
         member = self.team.seated(seat)
-        kept: list[StderrFile] = []
+        files: list[StderrFile] = []
 
         def keep(chunk: bytes) -> None:
-            if member is None or not (chunk or kept):
+            if member is None or not (chunk or files):
                 return
-            if not kept:
+            if not files:
                 from coterie.workspace.stderr_file import StderrFile
 
                 folder = member_folder(self.root, self.team.name, member)
-                kept.append(StderrFile(folder, self.session, self.redactor()))
-            kept[0].add(chunk)
+                files.append(StderrFile(folder, self.session, self.redactor()))
+            files[0].add(chunk)
 
         return keep
 
@@ -106,8 +106,8 @@ class SurvivorReaper:
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
         """Kill marked processes and everything below them; returns the pids not proven dead."""
-        left = await end_marked_in_thread([child.mark for child in children])
-        return [process.pid for process in left]
+        survivors = await end_marked_in_thread([child.mark for child in children])
+        return [process.pid for process in survivors]
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class SessionChannels:
 
     def limits(self, member: Member) -> Limits:
         """The limits for this member's turns; its own timeout applies whatever its adapter says."""
-        found = self.adapter_of(member, self.children).limits(member)
+        limits = self.adapter_of(member, self.children).limits(member)
         own = math.inf if member.timeout_ms is None else member.timeout_ms / 1000
-        return found if found.total <= own + _TO_END else Limits(own, found.quiet_after)
+        return limits if limits.total <= own + _TO_END else Limits(own, limits.quiet_after)
 
     def folder(self, member: Member) -> str:
         """The member's folder, to be shown in messages."""

@@ -196,8 +196,8 @@ class TaskContext:
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
         """The current tickets of the session, and all messages about them."""
         session, store = self._run.task.session_id, self._run.storage.tickets
-        said = [envelope for _, envelope in await store.envelopes(session)]
-        return await store.tickets(session), said
+        envelopes = [envelope for _, envelope in await store.envelopes(session)]
+        return await store.tickets(session), envelopes
 
     async def spent(self) -> Mapping[str, Usage]:
         """What the task has used so far, by member."""
@@ -228,9 +228,9 @@ class TaskContext:
 
 def _recorded_turn(result: str, run: TaskRun) -> Message | TurnFailed:
     """The outcome of a recorded turn: its message, or its failure."""
-    kept = json.loads(result)
-    if "failed" in kept:
-        return TurnFailed(**kept["failed"])
+    recorded = json.loads(result)
+    if "failed" in recorded:
+        return TurnFailed(**recorded["failed"])
     # No task recorded: it belongs to the task itself, as all did before tickets became tasks.
-    said = run.conversation_of(kept.get("task") or run.task.task_id)
-    return said[int(kept["message"]) - 1]
+    messages = run.conversation_of(recorded.get("task") or run.task.task_id)
+    return messages[int(recorded["message"]) - 1]

@@ -64,8 +64,8 @@ async def end_held(
     if state.status in ENDED:  # another process was faster
         return state
     await cancel_below(storage, claimant, task_id, unstarted)
-    said = await storage.conversation.messages(task_id)
-    summary = summary_of(said[-1].text) if said else ""
+    messages = await storage.conversation.messages(task_id)
+    summary = summary_of(messages[-1].text) if messages else ""
     events: list[Event] = []
     if state.status == "created":
         events.append(TaskStarted(task_id=task_id, at=now))
@@ -79,11 +79,11 @@ async def conclude(
 ) -> None:
     """Record the end of a task that nobody runs, including what it leaves undone."""
     task_id = fence.task_id
-    left = await calls_not_run(storage, task_id, unstarted, why)
+    audit = await calls_not_run(storage, task_id, unstarted, why)
     history = await storage.history(task_id)
     below = cancel_children(history.children, events[-1].at)
     taken = [TakeRequest(one.id) for one in history.requests if one.kind == "end"]
-    await storage.commit(fence, *taken, *left, *below, *map(AppendEvent, events))
+    await storage.commit(fence, *taken, *audit, *below, *map(AppendEvent, events))
 
 
 def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:

@@ -82,13 +82,13 @@ async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreat
         result = await elsewhere(part, run_child, run.patience)
     if result.status == "waiting":
         raise Parked(result.stop or Stopped(result.reason))
-    said = await run.storage.conversation.messages(part.task_id)
+    messages = await run.storage.conversation.messages(part.task_id)
     steps = {
         one.name: json.loads(one.result)
         for one in await run.storage.journal.steps(part.task_id)
         if one.kind == "step" and one.result is not None
     }
-    text = said[-1].text if len(said) > 1 else ""
+    text = messages[-1].text if len(messages) > 1 else ""
     done = HandedOut(result.status, result.reason, result.summary, text, steps)
     run.post(CloseStep(step.task_id, name, json.dumps(asdict(done))))
     return done

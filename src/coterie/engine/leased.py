@@ -104,7 +104,7 @@ class LeasedOwners:
                 page, sent = DeadlinePage.made(self.times.soft), now()
                 row = OwnerRow(owner.id, self.name, 0, False, instant.now(), self.version)
                 try:
-                    await self._asked(self.rows.add(row))
+                    await self._within_beat(self.rows.add(row))
                 except BaseException:
                     page.close()
                     with anyio.CancelScope(shield=True):
@@ -152,7 +152,7 @@ class LeasedOwners:
         """Whether an owner is declared dead, or can be; if two ask, the token decides."""
         if self._page is not None:
             require_lease(self._page)
-        row = await self._asked(self.rows.get(owner))
+        row = await self._within_beat(self.rows.get(owner))
         proven = row is not None and (row.dead or await self._proven(row, now()))
         yield proven or await self._is_dead(owner)  # declared dead by another meanwhile
 
@@ -181,11 +181,11 @@ class LeasedOwners:
         page.expire()
         if clean:
             with suppress(StorageError):
-                await self._asked(self.rows.declare_dead(owner.id, None))
+                await self._within_beat(self.rows.declare_dead(owner.id, None))
         await anyio.to_thread.run_sync(owner.release)
         page.close()
 
-    async def _asked(self, call: Awaitable[T]) -> T:
+    async def _within_beat(self, call: Awaitable[T]) -> T:
         """Return the store's answer; raises StorageError if there is none within a beat."""
         try:
             with anyio.fail_after(self.times.beat):
@@ -202,7 +202,7 @@ class LeasedOwners:
         while not page.passed():
             sent = now()
             try:
-                if await self._asked(self.rows.renew(me)) is None:
+                if await self._within_beat(self.rows.renew(me)) is None:
                     page.revoke()  # another has declared us dead
                 else:
                     page.extend(sent + self.times.ttl)
@@ -236,7 +236,7 @@ class LeasedOwners:
 
     async def check_others(self) -> None:
         """Check every other owner once."""
-        rows, received = await self._asked(self.rows.living()), now()
+        rows, received = await self._within_beat(self.rows.living()), now()
         self._silent.forget({row.id for row in rows})
         self.others = max(0, len(rows) - 1)
         for row in rows:
@@ -254,13 +254,13 @@ class LeasedOwners:
         return await self.takeover.allows(row, silent) and await self._declare(row.id, row.beat)
 
     async def _declare(self, owner: str, beat: int | None) -> bool:
-        if await self._asked(self.rows.declare_dead(owner, beat)):
+        if await self._within_beat(self.rows.declare_dead(owner, beat)):
             await self.on_death(owner)
             return True
         return await self._is_dead(owner)
 
     async def _is_dead(self, owner: str) -> bool:
-        known = await self._asked(self.rows.get(owner))
+        known = await self._within_beat(self.rows.get(owner))
         return known is not None and known.dead
 
     async def _ended_here(self, owner: str) -> bool:

@@ -190,14 +190,14 @@ class PermissionGate:
 
     async def _tell(self, response: Response) -> None:
         """Tell an agent why it was denied, if its protocol has no place for that."""
-        task_id, author, said = (
+        task_id, author, text = (
             self._run.task.task_id,
             response.author_actor_id,
             response.comment or "",
         )
-        number = await self._run.storage.inbox.request(task_id, "say", author, said)
+        number = await self._run.storage.inbox.request(task_id, "say", author, text)
         if self._run.is_new(number):
-            self._run.hear(Request(number, task_id, "say", author, said, instant.now()))
+            self._run.hear(Request(number, task_id, "say", author, text, instant.now()))
 
 
 def _call_of(step: Step) -> str:

@@ -40,10 +40,10 @@ class Questions:
 
     async def withdraw(self, reason: str, member: str | None = None) -> None:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
-        for asked in list(self._of_agents.values()):
-            author = asked.author_actor_id
+        for interaction in list(self._of_agents.values()):
+            author = interaction.author_actor_id
             if member in (None, author, base_of(author)):
-                await close_question(self._run.storage.inbox, asked, reason)
+                await close_question(self._run.storage.inbox, interaction, reason)
 
     async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
         """Return the answer, from the journal or from the user.  Raises Parked on timeout.
@@ -56,9 +56,9 @@ class Questions:
         step, is_new = self._run.journal.begin(name, "ask", _intent(question))
         if step.result is not None:
             return Answer(Response.model_validate_json(step.result), fresh=False)
-        asked = await self._open(step, question) if is_new else step.input
+        interaction_id = await self._open(step, question) if is_new else step.input
         response, waited = await self._wait(
-            asked, question.author, by_agent=by_agent, if_ended=question.if_ended
+            interaction_id, question.author, by_agent=by_agent, if_ended=question.if_ended
         )
         # Recorded before delivery: from here on the answer may have been delivered.
         await self._run.commit(CloseStep(step.task_id, name, response.model_dump_json()))
@@ -66,16 +66,16 @@ class Questions:
             self._given[name] = response
         return Answer(response, fresh=waited)
 
-    async def follow(self, asked: Question) -> Answer:
+    async def follow(self, question: Question) -> Answer:
         """Return the answer to an open question, possibly another task's; its author is `NOBODY`
         if the question was closed.  Raises Parked on timeout."""
-        name, author = asked.interaction.interaction_id, asked.interaction.author_actor_id
+        name, author = question.interaction.interaction_id, question.interaction.author_actor_id
         try:
             response, _ = await self._wait(name, author)
         except Parked:
             if (await _existing(self._run.storage.inbox, name)).state == "open":
                 raise
-            task_id = asked.interaction.task_id
+            task_id = question.interaction.task_id
             response = Response(interaction_id=name, task_id=task_id, author_actor_id=NOBODY)
         return Answer(response, fresh=True)
 
@@ -99,10 +99,10 @@ class Questions:
     async def _close_older_plans(self) -> None:
         """Close questions about older plans: the new plan replaces them."""
         for question in await self._run.storage.inbox.questions():
-            asked = question.interaction
-            mine = asked.task_id == self._run.task.task_id
-            if mine and isinstance(asked.about, PlanApproval):
-                await close_question(self._run.storage.inbox, asked, "there is a newer plan")
+            interaction = question.interaction
+            mine = interaction.task_id == self._run.task.task_id
+            if mine and isinstance(interaction.about, PlanApproval):
+                await close_question(self._run.storage.inbox, interaction, "there is a newer plan")
 
     async def _wait(
         self,
@@ -116,21 +116,21 @@ class Questions:
         run = self._run
         inbox = run.storage.inbox
         question = await _existing(inbox, interaction_id)
-        asked = question.interaction
+        interaction = question.interaction
         waited = question.state == "open"
         if waited:
-            run.observer.saw(InteractionRecord(asked, author))
+            run.observer.saw(InteractionRecord(interaction, author))
             task, now = run.task.task_id, instant.now()
             record = MemberRecord(task, author, "waiting", "", now, interaction_id, "you")
             run.observer.saw(record)
             if by_agent:
-                self._of_agents[interaction_id] = asked
-            question = await self._look(asked, if_ended)
+                self._of_agents[interaction_id] = interaction
+            question = await self._look(interaction, if_ended)
             with anyio.move_on_after(run.patience):
                 seen = 0
                 while question.state == "open":
                     seen = await run.storage.changed(seen)
-                    question = await self._look(asked, if_ended)
+                    question = await self._look(interaction, if_ended)
             self._of_agents.pop(interaction_id, None)
         if question.response is None:
             raise Parked(Stopped("question"))
@@ -139,7 +139,7 @@ class Questions:
             run.observer.saw(MemberRecord(run.task.task_id, author, "idle", "", instant.now()))
         run.observer.saw(
             InteractionRecord(
-                asked,
+                interaction,
                 author,
                 "answered" if question.state == "answered" else "closed",
                 chosen.choice,
@@ -149,29 +149,37 @@ class Questions:
         )
         return chosen, waited
 
-    async def _look(self, asked: Interaction, if_ended: str | None) -> Question:
+    async def _look(self, interaction: Interaction, if_ended: str | None) -> Question:
         """The state of an open question, once a message left for the task may have answered it."""
-        is_turn = is_turn_in(asked, self._run.task.task_id, self._run.task.team)
+        is_turn = is_turn_in(interaction, self._run.task.task_id, self._run.task.team)
         if is_turn or if_ended:
-            await self._take_word(asked, is_turn, if_ended)
-        return await _existing(self._run.storage.inbox, asked.interaction_id)
+            await self._take_word(interaction, is_turn, if_ended)
+        return await _existing(self._run.storage.inbox, interaction.interaction_id)
 
-    async def _take_word(self, asked: Interaction, is_turn: bool, if_ended: str | None) -> None:
+    async def _take_word(
+        self, interaction: Interaction, is_turn: bool, if_ended: str | None
+    ) -> None:
         """Answer the question with a message that was left for the task.
 
         Its author saw no open question, or could not answer this one; nobody would read the
         message until the question is answered.
         """
-        run, task_id = self._run, asked.task_id
+        run, task_id = self._run, interaction.task_id
         for word in await run.storage.inbox.requests(run.task.task_id):
-            said = word.kind == "say" and word.author == asked.author_actor_id and word.text.strip()
-            if is_turn and (said or word.kind == "end"):
-                answer = {"author_actor_id": asked.author_actor_id, "input_value": word.text}
+            is_reply = (
+                word.kind == "say"
+                and word.author == interaction.author_actor_id
+                and word.text.strip()
+            )
+            if is_turn and (is_reply or word.kind == "end"):
+                answer = {"author_actor_id": interaction.author_actor_id, "input_value": word.text}
             elif if_ended and word.kind == "end":
                 answer = {"author_actor_id": word.author, "selected_option_id": if_ended}
             else:
                 continue
-            response = Response(interaction_id=asked.interaction_id, task_id=task_id, **answer)
+            response = Response(
+                interaction_id=interaction.interaction_id, task_id=task_id, **answer
+            )
             event = UserInteractionResponded(task_id=task_id, at=instant.now(), response=response)
             if not is_turn:  # the workflow hears it right after the answer
                 run.hear(word)
@@ -201,10 +209,10 @@ def request_of(
     return AppendEvent(event, step, question.once, name if notifies else None)
 
 
-def is_turn_in(asked: Interaction, task_id: str, team: Team) -> bool:
+def is_turn_in(interaction: Interaction, task_id: str, team: Team) -> bool:
     """Whether a question is a person's turn in that task."""
-    mine = asked.task_id == task_id and asked.kind == "Input"
-    return mine and asked.author_actor_id in people_of(team)
+    mine = interaction.task_id == task_id and interaction.kind == "Input"
+    return mine and interaction.author_actor_id in people_of(team)
 
 
 def people_of(team: Team) -> list[str]:
@@ -238,15 +246,17 @@ async def respond(storage: Storage, response: Response) -> Question:
     return question
 
 
-async def close_question(inbox: InboxStore, asked: Interaction, reason: str) -> None:
+async def close_question(inbox: InboxStore, interaction: Interaction, reason: str) -> None:
     """Close a question that nobody will answer; a later answer is refused with this reason."""
     response = Response(
-        interaction_id=asked.interaction_id,
-        task_id=asked.task_id,
+        interaction_id=interaction.interaction_id,
+        task_id=interaction.task_id,
         author_actor_id=NOBODY,
         comment=reason,
     )
-    event = UserInteractionResponded(task_id=asked.task_id, at=instant.now(), response=response)
+    event = UserInteractionResponded(
+        task_id=interaction.task_id, at=instant.now(), response=response
+    )
     await inbox.respond(event)
 
 
@@ -258,13 +268,13 @@ async def _existing(inbox: InboxStore, interaction_id: str) -> Question:
 
 
 def _too_late(question: Question) -> AnswerRefused:
-    name, given = question.interaction.interaction_id, question.response
-    if given is None:
+    name, response = question.interaction.interaction_id, question.response
+    if response is None:
         why = f"{name} was closed when its task ended."
-    elif given.author_actor_id == NOBODY:
-        why = f"{name} was closed: {given.comment}."
+    elif response.author_actor_id == NOBODY:
+        why = f"{name} was closed: {response.comment}."
     else:
-        said = answer_as_given(question.interaction, given.choice)
+        choice = answer_as_given(question.interaction, response.choice)
         at = f" at {instant.local(question.answered_at)}" if question.answered_at else ""
-        why = f'{name} was already answered "{said}"{at} by {given.author_actor_id}.'
+        why = f'{name} was already answered "{choice}"{at} by {response.author_actor_id}.'
     return AnswerRefused(f"{why} Your answer was not used.", "coterie inbox")

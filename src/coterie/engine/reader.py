@@ -58,10 +58,10 @@ class TaskReader:
         roots = {row.id for row in rows if row.parent_id is None}
         asked: dict[str, list[str]] = {}
         for question in await self.storage.inbox.questions():
-            found = question.interaction
-            name = found.task_id
+            interaction = question.interaction
+            name = interaction.task_id
             for one in (name,) if name in roots else task_and_parents(name):
-                asked.setdefault(one, []).append(found.interaction_id)
+                asked.setdefault(one, []).append(interaction.interaction_id)
         return [
             await self._view(row, leases.get(run_by[row.id]), asked.get(row.id, [])) for row in rows
         ]
@@ -71,16 +71,16 @@ class TaskReader:
         ticket of that task."""
         rows = await self.storage.events.tasks()
         session, slash, ticket = name.partition("/")
-        found = self._find(session, rows)
+        session_id = self._find(session, rows)
         if not slash:
-            return found
-        task_id = ticket_task(found, ticket.upper())
+            return session_id
+        task_id = ticket_task(session_id, ticket.upper())
         if not tickets:
-            why = f"{task_id} is a ticket; only the whole session {found} can be run."
-            raise UsageError(why, f"Use the session: {found}")
+            why = f"{task_id} is a ticket; only the whole session {session_id} can be run."
+            raise UsageError(why, f"Use the session: {session_id}")
         if any(row.id == task_id for row in rows):
             return task_id
-        raise await self._no_ticket(found, task_id)
+        raise await self._no_ticket(session_id, task_id)
 
     def _find(self, name: str, rows: list[TaskRow]) -> str:
         ids = [row.id for row in rows]
@@ -170,7 +170,7 @@ class TaskReader:
         return views
 
     def _question(self, question: Question, state: TaskState) -> QuestionView:
-        given = question.response
+        response = question.response
         return QuestionView(
             interaction=question.interaction,
             state=question.state,
@@ -180,18 +180,18 @@ class TaskReader:
             asked_at=question.asked_at,
             answer=_answer(question),
             answered_at=question.answered_at,
-            answered_by=given.author_actor_id if given else "",
-            said=given.words if given else "",
+            answered_by=response.author_actor_id if response else "",
+            said=response.words if response else "",
         )
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
         """The members of running tasks whose agent is alive or who have something to do, with what
         each is doing; of one task or of all."""
-        found: list[RunningMember] = []
+        members: list[RunningMember] = []
         for lease in await self.storage.leases.all():
             if task_id in (None, lease.task_id) and await self.runner(lease) is not None:
-                found += await self._of_task(lease)
-        return found
+                members += await self._of_task(lease)
+        return members
 
     async def parked(self) -> list[RunningMember]:
         """The members waiting for a limit to end in tasks that nobody runs, and until when."""
@@ -201,7 +201,7 @@ class TaskReader:
             return []
         leases = {lease.task_id: lease for lease in await storage.leases.all()}
         questions = await storage.inbox.questions(only_open=False)
-        found: list[RunningMember] = []
+        members: list[RunningMember] = []
         for row in rows:
             state = await self.state(row.task_id)
             is_over = state.status in ENDED or any(_grants(one, row) for one in questions)
@@ -211,8 +211,8 @@ class TaskReader:
                 facts = _Facts({}, {}, {}, {row.member: row}, {}, {})
                 team = state.created.team
                 member = await self._member(row.task_id, team, facts, row.member, None)
-                found.append(replace(member, parked=True))
-        return found
+                members.append(replace(member, parked=True))
+        return members
 
     async def _of_task(self, lease: Lease) -> list[RunningMember]:
         storage, task_id = self.storage, lease.task_id
@@ -230,7 +230,7 @@ class TaskReader:
                 if turn.outcome is None and turn.token == lease.token
             },
             last_turns=known,
-            kept={row.member: row for row in await storage.member_states(task_id)},
+            states={row.member: row for row in await storage.member_states(task_id)},
             asked={
                 question.interaction.author_actor_id: question
                 for question in await storage.inbox.questions()
@@ -242,7 +242,7 @@ class TaskReader:
         threads = {turn.member: turn.thread for turn in turns if turn.thread}
         return [
             await self._member(task_id, team, facts, seat, threads.get(seat))
-            for seat in dict.fromkeys((*facts.processes, *facts.turns, *facts.asked, *facts.kept))
+            for seat in dict.fromkeys((*facts.processes, *facts.turns, *facts.asked, *facts.states))
             if (member := team.seated(seat)) is not None
             and member.type == "ai"
             and facts.is_at_work(seat)
@@ -282,7 +282,7 @@ class _Facts:
     turns: Mapping[str, Turn]
     """The turns that are open."""
     last_turns: Mapping[str, Turn]
-    kept: Mapping[str, SetMemberState]
+    states: Mapping[str, SetMemberState]
     asked: Mapping[str, Question]
     calls: Mapping[str, AuditEntry]
     """The tool calls that have begun and not ended."""
@@ -294,26 +294,26 @@ class _Facts:
 
     def _waits_for_limit(self, seat: str) -> bool:
         """Whether it waits for the end of a limit before its next turn."""
-        kept, last = self.kept.get(seat), self.last_turns.get(seat)
-        if kept is None or kept.waits_for not in _LIMITS or seat in self.turns:
+        state, last = self.states.get(seat), self.last_turns.get(seat)
+        if state is None or state.waits_for not in _LIMITS or seat in self.turns:
             return False
-        return last is None or kept.since >= last.opened_at
+        return last is None or state.since >= last.opened_at
 
     def doing(self, seat: str) -> RunningMember:
         """What a member is doing."""
-        kept, turn, process = self.kept.get(seat), self.turns.get(seat), self.processes.get(seat)
+        state, turn, process = self.states.get(seat), self.turns.get(seat), self.processes.get(seat)
         if question := self.asked.get(seat):
             return _asks(seat, question)
-        if kept and self._waits_for_limit(seat):
-            return _as_kept(kept, None)
+        if state and self._waits_for_limit(seat):
+            return _from_state(state, None)
         if turn is None:
             began = process.started_at if process else ""
             return _doing(seat, "idle" if process and process.pid else "starting", began)
         call = self.calls.get(seat)
         if call and call.timestamp < turn.opened_at:
             call = None
-        if kept and kept.since >= turn.opened_at:
-            return _as_kept(kept, call)
+        if state and state.since >= turn.opened_at:
+            return _from_state(state, call)
         if call and (command := command_of(call.input or {})):
             row = _doing(seat, "waiting", call.timestamp, command)
             return replace(row, waits_for="command")
@@ -324,12 +324,12 @@ def _doing(seat: str, state: MemberState, since: str, reason: str = "") -> Runni
     return RunningMember("", seat, "", None, state, reason, since, Path())
 
 
-def _as_kept(kept: SetMemberState, call: AuditEntry | None) -> RunningMember:
-    reason = kept.reason
-    if kept.waits_for == "command" and call:
+def _from_state(state: SetMemberState, call: AuditEntry | None) -> RunningMember:
+    reason = state.reason
+    if state.waits_for == "command" and call:
         reason = command_of(call.input or {}) or call.tool_name
-    row = _doing(kept.member, cast("MemberState", kept.state), kept.since, reason)
-    return replace(row, waits_for=kept.waits_for, until=kept.until)
+    row = _doing(state.member, cast("MemberState", state.state), state.since, reason)
+    return replace(row, waits_for=state.waits_for, until=state.until)
 
 
 def _asks(seat: str, question: Question) -> RunningMember:
@@ -341,12 +341,12 @@ def _asks(seat: str, question: Question) -> RunningMember:
 
 def _grants(question: Question, row: SetMemberState) -> bool:
     """Whether an answer raised the daily budget that a member is waiting for."""
-    about, given = question.interaction.about, question.response
-    if row.waits_for != "budget" or not isinstance(about, BudgetReached) or given is None:
+    about, response = question.interaction.about, question.response
+    if row.waits_for != "budget" or not isinstance(about, BudgetReached) or response is None:
         return False
     is_own = about.scope == "member's day" and about.member == base_of(row.member)
     is_later = (question.answered_at or "") > row.since
-    is_raised = parse_increase(given.input_value or "stop") is not None
+    is_raised = parse_increase(response.input_value or "stop") is not None
     return (about.scope == "day" or is_own) and is_later and is_raised
 
 
@@ -388,7 +388,7 @@ def _memory(pid: int | None) -> int | None:
 
 
 def _answer(question: Question) -> str:
-    given = question.response
-    if given is None or given.author_actor_id == NOBODY:
+    response = question.response
+    if response is None or response.author_actor_id == NOBODY:
         return ""
-    return given.choice
+    return response.choice

@@ -69,8 +69,8 @@ class EarlierAttempts:
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
         """Take an answer to an equal request that was not delivered yet."""
-        left = self.unused.get(digest)
-        return left.pop(0) if left else None
+        answers = self.unused.get(digest)
+        return answers.pop(0) if answers else None
 
     def take_question(self, asked: Ask) -> str | None:
         """Take the step of a question that is asked again, word for word, whatever its key."""
@@ -104,8 +104,8 @@ class EarlierAttempts:
         if not self.calls:
             lines.append("No tool calls of this turn are recorded.")
         for _, question in self.questions:
-            if given := question.response:
-                answer = " ".join(filter(None, (given.choice, given.words)))
+            if response := question.response:
+                answer = " ".join(filter(None, (response.choice, response.words)))
                 lines.append(f"- You asked: {question.interaction.display.title} Answer: {answer}")
         return "\n".join([*lines, ""])
 
@@ -135,23 +135,23 @@ async def earlier_attempts(
         if entry.author_actor_id == first.member and entry.timestamp >= first.opened_at
     ]
     ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
-    found = EarlierAttempts(sent=True)
+    earlier = EarlierAttempts(sent=True)
     refused: set[str] = set()
     for name, step in asked:
         if isinstance(name.subject, PermissionKey):
             call_id = name.subject.call
             is_over = call_id in ended
-            if await _permission(storage, found, step, first.opened_at, is_over=is_over):
+            if await _permission(storage, earlier, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
         elif step.result is None:
-            found.questions += await _own_question(storage, step)
+            earlier.questions += await _own_question(storage, step)
     requested = [entry for entry in entries if entry.kind == "ToolCallRequested"]
-    found.unfinished = [
+    earlier.unfinished = [
         entry
         for entry in requested
         if entry.tool_call_id in refused and entry.tool_call_id not in ended
     ]
-    found.calls = [
+    earlier.calls = [
         InterruptedCall(
             entry.tool_call_id,
             entry.tool_name,
@@ -161,7 +161,7 @@ async def earlier_attempts(
         )
         for entry in requested
     ]
-    return found
+    return earlier
 
 
 def never_ran(request: AuditEntry, why: str) -> AuditEntry:
@@ -186,20 +186,20 @@ async def calls_not_run(
     """
     entries = await storage.audit.with_tickets(task_id)
     ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
-    left = [entry for entry in entries if entry.tool_call_id not in ended]
-    if not left:
+    unfinished = [entry for entry in entries if entry.tool_call_id not in ended]
+    if not unfinished:
         return []
     history = await storage.history(task_id)
     waiting: dict[str, bool] = {}
     for step in history.steps:
         subject = parse(step.name).subject
         if isinstance(subject, PermissionKey):
-            given = Response.model_validate_json(step.result) if step.result else None
-            allowed = given is not None and given.approves
+            response = Response.model_validate_json(step.result) if step.result else None
+            allowed = response is not None and response.approves
             waiting[subject.call] = waiting.get(subject.call, True) and not allowed
     for thread in {turn.thread for turn in history.turns if turn.thread}:
         waiting |= dict.fromkeys(unstarted(await storage.conversation.thread(thread)), True)
-    return [AppendAudit(never_ran(one, why)) for one in left if waiting.get(one.tool_call_id)]
+    return [AppendAudit(never_ran(one, why)) for one in unfinished if waiting.get(one.tool_call_id)]
 
 
 async def _own_question(storage: Storage, step: Step) -> list[tuple[str, Question]]:
@@ -210,17 +210,17 @@ async def _own_question(storage: Storage, step: Step) -> list[tuple[str, Questio
 
 
 async def _permission(
-    storage: Storage, found: EarlierAttempts, step: Step, opened_at: str, *, is_over: bool
+    storage: Storage, earlier: EarlierAttempts, step: Step, opened_at: str, *, is_over: bool
 ) -> bool:
     """Note what became of a permission question; returns whether its call cannot have run."""
     if step.result is not None:
         response = Response.model_validate_json(step.result)
         if response.approves and not is_over:
-            found.delivered[step.digest] = DeliveredAnswer(opened_at, step, response)
+            earlier.delivered[step.digest] = DeliveredAnswer(opened_at, step, response)
         return not response.approves
     question = await storage.inbox.question(step.input)
     if question is not None and question.state == "answered" and question.response:
-        found.unused.setdefault(step.digest, []).append((step, question.response))
+        earlier.unused.setdefault(step.digest, []).append((step, question.response))
     elif question is not None:
         await close_question(storage.inbox, question.interaction, STALE)
     return True  # asked but never delivered: the agent cannot have continued
@@ -234,11 +234,11 @@ def _fate(call_id: str, ended: set[str], refused: set[str]) -> CallOutcome:
 
 def _what(entry: AuditEntry) -> str:
     """Summarise a tool call: its command, its file, or else its first argument."""
-    given = entry.input or {}
+    arguments = entry.input or {}
     for key in ("command", "cmd", "file_path", "path", "filePath", "title"):
-        if key in given:
-            return str(given[key])[:200]
-    return str(next(iter(given.values()), ""))[:200]
+        if key in arguments:
+            return str(arguments[key])[:200]
+    return str(next(iter(arguments.values()), ""))[:200]
 
 
 async def close_superseded(storage: Storage, steps: Sequence[Step], names: Sequence[str]) -> None:

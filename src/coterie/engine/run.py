@@ -209,8 +209,8 @@ class _Run:
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
             history = await self._storage.history(task_id)
-        for said in (one for one in history.requests if one.kind in ("say", "end")):
-            self._run.hear(said)  # before the first turn
+        for request in (one for one in history.requests if one.kind in ("say", "end")):
+            self._run.hear(request)  # before the first turn
         with plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, history, group.cancel_scope)
@@ -238,8 +238,8 @@ class _Run:
         if state.open_questions or self._stop == Stopped("question"):
             return True
         children = self._run.children.keys()
-        asked = await self._storage.inbox.questions() if children else ()
-        return not children.isdisjoint(one.interaction.task_id for one in asked)
+        questions = await self._storage.inbox.questions() if children else ()
+        return not children.isdisjoint(one.interaction.task_id for one in questions)
 
     @property
     def _notifies_user(self) -> bool:
@@ -265,17 +265,17 @@ class _Run:
             reason, summary = ended.reason, ended.summary
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
         await self._run.channels.close_all()
-        left: list[AppendAudit] = []
+        audit: list[AppendAudit] = []
         unstarted = self._run.services.unstarted
         if self._run.used_elsewhere:
             await cancel_below(self._storage, self._engine.claimant, task_id, unstarted)
         if self._is_canceled:
-            left = await calls_not_run(self._storage, task_id, unstarted, CANCELED)
+            audit = await calls_not_run(self._storage, task_id, unstarted, CANCELED)
         below = cancel_children(self._run.children, now)
         by_person = self._is_canceled or (ended is not None and ended.reason == BY_PERSON)
-        is_told = self._notifies_user and not by_person
-        appended = AppendEvent(event, incident=task_id if is_told else None)
-        await self._run.commit(*left, *below, appended, ParkLease(task_id, self._run.fence.token))
+        notifies = self._notifies_user and not by_person
+        appended = AppendEvent(event, incident=task_id if notifies else None)
+        await self._run.commit(*audit, *below, appended, ParkLease(task_id, self._run.fence.token))
         self.is_over = True
         return after(self._state, event)
 

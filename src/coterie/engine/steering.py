@@ -49,7 +49,7 @@ class Answered:
     member: str = ""
     rule: str | None = None
     """The rule that this answer made, for this member of this team."""
-    said: str = ""
+    text: str = ""
     """The text typed with the answer, as it is stored."""
 
 
@@ -60,56 +60,58 @@ async def answer(
     question = await look.storage.inbox.question(interaction_id)
     if question is None:
         raise NotFound(f'No question "{interaction_id}".', "coterie inbox")
-    asked = question.interaction
-    if asked.kind == "Input" and text is None:
+    interaction = question.interaction
+    if interaction.kind == "Input" and text is None:
         choice, text = None, choice
-    chosen = choose(asked, choice) if choice and asked.options else choice
+    chosen = choose(interaction, choice) if choice and interaction.options else choice
     rule = None
     if chosen == APPROVE_BY_RULE:
-        rule = await anyio.to_thread.run_sync(_rule, asked, text, look.root)
+        rule = await anyio.to_thread.run_sync(_rule, interaction, text, look.root)
     response = Response(
         interaction_id=interaction_id,
-        task_id=asked.task_id,
+        task_id=interaction.task_id,
         author_actor_id=author,
         selected_option_id=chosen,
         input_value=rule or text,
-        comment=text if asked.kind in ("Select", "Confirm") and rule is None else None,
+        comment=text if interaction.kind in ("Select", "Confirm") and rule is None else None,
     )
     await respond(look.storage, response)
     return Answered(
         interaction_id,
-        running_task(asked.task_id),
+        running_task(interaction.task_id),
         response.selected_option_id or response.input_value or "",
-        await look.runner_of(asked.task_id) is None,
-        (await look.state(asked.task_id)).created.team.name,
-        asked.author_actor_id,
+        await look.runner_of(interaction.task_id) is None,
+        (await look.state(interaction.task_id)).created.team.name,
+        interaction.author_actor_id,
         rule,
         text or "",
     )
 
 
-def _rule(asked: Interaction, edited: str | None, root: Path) -> str:
+def _rule(interaction: Interaction, edited: str | None, root: Path) -> str:
     """The rule that the user agrees to: as offered, or as they edited it.  Blocks.
 
     A rule that does not cover what is asked is refused: it would allow something else.
     """
-    offered = next((option.detail for option in asked.options if option.id == APPROVE_BY_RULE), "")
-    name = asked.interaction_id
+    offered = next(
+        (option.detail for option in interaction.options if option.id == APPROVE_BY_RULE), ""
+    )
+    name = interaction.interaction_id
     hint = f"coterie answer {name} rule --say {shlex.quote(offered)}"
     try:
         rule = str(Rule.parse(edited or offered))
     except ValueError as problem:
-        said = f"{name}: that is not a valid rule: {problem} The question stays open."
-        raise AnswerRefused(said, hint) from None
-    if edited and edited.strip() != offered and not _covers(rule, asked, root):
-        said = f"{name}: {rule} does not cover what is asked. The question stays open."
-        raise AnswerRefused(said, f"{hint}, or once, deny, task")
+        message = f"{name}: that is not a valid rule: {problem} The question stays open."
+        raise AnswerRefused(message, hint) from None
+    if edited and edited.strip() != offered and not _covers(rule, interaction, root):
+        message = f"{name}: {rule} does not cover what is asked. The question stays open."
+        raise AnswerRefused(message, f"{hint}, or once, deny, task")
     return rule
 
 
-def _covers(rule: str, asked: Interaction, root: Path) -> bool:
+def _covers(rule: str, interaction: Interaction, root: Path) -> bool:
     """Whether a rule alone would have allowed what a question is about."""
-    call = asked.permission
+    call = interaction.permission
     if call is None:
         return False
     action = Action(call.effect, call.tool, call.cwd, call.command, call.paths, call.target)
@@ -132,11 +134,11 @@ async def say(
         raise UsageError(f"{task_id} is {state.status}: it takes no more messages.")
     team = state.created.team
     for question in await look.storage.inbox.questions():
-        asked = question.interaction
-        mine = is_turn_in(asked, task_id, team)
-        if mine and author in (None, asked.author_actor_id):
-            await answer(look, asked.interaction_id, None, text, asked.author_actor_id)
-            return f"answered {asked.interaction_id}"
+        interaction = question.interaction
+        mine = is_turn_in(interaction, task_id, team)
+        if mine and author in (None, interaction.author_actor_id):
+            await answer(look, interaction.interaction_id, None, text, interaction.author_actor_id)
+            return f"answered {interaction.interaction_id}"
     ends = is_end(text) and state.created.workflow == conversation
     kind = "end" if ends else "say"
     await look.storage.inbox.request(task_id, kind, author or people_of(team)[0], text)
@@ -178,8 +180,8 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
         await look.storage.inbox.request(place, "stop_member", YOU, name)
 
     async def is_there() -> bool:
-        found = [one for place in places for one in await look.running(place)]
-        mine = [one for one in found if _is(name, one.member)]
+        members = [one for place in places for one in await look.running(place)]
+        mine = [one for one in members if _is(name, one.member)]
         return any(one.pid or (one.state != "idle" and one.waits_for != "you") for one in mine)
 
     await _until_released(look, task_id, is_there)

@@ -32,12 +32,12 @@ class Subtasks:
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
         name = step_name.asked(attempt.name, asked.key)
-        given = (await self._questions.ask(name, _who(attempt.member, asked, others))).response
-        member = next((one for one in others if one.id == given.selected_option_id), None)
+        response = (await self._questions.ask(name, _who(attempt.member, asked, others))).response
+        member = next((one for one in others if one.id == response.selected_option_id), None)
         if member is None:
-            return given.model_copy(update={"selected_option_id": REJECT})
-        said = await self._done(name, member, asked.goal, attempt.task_id)
-        return self._response(asked.key, member.id, said)
+            return response.model_copy(update={"selected_option_id": REJECT})
+        reply = await self._done(name, member, asked.goal, attempt.task_id)
+        return self._response(asked.key, member.id, reply)
 
     async def _done(self, name: str, member: Member, goal: str, parent: str) -> str:
         run, task = self._run, self._run.task
@@ -69,22 +69,22 @@ class Subtasks:
         result = await self._run_child(created)
         if result.status == "waiting":
             raise Parked(result.stop or Stopped(result.reason))
-        said = await self._last_word(child)
-        outcome = said if result.status == "completed" else f"{result.status}: {result.summary}"
+        reply = await self._last_word(child)
+        outcome = reply if result.status == "completed" else f"{result.status}: {result.summary}"
         run.post(CloseStep(task.task_id, step.name, json.dumps(outcome)))
         return outcome
 
     async def _last_word(self, child: str) -> str:
-        said: list[Message] = await self._run.storage.conversation.messages(child)
-        return said[-1].text if said else ""
+        messages: list[Message] = await self._run.storage.conversation.messages(child)
+        return messages[-1].text if messages else ""
 
-    def _response(self, key: str, choice: str, said: str) -> Response:
+    def _response(self, key: str, choice: str, text: str) -> Response:
         return Response(
             interaction_id=key,
             task_id=self._run.task.task_id,
             author_actor_id="coterie",
             selected_option_id=choice,
-            input_value=said,
+            input_value=text,
         )
 
 

@@ -55,25 +55,25 @@ from coterie.ports.machines import require_lease
 
 
 def _thread(write: AppendThread, by: Redactor) -> Write:
-    kept = _json(write.entry, by)
-    return write if kept is write.entry else write._replace(entry=kept)
+    clean = _json(write.entry, by)
+    return write if clean is write.entry else write._replace(entry=clean)
 
 
 def _step(write: CloseStep, by: Redactor) -> Write:
-    kept = _json(write.result, by)
-    return write if kept is write.result else write._replace(result=kept)
+    clean = _json(write.result, by)
+    return write if clean is write.result else write._replace(result=clean)
 
 
 def _envelope(write: AppendEnvelope, by: Redactor) -> Write:
     # Redact before signing: the signature covers the stored text.
-    kept = by.redact_object(write.envelope)
-    return AppendEnvelope(kept.signed(write.key) if write.key else kept)
+    clean = by.redact_object(write.envelope)
+    return AppendEnvelope(clean.signed(write.key) if write.key else clean)
 
 
-def _whole(write: AppendAudit | AppendEvent | PutTicket, by: Redactor) -> Write:
-    given = tuple(write)
-    kept = by.redact_object(given)
-    return write if kept is given else write._make(kept)
+def _all_fields(write: AppendAudit | AppendEvent | PutTicket, by: Redactor) -> Write:
+    fields = tuple(write)
+    clean = by.redact_object(fields)
+    return write if clean is fields else write._make(clean)
 
 
 def _turn(write: CloseTurn, by: Redactor) -> Write:
@@ -88,9 +88,9 @@ _REDACTED: Mapping[type, Callable[[Any, Redactor], Write]] = {
     AppendThread: _thread,
     CloseStep: _step,
     AppendEnvelope: _envelope,
-    AppendAudit: _whole,
-    AppendEvent: _whole,
-    PutTicket: _whole,
+    AppendAudit: _all_fields,
+    AppendEvent: _all_fields,
+    PutTicket: _all_fields,
     CloseTurn: _turn,
     SetMemberState: _state,
 }
@@ -115,27 +115,27 @@ class RedactingObserver:
 
     observer: Observer
     by: Redactor
-    _unsaid: dict[str, str] = field(default_factory=dict[str, str])
+    _pending: dict[str, str] = field(default_factory=dict[str, str])
     """By member: the beginning of a word, which may turn out to be a secret."""
 
     def saw(self, record: Record) -> None:
         """Show a record; text that arrives in pieces is shown word by word."""
         match record:
             case DeltaRecord():
-                said = self._unsaid.pop(record.member, "") + record.text
-                last = 0 if said[-1:].isspace() or not said else len(said.rsplit(maxsplit=1)[-1])
+                text = self._pending.pop(record.member, "") + record.text
+                last = 0 if text[-1:].isspace() or not text else len(text.rsplit(maxsplit=1)[-1])
                 # A secret may span words and lines.
-                words = self.by.secret_start(said[: len(said) - last])
-                self._unsaid[record.member] = said[words:]
-                self._say(record, said[:words])
+                words = self.by.secret_start(text[: len(text) - last])
+                self._pending[record.member] = text[words:]
+                self._say(record, text[:words])
             case MessageRecord():  # redacted already, as stored
-                rest = self._unsaid.pop(record.member, "")
+                rest = self._pending.pop(record.member, "")
                 self._say(DeltaRecord(record.task, record.member, ""), rest)
                 self.observer.saw(record)
             case MemberRecord(reason=""):
                 self.observer.saw(record)
             case MemberRecord(state="gone" | "stuck"):
-                self._unsaid.pop(record.member, None)  # its next attempt begins anew
+                self._pending.pop(record.member, None)  # its next attempt begins anew
                 self.observer.saw(self.by.redact_object(record))
             case _:
                 self.observer.saw(self.by.redact_object(record))
@@ -253,7 +253,7 @@ class TaskRun:
     """What the attempts of this run cost, as far as their agents reported it."""
     used_elsewhere: bool = False
     """Whether turns of the task, or below it, were taken in other runs too."""
-    _said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
+    _conversations: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     """By ticket: its conversation."""
     _seen: set[int] = field(default_factory=set[int])
 
@@ -285,7 +285,7 @@ class TaskRun:
 
     def load(self, history: TaskHistory) -> None:
         """Restore the state of the run from what is recorded."""
-        self.children, self._said = dict(history.children), {}
+        self.children, self._conversations = dict(history.children), {}
         self.used_elsewhere = self.used_elsewhere or bool(history.turns)
         self.conversation = []
         for message in history.messages:
@@ -295,13 +295,13 @@ class TaskRun:
         """The conversation so far in this task or in one of its tickets."""
         if task_id == self.task.task_id:
             return self.conversation
-        return self._said.setdefault(task_id, [])
+        return self._conversations.setdefault(task_id, [])
 
     @property
     def answered_turns(self) -> list[int]:
         """The numbers of the turns that produced a message."""
-        every = (self.conversation, *self._said.values())
-        return [message.turn for said in every for message in said if message.turn]
+        every = (self.conversation, *self._conversations.values())
+        return [message.turn for messages in every for message in messages if message.turn]
 
     def task_of(self, step: str) -> str:
         """The task that a step belongs to: the ticket that it is about, else this task."""
@@ -343,12 +343,12 @@ class TaskRun:
         return member.name if member else member_id
 
     def message(
-        self, author: str, said: str, *, turn: int, cut: bool = False, task_id: str | None = None
+        self, author: str, text: str, *, turn: int, cut: bool = False, task_id: str | None = None
     ) -> Message:
         """The next message of the conversation, its markers parsed and removed; `task_id` is the
         ticket in which it is said."""
         task_id = task_id or self.task.task_id
-        marked = parse_message(self.task.team, author, self.services.redactor.text(said))
+        marked = parse_message(self.task.team, author, self.services.redactor.text(text))
         chosen, unknown = pick(self.task.team, marked.names)
         for name in unknown:
             self._warn_of(name, author)

@@ -26,7 +26,7 @@ from coterie.model.ticket import STATES, Ticket, TicketState
 from coterie.model.timeline import (
     AskedQuestion,
     AuditedCall,
-    SaidMessage,
+    SentMessage,
     Source,
     StatusChange,
     TicketMoment,
@@ -92,11 +92,11 @@ async def entries(storage: Storage, rows: Sequence[TimelineRow]) -> list[Entry]:
     sources = [row.source for row in rows]
     sessions = {one.session_id for one in sources if isinstance(one, TicketMoment)}
     tickets = {session: await _of_tickets(storage, session) for session in sessions}
-    made: list[Entry] = []
+    result: list[Entry] = []
     for row in rows:
         at, record = _of(row.source, tickets)
-        made.append(Entry(at, record, row.sequence))
-    return made
+        result.append(Entry(at, record, row.sequence))
+    return result
 
 
 def _of(source: Source, tickets: Mapping[str, _Lines]) -> tuple[str, Record]:
@@ -105,7 +105,7 @@ def _of(source: Source, tickets: Mapping[str, _Lines]) -> tuple[str, Record]:
             return event.at, TaskRecord(event.task_id, workflow, _STATUSES[event.type])
         case AskedQuestion():
             return source.event.at, _question(source)
-        case SaidMessage():
+        case SentMessage():
             return source.message.at, _message(source)
         case AuditedCall(entry=entry, given=given):
             return entry.timestamp, ToolCallRecord.of(entry, given)
@@ -116,21 +116,21 @@ def _of(source: Source, tickets: Mapping[str, _Lines]) -> tuple[str, Record]:
 
 
 def _question(source: AskedQuestion) -> InteractionRecord:
-    asked = source.interaction
+    interaction = source.interaction
     if source.event.type == "UserInteractionRequested":
-        return InteractionRecord(asked, asked.author_actor_id)
-    given = source.event.response
+        return InteractionRecord(interaction, interaction.author_actor_id)
+    response = source.event.response
     return InteractionRecord(
-        asked,
-        asked.author_actor_id,
-        "closed" if given.author_actor_id == NOBODY else "answered",
-        given.choice,
-        given.author_actor_id,
-        given.words,
+        interaction,
+        interaction.author_actor_id,
+        "closed" if response.author_actor_id == NOBODY else "answered",
+        response.choice,
+        response.author_actor_id,
+        response.words,
     )
 
 
-def _message(source: SaidMessage) -> MessageRecord:
+def _message(source: SentMessage) -> MessageRecord:
     turn = source.turn
     if turn is None:
         return MessageRecord.of(source.message)
@@ -151,12 +151,14 @@ async def _of_tickets(storage: Storage, session: str) -> _Lines:
     ran: dict[str, list[str]] = {}
     """By ticket: the checks since its last transition."""
     for _, envelope in await storage.tickets.envelopes(session):
-        told = envelope.payload
-        if isinstance(told, TicketPayload) and told.history:
-            checks = ran.pop(told.ticket_id, [])
-            known[told.ticket_id, told.history[-1].timestamp] = _AtTheTime(told.owner, checks)
-        elif isinstance(told, ArtifactRef) and told.checked and envelope.ticket_id:
-            check = f"{told.checked.command}: {ended(told.checked)}"
+        payload = envelope.payload
+        if isinstance(payload, TicketPayload) and payload.history:
+            checks = ran.pop(payload.ticket_id, [])
+            known[payload.ticket_id, payload.history[-1].timestamp] = _AtTheTime(
+                payload.owner, checks
+            )
+        elif isinstance(payload, ArtifactRef) and payload.checked and envelope.ticket_id:
+            check = f"{payload.checked.command}: {ended(payload.checked)}"
             ran.setdefault(envelope.ticket_id, []).append(check)
     return {ticket.id: _of_history(session, ticket, known) for ticket in tickets}
 

@@ -104,8 +104,8 @@ class TurnRunner:
             token, attempts = self._run.fence.token, len(past)
             while True:
                 attempts += 1
-                made = (step, is_new, member, number, attempts, token, earlier, brief)
-                attempt = Attempt(*made, part=self._run.task_of(step.name))
+                arguments = (step, is_new, member, number, attempts, token, earlier, brief)
+                attempt = Attempt(*arguments, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
                 attempt.machine = self._run.services.machine
                 if member.turns_per_minute is not None:
@@ -254,18 +254,18 @@ class TurnRunner:
             clock.start(limits, lambda: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
-                    async for told in updates:
-                        if clock.is_quiet or (attempt.waiting and attempt.waiting != told):
+                    async for emitted in updates:
+                        if clock.is_quiet or (attempt.waiting and attempt.waiting != emitted):
                             attempt.waiting = None
                             run.keep_state(member, "working")
                         clock.touch()
-                        if isinstance(told, _ENDS):
-                            return told
-                        if not isinstance(told, _ASKS):
-                            await self._handle(attempt, channel, told)
+                        if isinstance(emitted, _ENDS):
+                            return emitted
+                        if not isinstance(emitted, _ASKS):
+                            await self._handle(attempt, channel, emitted)
                             continue
                         clock.pause()
-                        await self._handle(attempt, channel, told)
+                        await self._handle(attempt, channel, emitted)
                         clock.resume()
             finally:
                 clock.stop()
@@ -278,33 +278,33 @@ class TurnRunner:
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no reply within {limits.total:g} s: stuck{why}", hint=hint)
 
-    async def _handle(self, attempt: Attempt, channel: Channel, told: update.Update) -> None:
+    async def _handle(self, attempt: Attempt, channel: Channel, emitted: update.Update) -> None:
         """Do what one update asks for; the agent continues when this returns."""
         run = self._run
-        match told:
+        match emitted:
             case update.TextDelta(text):
                 run.observer.saw(DeltaRecord(attempt.task_id, attempt.member.id, text))
             case update.ToolCallStarted() | update.ToolCallFinished():
-                await self._tool_call(attempt, told)
+                await self._tool_call(attempt, emitted)
             case update.Asked() | update.Delegated():
-                await channel.answer(told.key, await self._answer(attempt, told))
+                await channel.answer(emitted.key, await self._answer(attempt, emitted))
                 run.show_state(attempt.member, "working")
             case update.Remembered():
-                await self._remember(attempt, told)
+                await self._remember(attempt, emitted)
             case update.Spent(usage, is_last):
                 await self._spend(attempt, attempt.used(usage) or usage, is_last=is_last)
-            case update.Waiting() if told != attempt.waiting:  # shown once, however often it comes
-                attempt.waiting = told
-                run.keep_state(attempt.member, "waiting", told.waits_for, told.detail)
+            case update.Waiting() if emitted != attempt.waiting:  # shown once, even if repeated
+                attempt.waiting = emitted
+                run.keep_state(attempt.member, "waiting", emitted.waits_for, emitted.detail)
             case _:
                 pass
 
     async def _tool_call(
-        self, attempt: Attempt, told: update.ToolCallStarted | update.ToolCallFinished
+        self, attempt: Attempt, call: update.ToolCallStarted | update.ToolCallFinished
     ) -> None:
-        if isinstance(told, update.ToolCallStarted):
-            await self._snapshot(attempt, told.effect)
-        entry, record = attempt.tool_call(told)
+        if isinstance(call, update.ToolCallStarted):
+            await self._snapshot(attempt, call.effect)
+        entry, record = attempt.tool_call(call)
         self._run.post(AppendAudit(entry), after=lambda: self._run.observer.saw(record))
 
     async def _spend(self, attempt: Attempt, usage: update.Usage, *, is_last: bool) -> None:
@@ -316,10 +316,10 @@ class TurnRunner:
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
             subtasks = Subtasks(self._run, self._questions, self._run_child)
-            given = await subtasks.hand_out(attempt, asked)
+            response = await subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
-            return given
+            return response
         call = asked.call
         if call is not None:
             # Before anybody approves: what the call changes can be undone back to this point.
@@ -332,14 +332,14 @@ class TurnRunner:
         name = name or step_name.asked(attempt.name, asked.key)
         return (await self._questions.ask(name, question, by_agent=by_agent)).response
 
-    async def _remember(self, attempt: Attempt, told: update.Remembered) -> None:
-        writes, records = attempt.remember(told)
+    async def _remember(self, attempt: Attempt, remembered: update.Remembered) -> None:
+        writes, records = attempt.remember(remembered)
 
         def show() -> None:
             for record in records:
                 self._run.observer.saw(record)
 
-        if told.gates:
+        if remembered.gates:
             await self._run.commit(*writes, after=show)
         else:
             self._run.post(*writes, after=show)
@@ -355,8 +355,8 @@ class TurnRunner:
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member
-        told = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
-        usage = attempt.used(told)
+        reported = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
+        usage = attempt.used(reported)
         cut = isinstance(end, TurnInterrupted)
         task_id, step = attempt.task_id, attempt.step
         message = run.message(member.id, end.text, turn=attempt.turn, cut=cut, task_id=task_id)

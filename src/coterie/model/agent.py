@@ -157,12 +157,12 @@ class AgentDefinition(_Entry):
     def arguments(self, member: Member) -> tuple[str, ...]:
         """The command-line arguments for this member: the agent's own, the model and the role
         where flags take them, and the member's."""
-        told = self.capabilities
+        capabilities = self.capabilities
         words = list(self.base_args)
-        if told.model_flag and member.model:
-            words += [told.model_flag, member.model]
-        if told.prompt_flag and member.system_instruction:
-            words += [told.prompt_flag, member.system_instruction]
+        if capabilities.model_flag and member.model:
+            words += [capabilities.model_flag, member.model]
+        if capabilities.prompt_flag and member.system_instruction:
+            words += [capabilities.prompt_flag, member.system_instruction]
         return (*words, *member.additional_args)
 
     def idle_timeout_ms(self, member: Member) -> int:
@@ -342,8 +342,8 @@ class KnownAgents:
         if adapter is not None and adapter not in self.adapters:
             return self.others.get(definition.name) or self.others.get(adapter)
         program = PurePath(definition.command).stem.lower()
-        found = (self.ours.get(name) for name in (adapter, definition.name, program) if name)
-        return next((facts for facts in found if facts is not None), None)
+        candidates = (self.ours.get(name) for name in (adapter, definition.name, program) if name)
+        return next((facts for facts in candidates if facts is not None), None)
 
     def adapter_name(self, definition: AgentDefinition) -> str:
         """The name of a registered agent's adapter."""
@@ -353,9 +353,9 @@ class KnownAgents:
         """Where to find a registered agent's adapter: its own wins over a shared one."""
         name, facts = self.adapter_name(definition), self.of(definition)
         own = facts.adapter if facts is not None and facts.adapter.name == name else None
-        found = own or self.adapters.get(name)
+        adapter = own or self.adapters.get(name)
         login = facts.login if facts is not None else None
-        return AdapterPlace(definition.name, name, found.make if found else None, login)
+        return AdapterPlace(definition.name, name, adapter.make if adapter else None, login)
 
     def flags(self, facts: AgentFacts | None) -> FlagFacts:
         """What the flags of an agent mean.  The flags of every vendor's CLI count for every agent,

@@ -23,9 +23,9 @@ _SEVERITIES = {
 }
 
 
-def _severity(given: object) -> object:
+def _severity(value: object) -> object:
     """Map reviewers' synonyms to a severity; validation refuses unknown words."""
-    word = given.strip().lower() if isinstance(given, str) else given
+    word = value.strip().lower() if isinstance(value, str) else value
     return _SEVERITIES.get(word, word) if isinstance(word, str) else word
 
 
@@ -33,18 +33,18 @@ Severity = Annotated[Literal["info", "minor", "major", "critical"], BeforeValida
 FileOperation = Literal["create", "modify", "delete"]
 
 
-def as_list(given: object) -> object:
+def as_list(value: object) -> object:
     """Wrap a single text in a list: models often write one where a list is expected."""
-    return [given] if isinstance(given, str) else given
+    return [value] if isinstance(value, str) else value
 
 
 def object_from_text(field: str) -> BeforeValidator:
     """Accept a plain text as an object that has this text in its main field."""
 
-    def made(given: object) -> object:
-        return {field: given} if isinstance(given, str) else given
+    def as_object(value: object) -> object:
+        return {field: value} if isinstance(value, str) else value
 
-    return BeforeValidator(made)
+    return BeforeValidator(as_object)
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(as_list)]

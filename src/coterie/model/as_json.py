@@ -31,9 +31,9 @@ def fields_of(record: Record) -> dict[str, object]:
                 fields |= {"answer": record.answer, "answer_text": record.said, "by": record.by}
             return fields
         case MessageRecord():
-            said: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
-            del said["at"]
-            return said
+            values: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
+            del values["at"]
+            return values
         case ResultRecord(stop=stop):
             why = None if stop is None else {"reason": stop.reason, **asdict(stop)}
             return {**vars(record), "usage": usage(record.usage), "stop": why}

@@ -41,13 +41,13 @@ def ended(outcome: CheckOutcome | CheckRun) -> str:
 
 def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
     """Whether each check passed in its last run, by ticket and command."""
-    found: dict[str, dict[str, bool]] = {}
+    results: dict[str, dict[str, bool]] = {}
     for envelope in envelopes:
         if envelope.payload_type == "artifact_ref" and envelope.ticket_id:
             check = cast("ArtifactRef", envelope.payload).checked
             if check is not None:
-                found.setdefault(envelope.ticket_id, {})[check.command] = check.passed
-    return found
+                results.setdefault(envelope.ticket_id, {})[check.command] = check.passed
+    return results
 
 
 def check_scores(envelopes: Iterable[Envelope]) -> dict[str, str]:

@@ -56,21 +56,21 @@ class Marked(NamedTuple):
 
 def parse_markers(message: str) -> Marked:
     """Strip the markers from the end of a message; elsewhere or in a code fence they are text."""
-    whole = end = len(message.rstrip())
-    found: list[str] = []  # last first
+    length = end = len(message.rstrip())
+    raw_names: list[str] = []  # last first
     done = False
     while match := _MARKER.fullmatch(message, max(0, message.rfind("[", 0, end)), end):
         named = (match["names"] or "").strip()
         if "\n" in named:
             break
-        found += reversed(named.split(","))
+        raw_names += reversed(named.split(","))
         done = done or match["names"] is None
         end = match.start()
         while end and message[end - 1].isspace():
             end -= 1
-    if end == whole or _outside_fences(message[:end])[1]:
+    if end == length or _outside_fences(message[:end])[1]:
         return Marked(message.strip("\n").rstrip())
-    names = [name.strip() for name in reversed(found)]
+    names = [name.strip() for name in reversed(raw_names)]
     return Marked(message[:end].strip("\n"), tuple(filter(None, names)), done)
 
 
@@ -141,8 +141,8 @@ def mentioned(team: Team, message: Message) -> list[Member]:
     is_ai = member is not None and member.type == "ai"
     text = _CODE.sub(" ", _outside_fences(message.text)[0]) if is_ai else message.text
     names = [*([message.next] if message.next else []), *_mentions(text, _names_in(team))]
-    found = map(team.find, names)
-    order = {one.id: one for one in found if one is not None and one.id != message.member}
+    members = map(team.find, names)
+    order = {one.id: one for one in members if one is not None and one.id != message.member}
     return list(order.values())
 
 

@@ -26,9 +26,9 @@ Id = Annotated[str, Field(pattern=ID)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-def _as_list(given: object) -> object:
+def _as_list(value: object) -> object:
     """Wrap a single text in a list: models often write one where a list is expected."""
-    return [given] if isinstance(given, str) else given
+    return [value] if isinstance(value, str) else value
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
@@ -307,10 +307,10 @@ _UNSIGNED_IF_EMPTY = ("ask_user", "check")
 _SIGNATURE = "signature"
 
 
-def signature_of(said: Mapping[str, object], key: bytes) -> str:
+def signature_of(fields: Mapping[str, object], key: bytes) -> str:
     """The signature of the object in an envelope's file: HMAC-SHA256 of that object without its
     `signature`, as JSON in UTF-8 with sorted keys and no spaces."""
-    plain = {name: value for name, value in said.items() if name != _SIGNATURE}
+    plain = {name: value for name, value in fields.items() if name != _SIGNATURE}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "hmac-sha256:" + hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
@@ -375,11 +375,11 @@ class Envelope(BaseModel):
 
     def is_signed_by(self, key: bytes) -> bool:
         """Whether it is unchanged since it was signed with this key."""
-        given = (self.signature or "").encode()
-        fitting = (
-            signature_of(said, key).encode() for said in (self.as_stored, self._as_first_signed())
+        signature = (self.signature or "").encode()
+        signatures = (
+            signature_of(form, key).encode() for form in (self.as_stored, self._as_first_signed())
         )
-        return any(hmac.compare_digest(given, one) for one in fitting)
+        return any(hmac.compare_digest(signature, one) for one in signatures)
 
     @property
     def as_stored(self) -> dict[str, object]:

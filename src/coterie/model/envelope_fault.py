@@ -48,14 +48,14 @@ class EnvelopeFault:
 
     def __str__(self) -> str:
         place = self.file if self.kind == "no_key" else f"logs/{self.session}/{self.file}"
-        said = _TEXTS[self.kind].format(place=place, session=self.session)
+        text = _TEXTS[self.kind].format(place=place, session=self.session)
         if self.earlier:
             return f"{place} was restored earlier; the faulty file is {self.kept_as}"
         if self.signature_valid:
-            said += "; the signature in the file is valid"
+            text += "; the signature in the file is valid"
         if self.mended and self.kind != "unknown":
-            said += "; it was restored from the database"
-        return f"{said}; the faulty file is now {self.kept_as}" if self.kept_as else said
+            text += "; it was restored from the database"
+        return f"{text}; the faulty file is now {self.kept_as}" if self.kept_as else text
 
 
 @dataclass(frozen=True)

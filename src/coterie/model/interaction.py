@@ -35,8 +35,8 @@ NOBODY = "coterie"
 _YES = frozenset({APPROVE, APPROVE_FOR_TASK, APPROVE_BY_RULE, READ_ONLY})
 
 
-def _given(given: object) -> dict[str, object] | None:
-    return dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else None
+def _fields_of(value: object) -> dict[str, object] | None:
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else None
 
 
 class Option(WireText):
@@ -53,7 +53,7 @@ class Option(WireText):
     @classmethod
     def _reads_the_design(cls, given: object) -> object:
         """Accept the design's spelling: `style: default` for plain, `isDefault` for `default`."""
-        fields = _given(given)
+        fields = _fields_of(given)
         if fields is None:
             return given
         if fields.get("style") == "default":
@@ -76,7 +76,7 @@ class Display(WireText):
     @classmethod
     def _reads_data(cls, given: object) -> object:
         """Encode content that is not a string as JSON: the design allows any data."""
-        fields = _given(given)
+        fields = _fields_of(given)
         content = fields.get("content") if fields else None
         if fields is None or isinstance(content, str):
             return given

@@ -111,18 +111,18 @@ def _group(number: int, title: str, lines: tuple[str, ...]) -> str:
 
 
 def _spec(plan: StructuredPlan) -> str:
-    given = plan.requirements or (Requirement(title=plan.title, text=plan.what),)
-    names = _unique(_heading(one.title) or f"Requirement {n}" for n, one in enumerate(given, 1))
-    blocks = [_requirement(name, one) for name, one in zip(names, given, strict=True)]
+    required = plan.requirements or (Requirement(title=plan.title, text=plan.what),)
+    names = _unique(_heading(one.title) or f"Requirement {n}" for n, one in enumerate(required, 1))
+    blocks = [_requirement(name, one) for name, one in zip(names, required, strict=True)]
     purpose = paragraph(f"{plan.title}: {plan.what}")
     added = "## ADDED Requirements\n\n" + "\n\n".join(blocks) + "\n"
     return document("Spec Delta", section("Purpose", purpose), added)
 
 
-def _requirement(name: str, given: Requirement) -> str:
-    text = inline(given.text or given.title) or name
+def _requirement(name: str, requirement: Requirement) -> str:
+    text = inline(requirement.text or requirement.title) or name
     body = text if _NORMATIVE.search(text) else f"This MUST hold: {text}"
-    shown = [one for one in given.scenarios if _says_something(one)] or [Scenario(then=text)]
+    shown = [one for one in requirement.scenarios if _says_something(one)] or [Scenario(then=text)]
     titles = _unique(_heading(one.name) or name for one in shown)
     scenarios = [_scenario(title, one) for title, one in zip(titles, shown, strict=True)]
     return "\n\n".join((f"### Requirement: {name}\n{body}", *scenarios))
@@ -177,15 +177,15 @@ def change_problems(files: Mapping[str, str]) -> list[str]:
 def _parts(text: str, level: int) -> list[tuple[str, str]]:
     """The sections of a level, each with the text under its heading."""
     code = [match.span() for match in re.finditer(r"^(```|~~~).*?^\1", text, re.M | re.S)]
-    found = [
+    headings = [
         match
         for match in _HEADING.finditer(text)
         if len(match["marks"]) <= level and not any(a <= match.start() < b for a, b in code)
     ]
-    ends = [*(match.start() for match in found), len(text)]
+    ends = [*(match.start() for match in headings), len(text)]
     return [
         (match["name"], text[match.end() : ends[place + 1]].strip())
-        for place, match in enumerate(found)
+        for place, match in enumerate(headings)
         if len(match["marks"]) == level
     ]
 

@@ -158,8 +158,8 @@ def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
         decided = {PIPELINE_STEPS[step].decides for step in phase.steps if step in PIPELINE_STEPS}
         if phase.gate is not None and phase.gate not in decided:
             deciding = [step for step, one in PIPELINE_STEPS.items() if one.decides == phase.gate]
-            said = f'waits for "{phase.gate}", which no step of {name} decides'
-            yield GraphMistake((*place, "gate"), f"{said}; add {' or '.join(deciding)}")
+            problem = f'waits for "{phase.gate}", which no step of {name} decides'
+            yield GraphMistake((*place, "gate"), f"{problem}; add {' or '.join(deciding)}")
         if phase.back is not None and phase.gate is None:
             yield GraphMistake((*place, "back"), "is never taken: this phase has no gate")
 
@@ -187,7 +187,7 @@ def _unreachable(graph: PhaseGraph) -> Iterator[GraphMistake]:
 
 def _endless(graph: PhaseGraph) -> list[GraphMistake]:
     """Cycles made of `next` alone; a cycle with a `back` ends once its rounds are used up."""
-    found: list[GraphMistake] = []
+    mistakes: list[GraphMistake] = []
     ends = {DONE}
     for first in graph.phases:
         path: list[str] = []
@@ -197,10 +197,10 @@ def _endless(graph: PhaseGraph) -> list[GraphMistake]:
             name = graph.phases[name].next or DONE
         if name in path:
             circle = path[path.index(name) :]
-            said = f"loops forever: {' → '.join((*circle, name))}"
-            found.append(GraphMistake(("phases", name, "next"), said))
+            problem = f"loops forever: {' → '.join((*circle, name))}"
+            mistakes.append(GraphMistake(("phases", name, "next"), problem))
         ends.update(path)
-    return found
+    return mistakes
 
 
 def _missing_inputs(graph: PhaseGraph) -> list[GraphMistake]:
@@ -213,16 +213,16 @@ def _missing_inputs(graph: PhaseGraph) -> list[GraphMistake]:
         for source, target, _ in graph.edges():
             known = before[target] & (before[source] | _written(graph.phases[source]))
             changing, before[target] = changing or known != before[target], known
-    found: list[GraphMistake] = []
+    mistakes: list[GraphMistake] = []
     for name, phase in graph.phases.items():
         known = before[name]
         for number, step in enumerate(phase.steps):
             missing = sorted(PIPELINE_STEPS[step].reads - known)
             if missing:
-                said = f"{step} reads {', '.join(missing)}, which nothing before it writes"
-                found.append(GraphMistake(("phases", name, "steps", number), said))
+                problem = f"{step} reads {', '.join(missing)}, which nothing before it writes"
+                mistakes.append(GraphMistake(("phases", name, "steps", number), problem))
             known |= PIPELINE_STEPS[step].writes
-    return found
+    return mistakes
 
 
 def _written(phase: Phase) -> frozenset[str]:

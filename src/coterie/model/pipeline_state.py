@@ -220,8 +220,8 @@ class PipelineState(_Value):
 
     def _decided(self, decision: GateDecision) -> PipelineState:
         gates = {**self.meta.gates, decision.gate: decision}
-        left = {name: why for name, why in self.meta.overrides.items() if name != decision.gate}
-        return self._with_meta(gates=gates, overrides=left)
+        others = {name: why for name, why in self.meta.overrides.items() if name != decision.gate}
+        return self._with_meta(gates=gates, overrides=others)
 
     def _carried(self, trees: Mapping[str, str]) -> PipelineState:
         gates = {
@@ -246,12 +246,12 @@ def _flat(nested: Mapping[str, object], above: str = "") -> Iterator[tuple[str, 
 
 
 def _nested(flat: Mapping[str, str]) -> dict[str, object]:
-    made: dict[str, object] = {}
+    nested: dict[str, object] = {}
     for name, file in flat.items():
         group, _, key = name.rpartition(".")
-        place = cast("dict[str, object]", made.setdefault(group, {})) if group else made
+        place = cast("dict[str, object]", nested.setdefault(group, {})) if group else nested
         place[key] = file
-    return made
+    return nested
 
 
 def trajectory_line(
@@ -290,17 +290,17 @@ def folded(
         name = step_name.parse(text).pipeline
         if name is None:
             continue
-        given = None if result is None else json.loads(result)
+        value = None if result is None else json.loads(result)
         if name.kind == "step":
             state = state.begun(name.step) if name.number == 1 else state
-            if given is not None:
-                state = state.after(name.step, StepResult.model_validate(given).patch)
-        elif given is not None:
-            state = _moved(state, name.kind, given)
+            if value is not None:
+                state = state.after(name.step, StepResult.model_validate(value).patch)
+        elif value is not None:
+            state = _moved(state, name.kind, value)
     return state.reverted(reverts) if reverts > state.meta.reverts else state
 
 
-def _moved(state: PipelineState, kind: str, given: Mapping[str, str | int]) -> PipelineState:
+def _moved(state: PipelineState, kind: str, value: Mapping[str, str | int]) -> PipelineState:
     if kind == "enter":
-        return state.entered(str(given["phase"]), int(given["reverts"]))
-    return state.overridden(str(given["gate"]), str(given["why"]))
+        return state.entered(str(value["phase"]), int(value["reverts"]))
+    return state.overridden(str(value["gate"]), str(value["why"]))

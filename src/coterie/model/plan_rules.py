@@ -28,23 +28,23 @@ def problems(plan: Plan, workers: Sequence[Member], done: Iterable[str] = ()) ->
     """
     if len(plan.tasks) > MOST_TASKS:
         return [f"the plan has {len(plan.tasks)} tasks; the maximum is {MOST_TASKS}"]
-    found: list[str] = []
+    faults: list[str] = []
     ids = [task.task_id for task in plan.tasks]
     known = set(ids) | set(done)
     seen: set[str] = set()
     for task in plan.tasks:
         if task.task_id in seen:
-            found.append(f"{task.task_id} appears twice")
+            faults.append(f"{task.task_id} appears twice")
         seen.add(task.task_id)
-        found += _of_task(task, known, workers)
+        faults += _of_task(task, known, workers)
     path = cycle({task.task_id: task.dependencies for task in plan.tasks})
     if path:
-        found.append(f"{' -> '.join(path)} is a cycle: none of them could ever begin")
-    return found
+        faults.append(f"{' -> '.join(path)} is a cycle: none of them could ever begin")
+    return faults
 
 
 def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list[str]:
-    found = [
+    faults = [
         f"{task.task_id} depends on {dependency}, which is not in the plan"
         for dependency in task.dependencies
         if dependency not in known
@@ -52,13 +52,13 @@ def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list
     named = task.assigned_to.role_id if task.assigned_to else None
     names = [worker.id for worker in workers]
     if named is not None and named not in names:
-        found.append(
+        faults.append(
             f"{task.task_id} is assigned to {named}; the workers are {', '.join(names) or 'none'}"
         )
     elif named is None and task.capability and not capable(workers, task.capability):
         known_to = ", ".join(sorted({one for worker in workers for one in worker.capabilities}))
-        found.append(f"{task.task_id} needs {task.capability}; the workers offer {known_to}")
-    return found
+        faults.append(f"{task.task_id} needs {task.capability}; the workers offer {known_to}")
+    return faults
 
 
 def cycle(dependencies: Mapping[str, Iterable[str]]) -> list[str]:

@@ -21,17 +21,17 @@ from coterie.model.visible import visible
 _NOBODYS = frozenset({".git", ".coterie"})
 
 
-def relative_path(given: str) -> str:
+def relative_path(text: str) -> str:
     """Normalize the path of a project file to use `/`.
 
     Raises ValueError for a path outside the project, or inside `.git` or `.coterie`.
     """
-    path = PurePosixPath(given.replace("\\", "/"))
+    path = PurePosixPath(text.replace("\\", "/"))
     leads_away = path.is_absolute() or ".." in path.parts or path == PurePosixPath()
-    if leads_away or not given.strip() or "\0" in given:
-        raise ValueError(f"{visible(given)} is not the path of a file in the project's folder")
+    if leads_away or not text.strip() or "\0" in text:
+        raise ValueError(f"{visible(text)} is not the path of a file in the project's folder")
     if any(part.casefold() in _NOBODYS for part in path.parts):
-        raise ValueError(f"{visible(given)} belongs to git or Coterie and cannot be part of a plan")
+        raise ValueError(f"{visible(text)} belongs to git or Coterie and cannot be part of a plan")
     return str(path)
 
 

@@ -105,8 +105,8 @@ def call_display(call: PendingCall) -> Display:
     title = f"Change {', '.join(paths)}" if any(paths) else call.name
     if call.diff:
         return Display(title=title, content=call.diff, content_kind="Diff")
-    given = json.dumps(dict(call.input), indent=2, ensure_ascii=False)
-    return Display(title=title, content=given, content_kind="Json")
+    arguments = json.dumps(dict(call.input), indent=2, ensure_ascii=False)
+    return Display(title=title, content=arguments, content_kind="Json")
 
 
 def counted(number: int, noun: str) -> str:

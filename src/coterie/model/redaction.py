@@ -47,18 +47,18 @@ _ANYWHERE = 8
 """Values of at least this many characters are masked anywhere, shorter ones only as whole words."""
 
 
-def is_kept_as(text: str, kept: str | None) -> bool:
+def is_kept_as(text: str, stored: str | None) -> bool:
     """Whether this text matches the stored one, as far as its masks allow to tell."""
-    if kept is None or text == kept:
-        return text == kept
-    parts = (re.escape(part) for part in MASK.split(kept))
-    counts = (f".{{{_count(found) or '0,'}}}" for found in MASK.finditer(kept))
+    if stored is None or text == stored:
+        return text == stored
+    parts = (re.escape(part) for part in MASK.split(stored))
+    counts = (f".{{{_count(match) or '0,'}}}" for match in MASK.finditer(stored))
     pattern = "".join(part for pair in zip_longest(parts, counts, fillvalue="") for part in pair)
     return re.fullmatch(pattern, text, re.DOTALL) is not None
 
 
-def _count(found: re.Match[str]) -> str:
-    return found[0].removeprefix("[redacted").strip(" ]")
+def _count(match: re.Match[str]) -> str:
+    return match[0].removeprefix("[redacted").strip(" ]")
 
 
 # -- by value ------------------------------------------------------------------------------------
@@ -245,18 +245,18 @@ class Redactor:
             return [self.value(one) for one in cast("Sequence[object]", value)]
         return value
 
-    def mapping(self, given: Mapping[str, object]) -> dict[str, object]:
+    def mapping(self, values: Mapping[str, object]) -> dict[str, object]:
         """An object without secrets."""
-        return {self.text(str(key)): self.value(one) for key, one in given.items()}
+        return {self.text(str(key)): self.value(one) for key, one in values.items()}
 
     def redact_object(self, value: T) -> T:
         """A model, dataclass or other value with the secrets masked in all of its free text.
 
         Returns the same object if there are none, which is almost always the case.
         """
-        return cast("T", self._whole(value))
+        return cast("T", self._redacted(value))
 
-    def _whole(self, value: object) -> object:
+    def _redacted(self, value: object) -> object:
         kind = type(value)
         if kind is str:
             return self.text(cast("str", value))
@@ -269,9 +269,9 @@ class Redactor:
             return replace(cast("Any", value), **changed) if changed else value
         match value:
             case dict() | Mapping():  # `dict` first: it is checked faster
-                given = cast("Mapping[str, object]", value)
-                kept = self.mapping(given)
-                return given if kept == given else kept
+                mapping = cast("Mapping[str, object]", value)
+                redacted = self.mapping(mapping)
+                return mapping if redacted == mapping else redacted
             case str():
                 return self.text(value)
             case tuple() | list():
@@ -279,21 +279,21 @@ class Redactor:
             case _:
                 return value
 
-    def _items(self, given: Sequence[object]) -> Sequence[object]:
-        kept = [self._whole(one) for one in given]
-        if all(one is other for one, other in zip(kept, given, strict=True)):
-            return given
-        make: Any = getattr(given, "_make", type(given))  # a named tuple has `_make`
-        return make(kept)
+    def _items(self, items: Sequence[object]) -> Sequence[object]:
+        redacted = [self._redacted(one) for one in items]
+        if all(one is other for one, other in zip(redacted, items, strict=True)):
+            return items
+        make: Any = getattr(items, "_make", type(items))  # a named tuple has `_make`
+        return make(redacted)
 
     def _changed(self, value: object, names: tuple[str, ...]) -> dict[str, Any]:
         """The fields of a value that contained a secret, with their new values."""
         changed: dict[str, Any] = {}
         for name in names:
-            given = getattr(value, name)
-            kept = self._whole(given)
-            if kept is not given:
-                changed[name] = kept
+            field = getattr(value, name)
+            redacted = self._redacted(field)
+            if redacted is not field:
+                changed[name] = redacted
         return changed
 
     def _without_values(self, text: str) -> str:
@@ -301,8 +301,8 @@ class Redactor:
             if rare in text:
                 text = self._without_words(text)
                 break
-        for character, found, encoding in _OTHERS:
-            if character in text and found.search(text) and self._holds(_decoded(text, encoding)):
+        for character, pattern, encoding in _OTHERS:
+            if character in text and pattern.search(text) and self._holds(_decoded(text, encoding)):
                 text = self._masked_in(text, encoding)
         return text
 
@@ -331,9 +331,9 @@ class Redactor:
         for core, forms in self._cores.items():
             start = letters.find(core)
             while start >= 0:
-                found = places[start : start + len(core)]
+                core_places = places[start : start + len(core)]
                 for form in forms:
-                    hidden.update(own_places(decoded, found, form))
+                    hidden.update(own_places(decoded, core_places, form))
                 start = letters.find(core, start + 1)
         return "".join(with_masks(characters, hidden)) if hidden else text
 

@@ -11,9 +11,9 @@ def mask(count: int) -> str:
     return f"[redacted {count}]"
 
 
-def masked(found: re.Match[str]) -> str:
+def masked(match: re.Match[str]) -> str:
     """The mask for a regex match."""
-    return mask(len(found[0]))
+    return mask(len(match[0]))
 
 
 _FORMATS = re.compile(
@@ -54,16 +54,16 @@ def without_formats(text: str) -> str:
     return _FORMATS.sub(masked, text)
 
 
-def _key_line(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith("\\") else masked(found)
+def _key_line(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith("\\") else masked(match)
 
 
-def _user_part(found: re.Match[str]) -> str:
-    return found[1] + _USER_WORDS.sub(_user_word, found[2])
+def _user_part(match: re.Match[str]) -> str:
+    return match[1] + _USER_WORDS.sub(_user_word, match[2])
 
 
-def _user_word(found: re.Match[str]) -> str:
-    return found[0] if found[0][0] in ":$" else masked(found)
+def _user_word(match: re.Match[str]) -> str:
+    return match[0] if match[0][0] in ":$" else masked(match)
 
 
 def without_users(text: str) -> str:
@@ -78,21 +78,21 @@ _BREAK = re.compile(r"""|[+,$ ]*["'`\\]["'`\\+,$ ]*|.*[\n\r].*""", re.DOTALL)
 _LETTER = re.compile(r"[A-Za-z0-9]")
 
 
-def own_places(text: Sequence[str], found: Sequence[int], secret: str) -> list[int]:
-    """The positions of all characters of a secret, given those `found` of its letters and digits.
+def own_places(text: Sequence[str], core_places: Sequence[int], secret: str) -> list[int]:
+    """The positions of all characters of a secret, given those of its letters and digits.
 
     Empty if the text between them is more than what splitting a secret would insert.
     """
     before, *between, after = _LETTER.split(secret)
-    own = list(found)
-    for left, right, wanted in zip(found, found[1:], between, strict=False):
+    own = list(core_places)
+    for left, right, wanted in zip(core_places, core_places[1:], between, strict=False):
         gap = range(left + 1, right)
         mine = _matching(text, gap, wanted)
         rest = "".join(text[place] for place in gap if place not in mine)
         if len(mine) < len(wanted) or not _BREAK.fullmatch(rest):
             return []
         own += mine
-    first, last = found[0], found[-1] + 1
+    first, last = core_places[0], core_places[-1] + 1
     own += _matching(text, range(max(first - len(before), 0), first), before)
     own += _matching(text, range(last, min(last + len(after), len(text))), after)
     return own
@@ -100,11 +100,11 @@ def own_places(text: Sequence[str], found: Sequence[int], secret: str) -> list[i
 
 def _matching(text: Sequence[str], places: Iterable[int], wanted: str) -> list[int]:
     """The positions of these characters, in order and possibly with others between them."""
-    found: list[int] = []
+    matching: list[int] = []
     for place in places:
-        if len(found) < len(wanted) and text[place] == wanted[len(found)]:
-            found.append(place)
-    return found
+        if len(matching) < len(wanted) and text[place] == wanted[len(matching)]:
+            matching.append(place)
+    return matching
 
 
 def with_masks(text: Sequence[str], hidden: set[int]) -> Iterator[str]:

@@ -105,11 +105,11 @@ def parse(text: str) -> StepName:
 
 
 def _of_pipeline(text: str) -> StepName:
-    found, role = _PHASE.fullmatch(text), _ASKS_ROLE.match(text)
+    visit, role = _PHASE.fullmatch(text), _ASKS_ROLE.match(text)
     own = None
-    if found is not None:
-        kind, number = found["kind"] or "step", int(found["number"] or 0)
-        own = PipelineStepName(int(found["visit"]), kind, found["step"] or "", number)
+    if visit is not None:
+        kind, number = visit["kind"] or "step", int(visit["number"] or 0)
+        own = PipelineStepName(int(visit["visit"]), kind, visit["step"] or "", number)
     is_check = _CHECK.fullmatch(text) is not None
     return StepName(text, topic=role["role"] if role else "", is_check=is_check, pipeline=own)
 
@@ -164,7 +164,7 @@ def failed_turn(number: int, tries: int) -> str:
     return f"turn/{number}/failed/{tries}"
 
 
-def said(number: int) -> str:
+def messages_before(number: int) -> str:
     """What people said before a turn."""
     return f"heard/{number}"
 

@@ -122,9 +122,9 @@ def reports_measure(usage: Usage | None, measure: Measure) -> bool:
     return known is not None
 
 
-def parse_increase(said: str) -> float | None:
+def parse_increase(answer: str) -> float | None:
     """How much more an answer grants (`+200k`, `0.50`); None for stop."""
-    text = re.sub(r"[\s+$]", "", said).lower()
+    text = re.sub(r"[\s+$]", "", answer).lower()
     if text == "stop":
         return None
     return _number(text)
@@ -132,8 +132,8 @@ def parse_increase(said: str) -> float | None:
 
 def format_amounts(measure: Measure, *amounts: float) -> str:
     """Amounts as people read them: `500k tokens`, `12 of 20 turns`, `$1.90 of $3.70`."""
-    said = " of ".join(_figure(measure, amount) for amount in amounts)
-    return said if measure == "usd" else f"{said} {measure}"
+    text = " of ".join(_figure(measure, amount) for amount in amounts)
+    return text if measure == "usd" else f"{text} {measure}"
 
 
 def _figure(measure: Measure, amount: float) -> str:
@@ -298,7 +298,7 @@ class Team(Wire):
     """The member for each pipeline role that the team file assigns."""
 
     @property
-    def told(self) -> str:
+    def full_instruction(self) -> str:
         """The instruction for every member: the team's own text, and how to name a next speaker."""
         parts = (self.team_instruction or "", _HANDING_ON.get(self.routing, ""))
         return "\n\n".join(part for part in parts if part)

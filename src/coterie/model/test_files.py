@@ -43,13 +43,13 @@ def suggested_tests(changed: Iterable[str], known: Iterable[str]) -> list[str]:
     """The paths for tests of the changed files, following the layout of the known files."""
     folders = {PurePosixPath(one).parts[0] for one in known if is_test(one) and "/" in one}
     folder = next((one for one in ("tests", "test", "__tests__", "spec") if one in folders), "")
-    found: list[str] = []
+    paths: list[str] = []
     for path in filter(is_testable, changed):
         place = PurePosixPath(path)
         ending = place.suffix.removeprefix(".")
         name = _FORMS.get(ending, f"{_OTHERS}.{ending}").format(place.stem)
         beside = ending in _BESIDE or (not folder and ending in _FORMS)
-        found.append(
+        paths.append(
             str(place.with_name(name) if beside else PurePosixPath(folder or "tests", name))
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))

@@ -30,7 +30,7 @@ class AskedQuestion:
 
 
 @dataclass(frozen=True)
-class SaidMessage:
+class SentMessage:
     """A message, and the turn that it ended; None for a message outside any turn."""
 
     message: Message
@@ -56,7 +56,7 @@ class TicketMoment:
 
 TimelineSource = Literal["status", "question", "message", "call", "failure", "ticket"]
 """The kinds of sources that rows come from."""
-Source = StatusChange | AskedQuestion | SaidMessage | AuditedCall | Turn | TicketMoment
+Source = StatusChange | AskedQuestion | SentMessage | AuditedCall | Turn | TicketMoment
 """The content of a row; a turn is a failed one."""
 
 

@@ -73,9 +73,9 @@ class AuditEntry:
     duration_ms: int | None = None
 
 
-def command_of(given: Mapping[str, object]) -> str:
+def command_of(arguments: Mapping[str, object]) -> str:
     """The command in a tool call's input; empty for other kinds of calls."""
-    command = given.get("command")
+    command = arguments.get("command")
     return command if isinstance(command, str) else ""
 
 

@@ -43,8 +43,8 @@ def sum_of(costs: Iterable[Usage]) -> Usage | None:
 
 
 def _sum(figures: Iterable[_Figure | None]) -> _Figure | None:
-    told = [figure for figure in figures if figure is not None]
-    return sum(told[1:], told[0]) if told else None
+    known = [figure for figure in figures if figure is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 @dataclass(frozen=True)

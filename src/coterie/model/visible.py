@@ -121,8 +121,8 @@ def patch_name(path: str) -> str:
     return path if path.isprintable() else json.dumps(path, ensure_ascii=False)
 
 
-def _character(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16) if found[1] else 0xDC00 + int(found[2], 16))
+def _character(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16) if match[1] else 0xDC00 + int(match[2], 16))
 
 
 def _code(character: str) -> str:
@@ -136,10 +136,10 @@ _EMOJI_CODE = _code(_EMOJI)
 _AFTER_SYMBOL = re.compile(rf"(.){re.escape(_EMOJI_CODE)}")
 
 
-def _emoji(found: re.Match[str]) -> str:
+def _emoji(match: re.Match[str]) -> str:
     """Keep an emoji variation selector after a symbol; elsewhere leave its code."""
-    symbol = found[1]
-    return symbol + _EMOJI if unicodedata.category(symbol) == "So" else found[0]
+    symbol = match[1]
+    return symbol + _EMOJI if unicodedata.category(symbol) == "So" else match[0]
 
 
 def _escaped(text: str, kept: frozenset[str] = frozenset()) -> str:
@@ -158,9 +158,9 @@ def _without_hidden(text: str, kept: frozenset[str]) -> str:
     return text.translate(hidden) if hidden else text
 
 
-def _with_marks(found: re.Match[str]) -> str:
+def _with_marks(match: re.Match[str]) -> str:
     """Keep the marks that a letter may carry; escape excess marks and marks on anything else."""
-    base, marks = found.groups()
+    base, marks = match.groups()
     most = _MOST_MARKS if base and unicodedata.category(base)[0] == "L" else 0
     return base + marks[:most] + "".join(map(_code, marks[most:]))
 

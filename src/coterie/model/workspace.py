@@ -69,7 +69,7 @@ class Workspace:
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     """The other members of the team, by id, each with its role."""
     team_instruction: str = ""
-    """What every member of the team is told, in addition to its own role."""
+    """The instruction for every member of the team, in addition to its own role."""
     trusted: bool = False
     """Whether the user trusts the material: its instruction files are then passed on as text."""
     user_home: Path | None = None
@@ -89,5 +89,5 @@ class InteractiveStart:
     words: tuple[str, ...]
     """The arguments of the program."""
     env: Mapping[str, str]
-    is_told: bool = True
-    """Whether these, or the files in its home, tell it the member's role."""
+    has_role: bool = True
+    """Whether these, or the files in its home, state the member's role."""

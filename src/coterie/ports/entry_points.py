@@ -33,9 +33,9 @@ def blamed(point: EntryPoint, what: str, problem: str) -> Generator[None]:
     except Exception as error:
         if _is_ours(error):
             raise
-        said = f"The {what} {point.name} ({point.value}) {problem.format(error)}."
+        message = f"The {what} {point.name} ({point.value}) {problem.format(error)}."
         package = f" {point.dist.name}" if point.dist else ""
-        raise UsageError(said, f"Fix or remove the package{package}.") from error
+        raise UsageError(message, f"Fix or remove the package{package}.") from error
 
 
 def _is_ours(error: Exception) -> bool:
@@ -56,9 +56,9 @@ class InstalledWorkflow:
         """Load the workflow, or the class that makes it; raises UsageError if it is broken."""
         loaded = load_entry_point(point, "workflow")
         with blamed(point, "workflow", "cannot be used: {}"):
-            made = cls(point, loaded() if isinstance(loaded, type) else loaded)
-            assert isinstance(made.version, int), f"its version is {made.version!r}"
-            return made
+            installed = cls(point, loaded() if isinstance(loaded, type) else loaded)
+            assert isinstance(installed.version, int), f"its version is {installed.version!r}"
+            return installed
 
     @property
     def name(self) -> str:

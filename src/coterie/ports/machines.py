@@ -297,8 +297,8 @@ class Blobs(Protocol):
         """Return the data with this digest; None if it is not stored."""
         ...
 
-    async def session_key(self, session: str, made: bytes) -> bytes:
-        """Return a session's signing key: the first one stored, for which `made` is a proposal."""
+    async def session_key(self, session: str, proposed: bytes) -> bytes:
+        """Return a session's signing key: the first one stored; `proposed` if there is none."""
         ...
 
     async def set_ref(self, fence: Fence, session: str, ref: SentRef) -> None:

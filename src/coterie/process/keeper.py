@@ -287,15 +287,15 @@ class Keeper:
     def hear(self) -> None:
         """Read the reports of the namespace's init."""
         assert self.reports is not None
-        heard = os.read(self.reports, 4096).decode()
-        for word, number, *inner in (line.split() for line in heard.splitlines()):
+        received = os.read(self.reports, 4096).decode()
+        for word, number, *inner in (line.split() for line in received.splitlines()):
             if word == "exited":
                 self.ended(int(number))
                 continue
             self.problem = int(number)
             below = {inner_pid(pid): pid for pid in children(self.child)}
             self.agent = below.get(int(inner[0]), self.child)
-        if not heard:
+        if not received:
             self.poll.unregister(self.reports)
             os.close(self.reports)
             self.reports = None

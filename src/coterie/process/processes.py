@@ -50,23 +50,23 @@ def descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
     below: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)
-    found: set[int] = set()
-    left = [pid for pid in roots if pid in parents]
-    while left:
-        pid = left.pop()
-        if pid not in found:
-            found.add(pid)
-            left += below.get(pid, ())
-    return found
+    tree: set[int] = set()
+    pending = [pid for pid in roots if pid in parents]
+    while pending:
+        pid = pending.pop()
+        if pid not in tree:
+            tree.add(pid)
+            pending += below.get(pid, ())
+    return tree
 
 
 def ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
     """The process itself and all its ancestors."""
-    found: set[int] = set()
-    while pid and pid not in found:
-        found.add(pid)
+    chain: set[int] = set()
+    while pid and pid not in chain:
+        chain.add(pid)
         pid = parents.get(pid, 0)
-    return found
+    return chain
 
 
 def environ(pid: int) -> bytes:
@@ -199,8 +199,8 @@ def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None
     parents = snapshot() if parents is None else parents
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
     marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
-    found = descendants(marked, parents)
-    return [describe(pid, parents[pid]) for pid in sorted(found)]
+    tree = descendants(marked, parents)
+    return [describe(pid, parents[pid]) for pid in sorted(tree)]
 
 
 def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:

@@ -41,32 +41,32 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
             case "text":
                 yield api.TextMessage(role, text(block.get("text")))
             case "tool_use":
-                name, given = text(block.get("name")), mapping(block.get("input"))
-                yield api.ToolCall(name, given, text(block.get("id")))
+                name, arguments = text(block.get("name")), mapping(block.get("input"))
+                yield api.ToolCall(name, arguments, text(block.get("id")))
             case "tool_result":
-                said = "\n".join(texts(block.get("content")))
+                output = "\n".join(texts(block.get("content")))
                 failed = block.get("is_error") is True
-                yield api.ToolResult(text(block.get("tool_use_id")), said, failed)
+                yield api.ToolResult(text(block.get("tool_use_id")), output, failed)
             case _:  # thinking, images: of no use to a stand-in
                 pass
 
 
-def _whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+def _whole(request: api.CompletionRequest, reply: api.ModelReply) -> Json:
     content = [full for _, _, full in _blocks(reply)]
-    usage = _usage(asked, reply, reply.counted(asked).output)
+    usage = _usage(request, reply, reply.counted(request).output)
     end: Json = {"stop_reason": _STOPS[reply.stopped], "usage": usage}
-    return {**_opening(asked, reply), "content": content, **end}
+    return {**_opening(request, reply), "content": content, **end}
 
 
-def _events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
-    yield _event("message_start", message=_opening(asked, reply))
+def _events(request: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
+    yield _event("message_start", message=_opening(request, reply))
     for index, (opening, deltas, _) in enumerate(_blocks(reply)):
         yield _event("content_block_start", index=index, content_block=opening)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
     end: Json = {"stop_reason": _STOPS[reply.stopped], "stop_sequence": None}
-    usage = _usage(asked, reply, reply.counted(asked).output)
+    usage = _usage(request, reply, reply.counted(request).output)
     yield _event("message_delta", delta=end, usage=usage)
     yield _event("message_stop")
 
@@ -76,22 +76,22 @@ def _event(kind: str, **fields: object) -> SseEvent:
     return SseEvent({"type": kind, **fields}, kind, piece)
 
 
-def _opening(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+def _opening(request: api.CompletionRequest, reply: api.ModelReply) -> Json:
     return {
         "id": api.new_id("msg"),
         "type": "message",
         "role": "assistant",
-        "model": asked.model,
+        "model": request.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _usage(asked, reply, 1),
+        "usage": _usage(request, reply, 1),
     }
 
 
-def _usage(asked: api.CompletionRequest, reply: api.ModelReply, output: int) -> Json:
+def _usage(request: api.CompletionRequest, reply: api.ModelReply, output: int) -> Json:
     return {
-        "input_tokens": reply.counted(asked).input,
+        "input_tokens": reply.counted(request).input,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
         "output_tokens": output,

@@ -74,7 +74,7 @@ class Connection:
         self._stream = stream
         self._incoming = BufferedByteReceiveStream(stream)
         self._bodiless = False
-        self.kept = True
+        self.keep_alive = True
         """Whether another request may follow."""
 
     async def next_request(self) -> HttpRequest | None:
@@ -86,7 +86,7 @@ class Connection:
         except GONE:
             return None
         method, target, headers = _parsed_head(head)
-        self.kept: bool = headers.get("connection", "").lower() != "close"
+        self.keep_alive: bool = headers.get("connection", "").lower() != "close"
         self._bodiless = method == "HEAD"
         if headers.get("expect", "").lower() == "100-continue":
             await self._stream.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -148,7 +148,7 @@ class Connection:
         await self._stream.send(b"0\r\n\r\n")
 
     def _connection_header(self) -> Mapping[str, str]:
-        return {} if self.kept else {"connection": "close"}
+        return {} if self.keep_alive else {"connection": "close"}
 
 
 def _unpacker(packing: str) -> tuple[Any, type[Exception]]:

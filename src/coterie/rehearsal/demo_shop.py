@@ -130,16 +130,16 @@ _Block = tuple[str, Mapping[str, object]]
 class DemoShop:
     """The responder for every agent of the demo's team, whichever program it is."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         """Return what the manager or worker says next, or its next tool call."""
-        prompt = newest_message(asked)
+        prompt = newest_message(request)
         ticket, wanted = _ticket(prompt), _wanted_fields(prompt)
         if "evidence" in wanted:
-            return _work(asked, ticket, prompt)
+            return _work(request, ticket, prompt)
         for field, answer in _ANSWERS.items():
             if field in wanted:
                 return _block(*answer(ticket, prompt))
-        return await Simulation().answer(asked)
+        return await Simulation().answer(request)
 
 
 def _wanted_fields(prompt: str) -> frozenset[str]:
@@ -174,17 +174,17 @@ def _review(ticket: DemoTicket, prompt: str) -> _Block:
     return "Something is missing.", refusal
 
 
-def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
-    since = since_prompt(asked)
+def _work(request: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
+    since = since_prompt(request)
     done = sum(isinstance(item, api.ToolCall) for item in since)
     steps = ticket.rework if ticket.ask and ticket.ask in prompt else ticket.steps
     if any(isinstance(item, api.ToolResult) and _CONFLICT in item.text for item in since):
         steps = RESOLVED
-    failed = [result.text for result in asked.results if result.failed]
+    failed = [result.text for result in request.results if result.failed]
     if failed:
         return _block("I am blocked.", {"status": "blocked", "issues": failed})
     if done < len(steps):
-        return reply("", [call_for(steps[done], asked)])
+        return reply("", [call_for(steps[done], request)])
     report = {
         "status": "completed",
         "outputs": ticket.outputs,

@@ -72,9 +72,9 @@ class Filling:
         return any(map(_GOOD.fullmatch, choices)) and any(map(_BAD.fullmatch, choices))
 
     def _value(
-        self, given: Mapping[str, object], name: str, part: Part | None, depth: int
+        self, unresolved: Mapping[str, object], name: str, part: Part | None, depth: int
     ) -> object:
-        shape = self._resolved(given)
+        shape = self._resolved(unresolved)
         if "const" in shape:
             return shape["const"]
         if choices := items(shape.get("enum")):
@@ -105,8 +105,8 @@ class Filling:
         wanted, other = (_BAD, _GOOD) if self.facts.trouble else (_GOOD, _BAD)
 
         def rank(one: object) -> int:
-            said = str(one)
-            return 0 if wanted.fullmatch(said) else 2 if other.fullmatch(said) else 1
+            name = str(one)
+            return 0 if wanted.fullmatch(name) else 2 if other.fullmatch(name) else 1
 
         return min(choices, key=rank)
 
@@ -116,16 +116,16 @@ class Filling:
         fields = self._properties(shape)
         required = {text(name) for name in items(shape.get("required"))}
         shown = {text(name) for name in items(shape.get(SHOWN))}
-        made: Json = {}
-        for name, given in fields.items():
+        filled: Json = {}
+        for name, unresolved in fields.items():
             wanted = name in required or (
                 not _ACTION_FIELDS.fullmatch(name) and (name in shown or self._is_of_use(name))
             )
             if wanted:
-                value = self._value(given, name, part, depth + 1)
+                value = self._value(unresolved, name, part, depth + 1)
                 if name in required or value not in ({}, None, ""):
-                    made[name] = value
-        return made
+                    filled[name] = value
+        return filled
 
     def _is_of_use(self, name: str) -> bool:
         """Whether an optional field is worth filling in."""
@@ -141,11 +141,11 @@ class Filling:
                 return [self._value(each, name, one, depth + 1) for one in parts]
         if inner and not _TROUBLE.fullmatch(name):
             return [self._value(each, name, part, depth + 1)]
-        said = list(self._lines(name, part))
+        values = list(self._lines(name, part))
         least = shape.get("minItems")
-        while isinstance(least, int) and len(said) < least:
-            said.append(self._value(each, name, part, depth + 1))
-        return said
+        while isinstance(least, int) and len(values) < least:
+            values.append(self._value(each, name, part, depth + 1))
+        return values
 
     def _parts(self, fields: Mapping[str, Json]) -> tuple[Part, ...]:
         """Return what a list of objects with these fields is about: files, or parts of the goal."""
@@ -172,10 +172,10 @@ class Filling:
 
     def _text(self, shape: Json, name: str, part: Part | None) -> str:
         longest = shape.get("maxLength")
-        said = self._said(shape, name, part)
-        return said[:longest] if isinstance(longest, int) else said
+        value = self._full_text(shape, name, part)
+        return value[:longest] if isinstance(longest, int) else value
 
-    def _said(self, shape: Json, name: str, part: Part | None) -> str:
+    def _full_text(self, shape: Json, name: str, part: Part | None) -> str:
         facts, examples = self.facts, [text(one) for one in items(shape.get("examples"))]
         for fits, say in self._meanings(part):
             if fits(name):
@@ -204,19 +204,19 @@ class Filling:
             (re.compile(r"notes?|evidence|reason").fullmatch, lambda: facts.trouble or STAND_IN),
         ]
 
-    def _resolved(self, given: Mapping[str, object]) -> Json:
+    def _resolved(self, unresolved: Mapping[str, object]) -> Json:
         """Follow a shape's references, and take the first of its alternatives that is not null."""
-        shape = dict(given)
+        shape = dict(unresolved)
         for _ in range(_DEEPEST):
             named = text(shape.get("$ref")).rpartition("/")[2]
             known = mapping(self.shape.get("$defs")) | mapping(self.shape.get("definitions"))
             choices = [mapping(one) for one in items(shape.get("anyOf") or shape.get("oneOf"))]
-            whole = [mapping(one) for one in items(shape.get("allOf"))]
+            all_of = [mapping(one) for one in items(shape.get("allOf"))]
             if named in known:
                 rest = {key: value for key, value in shape.items() if key != "$ref"}
                 shape = mapping(known[named]) | rest
-            elif choices or whole:
-                real = [one for one in choices if one.get("type") != "null"] or choices or whole
+            elif choices or all_of:
+                real = [one for one in choices if one.get("type") != "null"] or choices or all_of
                 rest = {k: v for k, v in shape.items() if k not in ("anyOf", "oneOf", "allOf")}
                 shape = real[0] | rest
             else:
@@ -224,8 +224,8 @@ class Filling:
         return shape
 
     def _properties(self, shape: Mapping[str, object]) -> dict[str, Json]:
-        found = mapping(self._resolved(shape).get("properties"))
-        return {name: mapping(part) for name, part in found.items()}
+        properties = mapping(self._resolved(shape).get("properties"))
+        return {name: mapping(part) for name, part in properties.items()}
 
     def _is_list(self, part: Json) -> bool:
         return self._resolved(part).get("type") == "array"
@@ -245,6 +245,6 @@ def _number(shape: Json, kind: str) -> float:
     return 1
 
 
-def _short(said: str, longest: int = 160) -> str:
-    line = " ".join(said.split())
+def _short(value: str, longest: int = 160) -> str:
+    line = " ".join(value.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

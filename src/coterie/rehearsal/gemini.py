@@ -60,26 +60,26 @@ def _items(content: Json) -> Iterator[api.ConversationItem]:
 
 
 def _result(response: Json) -> api.ToolResult:
-    given = mapping(response.get("response"))
-    said = next((given[key] for key in _OUTPUTS if key in given), given)
-    shown = said if isinstance(said, str) else compact(said)
+    fields = mapping(response.get("response"))
+    output = next((fields[key] for key in _OUTPUTS if key in fields), fields)
+    shown = output if isinstance(output, str) else compact(output)
     call = text(response.get("id")) or text(response.get("name"))
-    return api.ToolResult(call, shown, "error" in given)
+    return api.ToolResult(call, shown, "error" in fields)
 
 
-def _whole(asked: CompletionRequest, reply: ModelReply) -> Json:
+def _whole(request: CompletionRequest, reply: ModelReply) -> Json:
     one = replace(reply, pieces=(reply.text,) if reply.pieces else ())
     parts = [part for part, _ in _parts(one)]
-    return _response(asked, reply, api.new_id("resp"), parts, last=True)
+    return _response(request, reply, api.new_id("resp"), parts, last=True)
 
 
-def _events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
+def _events(request: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """Yield the streamed response: complete response objects, each with one of the parts."""
     opened = api.new_id("resp")
     parts = list(_parts(reply)) or [({"text": ""}, False)]
     for index, (part, piece) in enumerate(parts):
         last = index == len(parts) - 1
-        yield SseEvent(_response(asked, reply, opened, [part], last=last), piece=piece)
+        yield SseEvent(_response(request, reply, opened, [part], last=last), piece=piece)
 
 
 def _parts(reply: ModelReply) -> Iterator[tuple[Json, bool]]:
@@ -92,17 +92,17 @@ def _parts(reply: ModelReply) -> Iterator[tuple[Json, bool]]:
 
 
 def _response(
-    asked: CompletionRequest, reply: ModelReply, opened: str, parts: list[Json], *, last: bool
+    request: CompletionRequest, reply: ModelReply, opened: str, parts: list[Json], *, last: bool
 ) -> Json:
     candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
     if last:
         candidate["finishReason"] = _STOPS[reply.stop]
-    usage = reply.counted(asked)
+    usage = reply.counted(request)
     counts: Json = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output}
     return {
         "candidates": [candidate],
         "usageMetadata": {**counts, "totalTokenCount": usage.input + usage.output},
-        "modelVersion": asked.model,
+        "modelVersion": request.model,
         "responseId": opened,
     }
 

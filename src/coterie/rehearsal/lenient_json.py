@@ -46,10 +46,10 @@ def texts(value: object) -> tuple[str, ...]:
 def parsed(value: str) -> Json | str:
     """Parse a text as a JSON object; returns the text itself if it is not one."""
     try:
-        found: object = json.loads(value)
+        data: object = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return cast("Json", found) if isinstance(found, dict) else value
+    return cast("Json", data) if isinstance(data, dict) else value
 
 
 def compact(value: object) -> str:

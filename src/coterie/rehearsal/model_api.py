@@ -98,10 +98,10 @@ class CompletionRequest:
     @cached_property
     def newest(self) -> str:
         """The newest message of the user, ignoring texts that the CLI added."""
-        said = [
+        messages = [
             item.text for item in self.conversation if isinstance(item, TextMessage) and _user(item)
         ]
-        return said[-1].strip() if said else ""
+        return messages[-1].strip() if messages else ""
 
     @cached_property
     def results(self) -> tuple[ToolResult, ...]:
@@ -118,13 +118,13 @@ class CompletionRequest:
     def instructions(self) -> str:
         """The system texts, and the texts that the CLI added to the user's messages (where Codex
         puts its AGENTS.md)."""
-        said = (item for item in self.conversation if isinstance(item, TextMessage))
-        beside = (item.text for item in said if _CONTEXT.match(item.text))
-        return "\n\n".join([*self.system, *beside])
+        messages = (item for item in self.conversation if isinstance(item, TextMessage))
+        added = (item.text for item in messages if _CONTEXT.match(item.text))
+        return "\n\n".join([*self.system, *added])
 
 
-def _user(said: TextMessage) -> bool:
-    return said.role == "user" and not _CONTEXT.match(said.text)
+def _user(message: TextMessage) -> bool:
+    return message.role == "user" and not _CONTEXT.match(message.text)
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,11 @@ class ModelReply:
         """Why the model stopped: "tools" if it ended normally with tool calls."""
         return "tools" if self.calls and self.stop == "end" else self.stop
 
-    def counted(self, asked: CompletionRequest) -> ReplyUsage:
+    def counted(self, request: CompletionRequest) -> ReplyUsage:
         if self.usage is not None:
             return self.usage
-        said = [self.text, self.thinking, *(str(call.input) for call in self.calls)]
-        return ReplyUsage(tokens(asked.size), tokens(sum(map(len, said))))
+        output = [self.text, self.thinking, *(str(call.input) for call in self.calls)]
+        return ReplyUsage(tokens(request.size), tokens(sum(map(len, output))))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ Answer = ModelReply | ErrorReply | NoReply
 class Responder(Protocol):
     """Answers in place of a model.  Several requests may be answered concurrently."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         """Return what to send back; may take a while, and may be cancelled."""
         ...
 

@@ -35,31 +35,31 @@ def _read_chat(request: ParsedRequest) -> api.CompletionRequest:
 
 
 def _chat_items(message: Json) -> Iterator[api.ConversationItem]:
-    said = texts(message.get("content"))
+    parts = texts(message.get("content"))
     if message.get("role") == "tool":
-        yield api.ToolResult(text(message.get("tool_call_id")), "\n".join(said))
+        yield api.ToolResult(text(message.get("tool_call_id")), "\n".join(parts))
         return
     role = "assistant" if message.get("role") == "assistant" else "user"
-    yield from (api.TextMessage(role, part) for part in said if part)
+    yield from (api.TextMessage(role, part) for part in parts if part)
     for call in mappings(message.get("tool_calls")):
         function = nested(call, "function")
-        given = parsed(text(function.get("arguments")))
-        yield api.ToolCall(text(function.get("name")), given, text(call.get("id")))
+        arguments = parsed(text(function.get("arguments")))
+        yield api.ToolCall(text(function.get("name")), arguments, text(call.get("id")))
 
 
-def _chat_whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+def _chat_whole(request: api.CompletionRequest, reply: api.ModelReply) -> Json:
     message: Json = {"role": "assistant", "content": reply.text or None}
     if reply.thinking:
         message["reasoning_content"] = reply.thinking
     if reply.calls:
         message["tool_calls"] = [_chat_call(call) for call in reply.calls]
     choice: Json = {"index": 0, "message": message, "finish_reason": _STOPS[reply.stopped]}
-    head = _chat_head(asked, "chat.completion")
-    return {**head, "choices": [choice], "usage": _chat_usage(asked, reply)}
+    head = _chat_head(request, "chat.completion")
+    return {**head, "choices": [choice], "usage": _chat_usage(request, reply)}
 
 
-def _chat_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
-    head = _chat_head(asked, "chat.completion.chunk")
+def _chat_events(request: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
+    head = _chat_head(request, "chat.completion.chunk")
     yield _chunk(head, {"role": "assistant", "content": ""})
     if reply.thinking:
         yield _chunk(head, {"reasoning_content": reply.thinking})
@@ -69,13 +69,13 @@ def _chat_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterato
         yield _chunk(head, {"tool_calls": [{"index": index, **_chat_call(call)}]})
     yield _chunk(head, {}, stop=_STOPS[reply.stopped])
     # Sent even if not requested: clients that did not ask for usage ignore it, having no choices.
-    yield SseEvent({**head, "choices": [], "usage": _chat_usage(asked, reply)})
+    yield SseEvent({**head, "choices": [], "usage": _chat_usage(request, reply)})
     yield SseEvent("[DONE]")
 
 
-def _chat_head(asked: api.CompletionRequest, kind: str) -> Json:
+def _chat_head(request: api.CompletionRequest, kind: str) -> Json:
     opened = api.new_id("chatcmpl")
-    return {"id": opened, "object": kind, "created": unix_time(), "model": asked.model}
+    return {"id": opened, "object": kind, "created": unix_time(), "model": request.model}
 
 
 def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = False) -> SseEvent:
@@ -88,8 +88,8 @@ def _chat_call(call: api.ToolCall) -> Json:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _chat_usage(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
-    usage = reply.counted(asked)
+def _chat_usage(request: api.CompletionRequest, reply: api.ModelReply) -> Json:
+    usage = reply.counted(request)
     counts: Json = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
     return {**counts, "total_tokens": usage.input + usage.output}
 
@@ -112,14 +112,14 @@ CHAT = WireFormat("chat", _read_chat, _chat_whole, _chat_events, _error)
 
 
 def _read_response(request: ParsedRequest) -> api.CompletionRequest:
-    body, given = request.body, request.body.get("input")
-    system, conversation = by_role(given, _response_items)
-    if isinstance(given, str):
-        conversation.append(api.TextMessage("user", given))
+    body, entries = request.body, request.body.get("input")
+    system, conversation = by_role(entries, _response_items)
+    if isinstance(entries, str):
+        conversation.append(api.TextMessage("user", entries))
     offered = [body.get("tools")]
     # Codex offers its code mode here.
     offered += [
-        item.get("tools") for item in mappings(given) if item.get("type") == "additional_tools"
+        item.get("tools") for item in mappings(entries) if item.get("type") == "additional_tools"
     ]
     tools = (name for listed in offered for name in _tool_names(listed))
     schema = nested(body, "text", "format", "schema")
@@ -140,24 +140,24 @@ def _response_items(item: Json) -> Iterator[api.ConversationItem]:
     match item.get("type", "message"):
         case "message":
             role = "assistant" if item.get("role") == "assistant" else "user"
-            yield from (api.TextMessage(role, said) for said in texts(item.get("content")))
+            yield from (api.TextMessage(role, part) for part in texts(item.get("content")))
         case "function_call":
-            given = parsed(text(item.get("arguments")))
-            yield api.ToolCall(text(item.get("name")), given, text(item.get("call_id")))
+            arguments = parsed(text(item.get("arguments")))
+            yield api.ToolCall(text(item.get("name")), arguments, text(item.get("call_id")))
         case "custom_tool_call":
-            name, given = text(item.get("name")), text(item.get("input"))
-            yield api.ToolCall(name, given, text(item.get("call_id")))
+            name, arguments = text(item.get("name")), text(item.get("input"))
+            yield api.ToolCall(name, arguments, text(item.get("call_id")))
         case "function_call_output" | "custom_tool_call_output":
             yield api.ToolResult(text(item.get("call_id")), "\n".join(texts(item.get("output"))))
         case _:  # reasoning and the like
             pass
 
 
-def _response_whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
-    return _response(asked, reply, api.new_id("resp"), list(_output(reply)))
+def _response_whole(request: api.CompletionRequest, reply: api.ModelReply) -> Json:
+    return _response(request, reply, api.new_id("resp"), list(_output(reply)))
 
 
-def _response_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
+def _response_events(request: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     number = count()
 
     def event(kind: str, **fields: object) -> SseEvent:
@@ -165,27 +165,27 @@ def _response_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Ite
         return SseEvent(data, kind, kind == "response.output_text.delta")
 
     opened, output = api.new_id("resp"), list(_output(reply))
-    yield event("response.created", response=_response(asked, reply, opened, None))
+    yield event("response.created", response=_response(request, reply, opened, None))
     for index, item in enumerate(output):
         yield event("response.output_item.added", output_index=index, item=_begun(item))
         for kind, fields in _progress(item, reply):
             yield event(kind, item_id=item["id"], output_index=index, **fields)
         yield event("response.output_item.done", output_index=index, item=item)
-    done = _response(asked, reply, opened, output)
+    done = _response(request, reply, opened, output)
     yield event(f"response.{done['status']}", response=done)
 
 
 def _response(
-    asked: api.CompletionRequest, reply: api.ModelReply, opened: str, output: list[Json] | None
+    request: api.CompletionRequest, reply: api.ModelReply, opened: str, output: list[Json] | None
 ) -> Json:
-    usage = reply.counted(asked)
+    usage = reply.counted(request)
     short = reply.stop != "end"
     reason = "content_filter" if reply.stop == "refusal" else "max_output_tokens"
     return {
         "id": opened,
         "object": "response",
         "created_at": unix_time(),
-        "model": asked.model,
+        "model": request.model,
         "status": "in_progress" if output is None else "incomplete" if short else "completed",
         "incomplete_details": {"reason": reason} if short and output is not None else None,
         "error": None,

@@ -104,13 +104,13 @@ class PromptFacts:
 
     def parts(self) -> tuple[Part, ...]:
         """Split the goal into two to four parts with a file each; the last checks the others."""
-        said = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
+        tasks = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
             ("outline", f"Outline: {self.goal}"),
             ("work", f"Work out: {self.goal}"),
         ]
         if self.wish:
-            said.append((slug(self.wish), self.wish))
-        *first, last = [*said[: _MOST_PARTS - 1], ("check", f"Check what was done: {self.goal}")]
+            tasks.append((slug(self.wish), self.wish))
+        *first, last = [*tasks[: _MOST_PARTS - 1], ("check", f"Check what was done: {self.goal}")]
         names = list(_unique(name for name, _ in first))
         folder, used = slug(self.goal), set[str]()
         parts: list[Part] = []
@@ -130,15 +130,15 @@ def clarifying_question(goal: str) -> str:
     is_question = goal.rstrip().endswith(("?", "\uff1f"))
     if not is_question and (files_in(goal) or len(_WORD.findall(goal)) >= _CLEAR):
         return ""
-    said = " ".join(goal.split())
-    short = said if len(said) <= _QUOTED else f"{said[: _QUOTED - 1]}…"
+    line = " ".join(goal.split())
+    short = line if len(line) <= _QUOTED else f"{line[: _QUOTED - 1]}…"
     return f"What should be different once “{short}” is done, and in which files?"
 
 
 def _goal(prompt: str) -> str:
-    found = _GOAL.search(prompt)
-    if found:
-        return found["goal"].strip()
+    match = _GOAL.search(prompt)
+    if match:
+        return match["goal"].strip()
     for paragraph in prompt.split("\n\n"):
         line = " ".join(paragraph.split())
         if line and not line.startswith("You are ") and not line.endswith(":"):
@@ -148,8 +148,8 @@ def _goal(prompt: str) -> str:
 
 def files_in(text: str) -> tuple[str, ...]:
     """The files that a text names, each once."""
-    found = (match[0] for match in _PATH.finditer(text))
-    return tuple(dict.fromkeys(one for one in found if not _NO_FILE.fullmatch(one)))
+    paths = (match[0] for match in _PATH.finditer(text))
+    return tuple(dict.fromkeys(one for one in paths if not _NO_FILE.fullmatch(one)))
 
 
 def _pieces(goal: str) -> list[str]:

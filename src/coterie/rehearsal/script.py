@@ -75,7 +75,7 @@ class TextPattern(_ScriptModel):
             raise ValueError(f"is not a regular expression: {error}") from None
         return self
 
-    def found_in(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return re.search(self.regex, text) is not None
 
 
@@ -103,18 +103,18 @@ class When(_ScriptModel):
     request: Annotated[int, Field(ge=1)] | None = None
     """Which of the requests that match all other keys, counted from 1."""
 
-    def fits(self, asked: api.CompletionRequest) -> bool:
+    def fits(self, request: api.CompletionRequest) -> bool:
         """Whether every key except `request` matches."""
         wanted = (
-            (self.system, [asked.instructions]),
-            (self.message, [asked.newest]),
-            (self.model, [asked.model]),
-            (self.tool_result, [result.text for result in asked.results]),
+            (self.system, [request.instructions]),
+            (self.message, [request.newest]),
+            (self.model, [request.model]),
+            (self.tool_result, [result.text for result in request.results]),
         )
         return (
-            all(pattern is None or any(map(pattern.found_in, texts)) for pattern, texts in wanted)
-            and self.dialect in (None, asked.dialect)
-            and self.client in (None, asked.client)
+            all(pattern is None or any(map(pattern.matches, texts)) for pattern, texts in wanted)
+            and self.dialect in (None, request.dialect)
+            and self.client in (None, request.client)
         )
 
 
@@ -169,7 +169,7 @@ class ScriptedReply(_ScriptModel):
             raise ValueError("has resetsIn, which belongs to the fault 429")
         return self
 
-    def answer(self, asked: api.CompletionRequest) -> api.Answer:
+    def answer(self, request: api.CompletionRequest) -> api.Answer:
         match self.fault:
             case "hang":
                 return api.NoReply()
@@ -180,8 +180,8 @@ class ScriptedReply(_ScriptModel):
             case None | "stall" | "cut":
                 return self._reply()
             case _:
-                said = self.problem or _MESSAGES[self.fault].format(model=asked.model)
-                return api.ErrorReply(self.fault, said, self.retry_after, resets_in=self.resets_in)
+                text = self.problem or _MESSAGES[self.fault].format(model=request.model)
+                return api.ErrorReply(self.fault, text, self.retry_after, resets_in=self.resets_in)
 
     def _reply(self) -> api.ModelReply:
         pieces = api.in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)
@@ -248,9 +248,9 @@ class _RuleProgress:
         self.fitted: int = 0
         self.given: int = 0
 
-    def fits(self, asked: api.CompletionRequest) -> bool:
+    def fits(self, request: api.CompletionRequest) -> bool:
         """Whether a request matches this rule; if so, it is counted."""
-        if not self._rule.when.fits(asked):
+        if not self._rule.when.fits(request):
             return False
         self.fitted += 1
         return True
@@ -261,9 +261,9 @@ class _RuleProgress:
             return None
         if self.given >= len(self._lines) and self._rule.then == "next":
             return None
-        given, self.given = self.given, self.given + 1
-        whole = len(self._lines)
-        return self._lines[given % whole if self._rule.then == "first" else min(given, whole - 1)]
+        index, self.given = self.given, self.given + 1
+        count = len(self._lines)
+        return self._lines[index % count if self._rule.then == "first" else min(index, count - 1)]
 
 
 class ScriptedResponder:
@@ -279,26 +279,26 @@ class ScriptedResponder:
         self._loading = anyio.Lock()
         self._loaded = memory is None
 
-    async def answer(self, asked: api.CompletionRequest) -> api.Answer:
+    async def answer(self, request: api.CompletionRequest) -> api.Answer:
         """Return the next reply of the first rule that has one, after recording it."""
         async with self._loading:
             await self._go_on()
         fitted: list[int] = []
         line: ScriptedReply | None = None
         for place, progress in enumerate(self._progress):
-            if progress.fits(asked):
+            if progress.fits(request):
                 fitted.append(place)
                 line = progress.next_line()
                 if line is not None:
                     break
         if fitted and self._memory is not None:
             rule = fitted[-1] if line is not None else None
-            await self._memory.keep(ScriptedTurn(tuple(fitted), rule, asked.member))
+            await self._memory.keep(ScriptedTurn(tuple(fitted), rule, request.member))
         if line is not None:
-            return line.answer(asked)
+            return line.answer(request)
         if self._refuses:
-            return api.ErrorReply(400, f"No rule of the script matches: {asked.newest[:200]}")
-        return await self._otherwise.answer(asked)
+            return api.ErrorReply(400, f"No rule of the script matches: {request.newest[:200]}")
+        return await self._otherwise.answer(request)
 
     async def _go_on(self) -> None:
         """Resume where an earlier run ended; rules that the script no longer has are skipped."""
@@ -317,8 +317,8 @@ def parse_script(data: object, name: str) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as error:
-        said = [f"{name} {each}." for each in _mistakes(error)]
-        raise ConfigError("\n".join(said), None, name) from None
+        mistakes = [f"{name} {each}." for each in _mistakes(error)]
+        raise ConfigError("\n".join(mistakes), None, name) from None
 
 
 def _mistakes(error: ValidationError) -> Iterable[str]:
@@ -329,11 +329,11 @@ def _mistakes(error: ValidationError) -> Iterable[str]:
         parts = [part for part in each["loc"] if "[" not in str(part) and part != "str"]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
         placed.setdefault(place.lstrip(".") or "the script", []).append(_words(each))
-    return (f"{place} {' or '.join(said)}" for place, said in placed.items())
+    return (f"{place} {' or '.join(reasons)}" for place, reasons in placed.items())
 
 
 def _words(each: ErrorDetails) -> str:
     if known := _WORDS.get(each["type"]):
         return known.format(**each.get("ctx", {}))
-    said = each["msg"].removeprefix("Value error, ")
-    return said[:1].lower() + said[1:]
+    message = each["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -35,28 +35,28 @@ def emit(kind: str, **fields: object) -> None:
 def reply(script: dict[str, Any], source: list[str], prompt: str) -> str:
     """Compose a reply with the findings about the source and their line numbers."""
     name = script["reads"]
-    findings = sorted(found for rule in script["rules"] for found in applied(rule, source))
+    findings = sorted(finding for rule in script["rules"] for finding in applied(rule, source))
     if not findings:
         return f"I read {name} ({len(source)} lines) and found nothing."
     spoken = sorted({int(line) for line in re.findall(rf"\b{re.escape(name)}:(\d+)", prompt)})
     lines = ", ".join(map(str, spoken))
-    heard = f" I heard about {'line' if len(spoken) == 1 else 'lines'} {lines}." if spoken else ""
+    notice = f" I heard about {'line' if len(spoken) == 1 else 'lines'} {lines}." if spoken else ""
     says = [f"- {name}:{number} {text}" for number, text in findings]
-    return "\n".join([f"{script['opening']}{heard}", *says])
+    return "\n".join([f"{script['opening']}{notice}", *says])
 
 
 def applied(rule: dict[str, str], source: list[str]) -> list[tuple[int, str]]:
     """Return a finding, with its line number, for every match of the rule after its `after`."""
-    found: list[tuple[int, str]] = []
+    findings: list[tuple[int, str]] = []
     reached = not rule.get("after")
     for number, line in enumerate(source, 1):
         if not reached:
             reached = re.search(rule["after"], line) is not None
         elif match := re.search(rule["pattern"], line):
-            found.append((number, rule["says"].format(*match.groups())))
+            findings.append((number, rule["says"].format(*match.groups())))
             if rule.get("after"):
                 reached = False
-    return found
+    return findings
 
 
 if __name__ == "__main__":

@@ -125,10 +125,10 @@ class RehearsalServer:
         connection = Connection(stream)
         async with stream:
             try:
-                while connection.kept and (request := await connection.next_request()):
+                while connection.keep_alive and (request := await connection.next_request()):
                     await self._handle(connection, request)
             except MalformedRequest as error:
-                connection.kept = False
+                connection.keep_alive = False
                 with suppress(*GONE):
                     await _respond(connection, error.status, _problem(str(error)))
             except GONE:
@@ -163,7 +163,7 @@ class RehearsalServer:
         match answer:
             case api.NoReply():
                 await connection.wait_closed()
-                connection.kept = False
+                connection.keep_alive = False
             case ErrorReply():
                 await _refuse(connection, wire, answer)
             case ModelReply() if asked.stream:
@@ -267,4 +267,4 @@ async def _break(connection: Connection, chunks: list[bytes], reply: ModelReply)
         await connection.chunk(chunk)
     if reply.breaks == "stall":
         await connection.wait_closed()
-    connection.kept = False  # so it is closed, in the middle of the body
+    connection.keep_alive = False  # so it is closed, in the middle of the body

@@ -54,18 +54,18 @@ def shape_in(prompt: str) -> tuple[Json | None, str]:
 
 def _shape_at(text: str, start: int) -> Json | None:
     with suppress(ValueError, RecursionError):
-        given, _ = json.JSONDecoder().raw_decode(text, start)
-        if is_schema(mapping(given)):
-            return mapping(given)
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+        if is_schema(mapping(value)):
+            return mapping(value)
     with suppress(ValueError, RecursionError):
         shape = _Example(text, start).value()
         return shape if shape.get("properties") else None
     return None
 
 
-def is_schema(given: Json) -> bool:
+def is_schema(data: Json) -> bool:
     """Whether an object is a JSON Schema for objects rather than an example."""
-    return isinstance(given.get("properties"), dict) and given.get("type", "object") == "object"
+    return isinstance(data.get("properties"), dict) and data.get("type", "object") == "object"
 
 
 class _NoShape(ValueError):
@@ -125,12 +125,12 @@ class _Example:
         return {"type": "object", "properties": properties, SHOWN: list(properties)}
 
     def _array(self) -> Json:
-        found: list[Json] = []
+        values: list[Json] = []
         while not self._skip("]"):
             if self._skip(",") or self._skip_dots():
                 continue
-            found.append(self.value())
-        return {"type": "array", "items": found[0] if found else {}}
+            values.append(self.value())
+        return {"type": "array", "items": values[0] if values else {}}
 
     def _next(self) -> re.Match[str]:
         if self._pushed:
@@ -161,14 +161,14 @@ class _Example:
         return fits(token)
 
 
-def _of_text(given: str) -> Json:
+def _of_text(example: str) -> Json:
     """Interpret a string in an example: a type, a choice, a literal, or a description."""
-    kind = _TYPES.get(given.strip().lower())
+    kind = _TYPES.get(example.strip().lower())
     if kind:
         return {"type": kind}
-    if _PLAIN.fullmatch(given.strip()):
-        return {"enum": [part.strip() for part in re.split(r"[|/]", given)]}
-    return {"type": "string", "examples": [given]}
+    if _PLAIN.fullmatch(example.strip()):
+        return {"enum": [part.strip() for part in re.split(r"[|/]", example)]}
+    return {"type": "string", "examples": [example]}
 
 
 def _named(choice: Json) -> Iterator[object]:

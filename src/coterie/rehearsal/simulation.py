@@ -61,49 +61,49 @@ class Simulation:
         self._question = question
         """What it asks the user before planning, if a prompt leaves room for questions."""
 
-    async def answer(self, asked: CompletionRequest) -> api.Answer:
+    async def answer(self, request: CompletionRequest) -> api.Answer:
         """Return the requested JSON object, a step of the work, or two sentences in the role."""
-        message = newest_message(asked)
-        if asked.schema:
-            return _filled(asked, Filling(asked.schema, self._facts(message)), message)
-        shape, said = shape_in(message)
+        message = newest_message(request)
+        if request.schema:
+            return _filled(request, Filling(request.schema, self._facts(message)), message)
+        shape, prompt = shape_in(message)
         if shape is not None:
-            return _filled(asked, Filling(shape, self._facts(said)), said)
-        if is_job(asked, message):
-            return _do(asked, PromptFacts.of(message))
-        if asked.results:
-            return reply(_about_results(asked))
-        if call := _reading(asked, message):
+            return _filled(request, Filling(shape, self._facts(prompt)), prompt)
+        if is_job(request, message):
+            return _do(request, PromptFacts.of(message))
+        if request.results:
+            return reply(_about_results(request))
+        if call := _reading(request, message):
             return reply(f"I'll look at {_named(message)} first.", [call])
-        return reply(_as_role(asked, message))
+        return reply(_as_role(request, message))
 
     def _facts(self, prompt: str) -> PromptFacts:
         facts = PromptFacts.of(prompt)
         return facts.asking(self._question, prompt) if self._question else facts
 
 
-def _filled(asked: CompletionRequest, filling: Filling, said: str) -> api.Answer:
+def _filled(request: CompletionRequest, filling: Filling, prompt: str) -> api.Answer:
     """Return an object of the requested shape, once the work that it reports is done."""
     words = f"As a {_STAND_IN}, I answer:"
-    if filling.reports_work and not _UNTOUCHED.search(said):
-        step = next_step(asked, filling.facts.outputs, _folder(asked))
+    if filling.reports_work and not _UNTOUCHED.search(prompt):
+        step = next_step(request, filling.facts.outputs, _folder(request))
         if isinstance(step, ToolStep):
-            return reply("", [call_for(step, asked)])
+            return reply("", [call_for(step, request)])
         facts = replace(filling.facts, files=filling.facts.outputs, trouble=step)
         filling = replace(filling, facts=facts)
         words = _outcome(step, facts.outputs)
     value = filling.value()
-    if asked.schema:
+    if request.schema:
         return reply(compact(value))
     return reply(f"{words}\n```json\n{json.dumps(value, ensure_ascii=False, indent=1)}\n```")
 
 
-def _do(asked: CompletionRequest, facts: PromptFacts) -> api.Answer:
+def _do(request: CompletionRequest, facts: PromptFacts) -> api.Answer:
     """Do a job step by step, then describe its outcome."""
-    step = next_step(asked, facts.outputs, _folder(asked))
+    step = next_step(request, facts.outputs, _folder(request))
     if isinstance(step, ToolStep):
-        return reply("", [call_for(step, asked)])
-    who, _ = role(asked)
+        return reply("", [call_for(step, request)])
+    who, _ = role(request)
     return reply(f"{_opening(who)} {_outcome(step, facts.outputs)}")
 
 
@@ -111,39 +111,39 @@ def _outcome(problem: str, files: tuple[str, ...]) -> str:
     return f"I could not do this: {problem}" if problem else f"I wrote to {', '.join(files)}."
 
 
-def is_job(asked: CompletionRequest, message: str) -> bool:
+def is_job(request: CompletionRequest, message: str) -> bool:
     """Whether files should be written: for any first message in `solo`, elsewhere for a message
     that names a file to change; never for a question."""
-    if not can_edit(asked) or message.rstrip().endswith("?"):
+    if not can_edit(request) or message.rstrip().endswith("?"):
         return False
-    is_all = asked.workflow == "solo" and not _has_past(asked)
+    is_all = request.workflow == "solo" and not _has_past(request)
     return is_all or bool(_CHANGES.search(message) and files_in(message))
 
 
-def _has_past(asked: CompletionRequest) -> bool:
+def _has_past(request: CompletionRequest) -> bool:
     """Whether something was said before the newest message."""
-    said = [item for item in asked.conversation if item not in since_prompt(asked)]
-    answered = any(isinstance(item, api.TextMessage) and item.role != "user" for item in said)
-    return answered or "[CONTEXT]" in asked.newest
+    earlier = [item for item in request.conversation if item not in since_prompt(request)]
+    answered = any(isinstance(item, api.TextMessage) and item.role != "user" for item in earlier)
+    return answered or "[CONTEXT]" in request.newest
 
 
-def newest_message(asked: CompletionRequest) -> str:
+def newest_message(request: CompletionRequest) -> str:
     """Return the newest message without the context that Coterie sends along."""
-    return asked.newest.rpartition("[MESSAGE]")[2].strip()
+    return request.newest.rpartition("[MESSAGE]")[2].strip()
 
 
-def role(asked: CompletionRequest) -> tuple[str, str]:
+def role(request: CompletionRequest) -> tuple[str, str]:
     """Return who the member is and what its duty is, as far as its role text says."""
-    before = _SYSTEM.match(asked.newest)  # for an agent without a flag for system texts
-    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before[0] if before else "")]
-    own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
+    before = _SYSTEM.match(request.newest)  # for an agent without a flag for system texts
+    roles = [*_ROLE.finditer(request.instructions), *_ROLE.finditer(before[0] if before else "")]
+    own = [match for match in roles if not _NOT_A_ROLE.search(match["who"])]
     if not own:
         return "", ""
     return own[-1]["who"].strip(), (own[-1]["duty"] or "").strip()
 
 
-def _as_role(asked: CompletionRequest, message: str) -> str:
-    who, duty = role(asked)
+def _as_role(request: CompletionRequest, message: str) -> str:
+    who, duty = role(request)
     in_role = f", in this role: “{duty}”" if duty else "."
     return f"{_opening(who)} A model would now reply to “{_short(message)}”{in_role}"
 
@@ -152,9 +152,9 @@ def _opening(who: str) -> str:
     return f"{_capital(who)} here, a {_STAND_IN}." if who else f"This is a {_STAND_IN}."
 
 
-def _about_results(asked: CompletionRequest) -> str:
-    who, _ = role(asked)
-    newest = asked.results[-1]
+def _about_results(request: CompletionRequest) -> str:
+    who, _ = role(request)
+    newest = request.results[-1]
     lines = len(newest.text.splitlines())
     got = f"{lines} {'line' if lines == 1 else 'lines'}"
     outcome = f"The tool failed: “{_short(newest.text)}”." if newest.failed else f"I got {got}."
@@ -162,25 +162,25 @@ def _about_results(asked: CompletionRequest) -> str:
     return f"{outcome} {who}: I am a {_STAND_IN}, so I have nothing to say about it."
 
 
-def _reading(asked: CompletionRequest, message: str) -> api.ToolCall | None:
+def _reading(request: CompletionRequest, message: str) -> api.ToolCall | None:
     name = _named(message)
-    if not name or asked.client in _READ_NOTHING:
+    if not name or request.client in _READ_NOTHING:
         return None
-    path = str(PurePosixPath(_folder(asked), name))  # most clients accept no relative path
-    target = f"-- {shlex.quote(path)}" if asked.client == "codex" else path
-    call = call_for(ToolStep("read", target), asked)
-    return call if call.name in asked.tools else None
+    path = str(PurePosixPath(_folder(request), name))  # most clients accept no relative path
+    target = f"-- {shlex.quote(path)}" if request.client == "codex" else path
+    call = call_for(ToolStep("read", target), request)
+    return call if call.name in request.tools else None
 
 
 def _named(message: str) -> str:
-    found = _READ.search(message)
-    return found["file"] if found else ""
+    match = _READ.search(message)
+    return match["file"] if match else ""
 
 
-def _folder(asked: CompletionRequest) -> str:
-    said = [item.text for item in asked.conversation if isinstance(item, api.TextMessage)]
-    found = _FOLDER.search("\n".join([*asked.system, *said]))
-    return found["folder"].strip() if found else ""
+def _folder(request: CompletionRequest) -> str:
+    messages = [item.text for item in request.conversation if isinstance(item, api.TextMessage)]
+    match = _FOLDER.search("\n".join([*request.system, *messages]))
+    return match["folder"].strip() if match else ""
 
 
 def _capital(text: str) -> str:
@@ -196,27 +196,27 @@ _DEEPEST = 8
 _PLAINEST: Mapping[str, object] = {"boolean": False, "null": None}
 
 
-def side_call(asked: CompletionRequest) -> tuple[str, api.ModelReply] | None:
+def side_call(request: CompletionRequest) -> tuple[str, api.ModelReply] | None:
     """Return the name of a side call and its answer; None for a turn."""
-    match asked.client:
-        case "opencode" if asked.instructions.startswith("You are a title generator"):
-            return "title", reply(_title(asked))
+    match request.client:
+        case "opencode" if request.instructions.startswith("You are a title generator"):
+            return "title", reply(_title(request))
         # A turn of Gemini CLI is streamed and has tools; its router, next-speaker check, loop
         # detector, edit corrector and session summary have neither.
-        case "gemini" if not asked.stream and not asked.tools:
-            if asked.schema:
-                return "choice", reply(compact(minimal_value(asked.schema)))
-            return "summary", reply(_title(asked))
-        case "qwen" if asked.tools == ("respond_in_schema",):
+        case "gemini" if not request.stream and not request.tools:
+            if request.schema:
+                return "choice", reply(compact(minimal_value(request.schema)))
+            return "summary", reply(_title(request))
+        case "qwen" if request.tools == ("respond_in_schema",):
             return "choice", reply("")
-        case "qwen" if "memory extraction subagent" in asked.instructions[:200]:
+        case "qwen" if "memory extraction subagent" in request.instructions[:200]:
             return "memory", reply("There is nothing to remember.")
         case _:
             return None
 
 
-def _title(asked: CompletionRequest) -> str:
-    words = asked.newest.strip('"').split()[:6]
+def _title(request: CompletionRequest) -> str:
+    words = request.newest.strip('"').split()[:6]
     return " ".join(["Rehearsal:", *words])[:48]
 
 

@@ -35,8 +35,8 @@ def main() -> int:
         content = ask(address, {"model": "rehearsal", "tools": tools, "messages": messages})
         calls = [block for block in content if block["type"] == "tool_use"]
         if not calls:
-            said = "".join(block["text"] for block in content if block["type"] == "text")
-            sys.stdout.write(json.dumps({"type": "result", "result": said}) + "\n")
+            reply = "".join(block["text"] for block in content if block["type"] == "text")
+            sys.stdout.write(json.dumps({"type": "result", "result": reply}) + "\n")
             return 0
         results = [result(call, names) for call in calls]
         messages += [
@@ -62,14 +62,14 @@ def ask(address: str, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def result(call: dict[str, Any], allowed: list[str]) -> dict[str, Any]:
     """Run one tool call and return its result."""
-    made: dict[str, Any] = {"type": "tool_result", "tool_use_id": call["id"]}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call["id"]}
     try:
         if call["name"] not in allowed:
             raise ValueError(f"unknown tool {call['name']}; available: {', '.join(allowed)}")
-        given = [str(call["input"][field]) for field in _FIELDS[call["name"]]]
-        return {**made, "content": _DO[call["name"]](*given)}
+        arguments = [str(call["input"][field]) for field in _FIELDS[call["name"]]]
+        return {**block, "content": _DO[call["name"]](*arguments)}
     except (OSError, ValueError, KeyError) as error:
-        return {**made, "content": f"Error: {error}", "is_error": True}
+        return {**block, "content": f"Error: {error}", "is_error": True}
 
 
 def read_file(path: str) -> str:

@@ -78,26 +78,26 @@ _PATCH = "apply_patch"
 """Codex's only tool for changing files."""
 
 
-def can_edit(asked: CompletionRequest) -> bool:
+def can_edit(request: CompletionRequest) -> bool:
     """Whether the client offers a tool that writes files."""
-    if asked.client == "codex":
-        return _PATCH in asked.tools
-    tools = _TOOLS.get(asked.client, {})
-    return "create" in tools and tools["create"][0] in asked.tools
+    if request.client == "codex":
+        return _PATCH in request.tools
+    tools = _TOOLS.get(request.client, {})
+    return "create" in tools and tools["create"][0] in request.tools
 
 
-def call_for(step: ToolStep, asked: CompletionRequest) -> api.ToolCall:
+def call_for(step: ToolStep, request: CompletionRequest) -> api.ToolCall:
     """Build the call of the client's own tool that performs a step."""
-    client = asked.client if asked.client in _TOOLS else "builtin"
+    client = request.client if request.client in _TOOLS else "builtin"
     if client == "codex" and step.kind not in ("read", "run"):
         return api.ToolCall(_PATCH, _patch(step))
     if step.kind == "append":
         # No client has a tool that appends to a file, so its last lines are replaced.
-        end = _last_lines(just_read(asked))
+        end = _last_lines(just_read(request))
         step = replace(step, kind="replace", old=end, new=f"{end}\n{step.new.rstrip()}")
     if step.kind == "overwrite" and client == "builtin":
         # The built-in agent has no tool for that, so the whole text just read is replaced.
-        step = replace(step, kind="replace", old=just_read(asked), new=step.new.rstrip("\n"))
+        step = replace(step, kind="replace", old=just_read(request), new=step.new.rstrip("\n"))
     name, arguments = _TOOLS[client]["create" if step.kind == "overwrite" else step.kind]
     fields = {"target": step.target, "old": step.old, "new": step.new}
     return api.ToolCall(name, {key: value.format(**fields) for key, value in arguments.items()})
@@ -116,31 +116,35 @@ _ANCHOR = 12
 """How many last lines of a file are enough to identify its end."""
 
 
-def just_read(asked: CompletionRequest) -> str:
+def just_read(request: CompletionRequest) -> str:
     """Return the text of the file just read, without what the client's tool wraps around it."""
-    given = asked.results[-1].text if asked.results else ""
-    match asked.client:
+    shown = request.results[-1].text if request.results else ""
+    match request.client:
         case "builtin":  # after a few fields and an empty line; a single line is a field itself
-            one_line = re.search(r"^text: (.*)$", given, re.MULTILINE)
-            return one_line[1] if one_line else given.partition("\n\n")[2]
+            one_line = re.search(r"^text: (.*)$", shown, re.MULTILINE)
+            return one_line[1] if one_line else shown.partition("\n\n")[2]
         case "claude":
-            return _LINE_NUMBER.sub("", given.partition("<system-reminder>")[0])
+            return _LINE_NUMBER.sub("", shown.partition("<system-reminder>")[0])
         case "opencode":
-            inside = re.search(r"<(file|content)>\n?(.*?)\n?(?:\n\(End of file|</\1>)", given, re.S)
-            return _LINE_NUMBER.sub("", inside[2] if inside else given)
+            inside = re.search(r"<(file|content)>\n?(.*?)\n?(?:\n\(End of file|</\1>)", shown, re.S)
+            return _LINE_NUMBER.sub("", inside[2] if inside else shown)
         case _:
-            return given
+            return shown
 
 
 def _last_lines(text: str) -> str:
     return "\n".join(text.rstrip("\n").split("\n")[-_ANCHOR:])
 
 
-def since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
+def since_prompt(request: CompletionRequest) -> list[api.ConversationItem]:
     """Return the tool calls since the prompt and their results, newest first."""
     since: list[api.ConversationItem] = []
-    for item in reversed(asked.conversation):
-        if isinstance(item, api.TextMessage) and item.role == "user" and asked.newest in item.text:
+    for item in reversed(request.conversation):
+        if (
+            isinstance(item, api.TextMessage)
+            and item.role == "user"
+            and request.newest in item.text
+        ):
             break
         since.append(item)
     return since
@@ -161,27 +165,27 @@ _CONFLICT_MARKS = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\n", re.MULTILIN
 WORDS = "A stand-in for a model wrote this in a rehearsal"
 
 
-def next_step(asked: CompletionRequest, files: Sequence[str], folder: str) -> ToolStep | str:
+def next_step(request: CompletionRequest, files: Sequence[str], folder: str) -> ToolStep | str:
     """Return the next step of writing to these files, else what went wrong; empty if all is done.
 
     A file is read first, as it may exist: then a line is appended to it, or a conflict in it is
     resolved by keeping both sides.
     """
-    if not can_edit(asked):
+    if not can_edit(request):
         return "No tool that writes files is available."
-    since = list(reversed(since_prompt(asked)))
+    since = list(reversed(since_prompt(request)))
     results = {item.call_id: item for item in since if isinstance(item, api.ToolResult)}
     calls = [item for item in since if isinstance(item, api.ToolCall)]
     for file in files:
-        target = _target(asked, file, folder)
+        target = _target(request, file, folder)
         place = re.compile(rf"(?<![\w-]){re.escape(target)}(?![\w-])")
         mine = [results.get(call.id) for call in calls if place.search(call.arguments)]
         match mine:
             case []:
                 return ToolStep("read", target)
             case [read]:
-                return _writing(asked, file, target, read)
-            case [*_, written] if written is not None and _is_failure(asked, written, _FAILED):
+                return _writing(request, file, target, read)
+            case [*_, written] if written is not None and _is_failure(request, written, _FAILED):
                 return " ".join(written.text.split())[:_BRIEF]
             case _:
                 pass
@@ -189,11 +193,11 @@ def next_step(asked: CompletionRequest, files: Sequence[str], folder: str) -> To
 
 
 def _writing(
-    asked: CompletionRequest, file: str, target: str, read: api.ToolResult | None
+    request: CompletionRequest, file: str, target: str, read: api.ToolResult | None
 ) -> ToolStep:
     form = comment(file)
-    text = "" if read is None else just_read(asked)
-    if read is None or _is_failure(asked, read, _ABSENT) or not text.strip():
+    text = "" if read is None else just_read(request)
+    if read is None or _is_failure(request, read, _ABSENT) or not text.strip():
         title = PurePosixPath(file).stem.replace("-", " ").replace("_", " ")
         return ToolStep("create", target, new=f"{form.format(f'{title}: {WORDS}.')}\n")
     if _CONFLICT_MARKS.search(text):
@@ -202,13 +206,15 @@ def _writing(
     return ToolStep("append", target, new=form.format(f"{WORDS}, below the existing content."))
 
 
-def _is_failure(asked: CompletionRequest, result: api.ToolResult, says_so: re.Pattern[str]) -> bool:
-    if result.failed or asked.dialect in _SAYS_FAILED:
+def _is_failure(
+    request: CompletionRequest, result: api.ToolResult, says_so: re.Pattern[str]
+) -> bool:
+    if result.failed or request.dialect in _SAYS_FAILED:
         return result.failed
     return len(result.text) < _BRIEF and says_so.search(result.text) is not None
 
 
-def _target(asked: CompletionRequest, file: str, folder: str) -> str:
+def _target(request: CompletionRequest, file: str, folder: str) -> str:
     """Return the path of a file for a client's tools, most of which accept no relative path."""
-    relative = asked.client in ("codex", "builtin", "stand-in")
+    relative = request.client in ("codex", "builtin", "stand-in")
     return file if relative else str(PurePosixPath(folder, file))

@@ -116,13 +116,13 @@ class ParsedRequest:
         headers = self.http.headers
         bearer = headers.get("authorization", "").partition(" ")[2]
         query = parse_qs(self.http.target.partition("?")[2]).get("key", [""])[0]
-        found = (headers.get("x-api-key"), headers.get("x-goog-api-key"), bearer, query)
-        return Credential(next((value for value in found if value), ""))
+        values = (headers.get("x-api-key"), headers.get("x-goog-api-key"), bearer, query)
+        return Credential(next((value for value in values if value), ""))
 
     @property
     def _asker(self) -> dict[str, str]:
-        found = _ASKER.match(self.path)
-        return {name: unquote(part) for name, part in found.groupdict().items()} if found else {}
+        match = _ASKER.match(self.path)
+        return {name: unquote(part) for name, part in match.groupdict().items()} if match else {}
 
     @property
     def redacted_target(self) -> str:

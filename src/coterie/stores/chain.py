@@ -10,24 +10,24 @@ from coterie.stores.statements import Reading
 
 def broken_chains() -> Reading[list[str]]:
     """Describe what is wrong with the chains; empty if they are intact."""
-    found: list[str] = []
+    problems: list[str] = []
     for table in ("events", "audit"):
         (rows,) = yield [(f"all_{table}",)]
-        found.extend(_broken(table, rows))
-    return found
+        problems.extend(_broken(table, rows))
+    return problems
 
 
 def _broken(table: str, rows: Sequence[Row]) -> Iterator[str]:
     previous = b""
     for place, row in enumerate(rows, start=1):
-        *fields, found = row
+        *fields, digest = row
         if fields[0] != place:
             yield f"{table}: row {place} is missing"
             return
-        if chained(previous, fields) != found:
+        if chained(previous, fields) != digest:
             yield f"{table}: row {place} differs from what was written"
             return
-        previous = found
+        previous = digest
 
 
 def cut_off(known: Head | None) -> Reading[list[str]]:

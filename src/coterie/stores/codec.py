@@ -106,13 +106,13 @@ class Codec(Generic[T]):
             row = _converted(row, self._decoders)
         if not self._by_name:
             return self.kind(*row, **stored_elsewhere)
-        found: dict[str, Any] = dict(zip(self.columns, row, strict=True))
+        fields: dict[str, Any] = dict(zip(self.columns, row, strict=True))
         if self._body:
             # Rows written before a field existed lack it, so it gets its default.
-            found.update(json.loads(found.pop("body")))
-            for name in self._body_types.keys() & found.keys():
-                found[name] = _field_parser(self._body_types[name])(found[name])
-        return self.kind(**found, **stored_elsewhere)
+            fields.update(json.loads(fields.pop("body")))
+            for name in self._body_types.keys() & fields.keys():
+                fields[name] = _field_parser(self._body_types[name])(fields[name])
+        return self.kind(**fields, **stored_elsewhere)
 
 
 def _converted(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
@@ -371,9 +371,9 @@ class HeadFile:
 
 def _head_in(content: bytes) -> Head | None:
     try:
-        found = json.loads(content)
-        last = int(found["sequence"]), str(found["hash"])
-        return Head(*last, int(found.get("audit", 0)), str(found.get("audit_hash", "")))
+        head = json.loads(content)
+        last = int(head["sequence"]), str(head["hash"])
+        return Head(*last, int(head.get("audit", 0)), str(head.get("audit_hash", "")))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -92,10 +92,10 @@ class EnvelopeFiles:
         async with self._writing:
             while True:
                 rows = await self._store.envelopes(self._session, self._last)
-                found = await anyio.to_thread.run_sync(self._write, rows) if rows else []
-                for fault in found or ():
+                faults = await anyio.to_thread.run_sync(self._write, rows) if rows else []
+                for fault in faults or ():
                     self._tell(fault)
-                if found is not None:
+                if faults is not None:
                     return
                 self._last = 0  # somebody changed the files in the meantime
 
@@ -103,16 +103,16 @@ class EnvelopeFiles:
         """Write the rows and return the faults found; None if all rows are needed."""
         if self._signed:
             check_signatures(self._session, rows, session_key(self._folder, self._session))
-        found: list[EnvelopeFault] = []
+        faults: list[EnvelopeFault] = []
         try:
             if self._last == 0:
-                found = self._files.repair(rows)
+                faults = self._files.repair(rows)
             elif not self._files.add(rows):
                 return None
         except OSError as error:
             raise from_system(error, self._files.folder) from error
         self._last = rows[-1][0]
-        return found
+        return faults
 
     async def verify(self, extent: Extent) -> EnvelopeCheck:
         """Check every envelope; files are rewritten if the rows can be trusted, unless somebody
@@ -120,8 +120,8 @@ class EnvelopeFiles:
         # List the names first: whoever runs the session may be writing more of them.
         names = await anyio.to_thread.run_sync(self._files.names)
         rows = await self._store.envelopes(self._session)
-        found = await anyio.to_thread.run_sync(self._verify, names, rows, extent)
-        faults = (*found, *faults_set_aside(self._session, names))
+        current = await anyio.to_thread.run_sync(self._verify, names, rows, extent)
+        faults = (*current, *faults_set_aside(self._session, names))
         return EnvelopeCheck(self._session, len(rows), self._signed, faults)
 
     def _verify(self, names: Collection[str], rows: Rows, extent: Extent) -> list[EnvelopeFault]:
@@ -129,26 +129,26 @@ class EnvelopeFiles:
             key = session_key(self._folder, self._session) if self._signed and rows else None
         except EnvelopeForged:
             return [EnvelopeFault(self._session, "no_key", str(key_path(Path(), self._session)))]
-        found = [*self._of_rows(rows, key), *self._files.compare(rows, names, extent)]
-        if extent == "live" or any(fault.in_database for fault in found):
-            return [self._files.with_signature_checked(fault, key) for fault in found]
-        if found:
+        faults = [*self._of_rows(rows, key), *self._files.compare(rows, names, extent)]
+        if extent == "live" or any(fault.in_database for fault in faults):
+            return [self._files.with_signature_checked(fault, key) for fault in faults]
+        if faults:
             try:
                 self._files.repair(rows)
             except OSError:  # the disk cannot be written: report the faults all the same
-                return found
-        return self._files.repaired(found)
+                return faults
+        return self._files.repaired(faults)
 
     def _of_rows(self, rows: Rows, key: bytes | None) -> list[EnvelopeFault]:
         """Return the faults of the rows themselves."""
         last = rows[-1][0] if rows else 0
         lost = sorted(set(range(1, last + 1)) - {sequence for sequence, _ in rows})
-        found = [EnvelopeFault(self._session, "lost", f"{one:06d}") for one in lost]
+        faults = [EnvelopeFault(self._session, "lost", f"{one:06d}") for one in lost]
         for sequence, envelope in rows if key else ():
             if not envelope.is_signed_by(key or b""):
                 kind: FaultKind = "forged" if envelope.signature else "unsigned"
-                found.append(EnvelopeFault(self._session, kind, _name(sequence, envelope)))
-        return found
+                faults.append(EnvelopeFault(self._session, kind, _name(sequence, envelope)))
+        return faults
 
 
 class _Folder:
@@ -174,8 +174,8 @@ class _Folder:
         before the rows were read."""
         try:
             with open_folder(*self._place) as at:
-                found = self._compare(at, rows, names, extent)
-                return [*found, *self._compare_log(at, rows, extent)]
+                faults = self._compare(at, rows, names, extent)
+                return [*faults, *self._compare_log(at, rows, extent)]
         except FileNotFoundError:
             must_exist = extent == "whole" and not self._shared
             gone = [_name(*row) for row in rows] if must_exist else []
@@ -187,22 +187,22 @@ class _Folder:
         wanted = {_name(sequence, envelope): envelope for sequence, envelope in rows}
         ours = {name for name in names if _OURS.fullmatch(name)}
         newest = max(ours & wanted.keys(), default="")
-        found: list[EnvelopeFault] = []
+        faults: list[EnvelopeFault] = []
         for name, envelope in wanted.items():
             data, is_there = _data(envelope), name in names
-            kept = self._read(at, name) if is_there else None
-            if kept == data:
+            content = self._read(at, name) if is_there else None
+            if content == data:
                 continue
-            if is_there and not _matches(kept, envelope):
-                found.append(self._fault("changed", name))
+            if is_there and not _matches(content, envelope):
+                faults.append(self._fault("changed", name))
                 if mend:
                     _put_aside(at, name, "changed")
             elif not (is_there or self._shared) and (extent == "whole" or name < newest):
                 # Files after the newest one may merely have been cut off by a crash.
-                found.append(self._fault("missing", name))
+                faults.append(self._fault("missing", name))
             if mend:
                 replace_file(at, name, data)
-        return [*found, *(self._fault("unknown", name) for name in sorted(ours - wanted.keys()))]
+        return [*faults, *(self._fault("unknown", name) for name in sorted(ours - wanted.keys()))]
 
     def _compare_log(
         self, at: int, rows: Rows, extent: Extent, *, mend: bool = False
@@ -212,14 +212,14 @@ class _Folder:
             return []
         is_short = log is None or lines.startswith(log)  # after a crash, or not written yet
         is_ahead = extent == "live" and log is not None and log.startswith(lines)
-        told = (extent == "whole" and not self._shared) or not (is_short or is_ahead)
+        is_fault = (extent == "whole" and not self._shared) or not (is_short or is_ahead)
         if mend and log is not None and is_short:
             self._append(at, lines[len(log) :])
         elif mend:
-            if told:
+            if is_fault:
                 _put_aside(at, LOG, "changed")
             replace_file(at, LOG, lines)
-        return [self._fault("missing" if log is None else "changed", LOG)] if told else []
+        return [self._fault("missing" if log is None else "changed", LOG)] if is_fault else []
 
     def _fault(self, kind: FaultKind, name: str) -> EnvelopeFault:
         return EnvelopeFault(self.folder.name, kind, name)
@@ -251,9 +251,9 @@ class _Folder:
 
     def repaired(self, faults: Sequence[EnvelopeFault]) -> list[EnvelopeFault]:
         """Mark the faults that `repair` removed: all but unknown files that could not be moved."""
-        left = self.names() if faults else ()
+        remaining = self.names() if faults else ()
         return [
-            replace(fault, mended=fault.kind != "unknown" or fault.file not in left)
+            replace(fault, mended=fault.kind != "unknown" or fault.file not in remaining)
             for fault in faults
         ]
 
@@ -326,27 +326,27 @@ def _object(data: bytes) -> dict[str, object]:
     """Parse a file; raises ValueError if it is not an object or has a duplicate field."""
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
             raise ValueError("a field is there twice")
-        return made
+        return fields
 
     try:
-        found: object = json.loads(data, object_pairs_hook=once)
+        parsed: object = json.loads(data, object_pairs_hook=once)
     except RecursionError:
         raise ValueError("is too deep") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise ValueError("is no object")
-    return cast("dict[str, object]", found)
+    return cast("dict[str, object]", parsed)
 
 
 def _is_signed(data: bytes, key: bytes) -> bool:
     """Whether a file's content was signed with the key."""
     try:
-        said = _object(data)
-        if said.get("signature") == signature_of(said, key):
+        fields = _object(data)
+        if fields.get("signature") == signature_of(fields, key):
             return True
-        return Envelope.model_validate(said).is_signed_by(key)  # the earliest kind of signature
+        return Envelope.model_validate(fields).is_signed_by(key)  # the earliest kind of signature
     except (ValueError, ValidationError):
         return False
 

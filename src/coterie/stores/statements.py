@@ -88,15 +88,15 @@ def load(folder: Path) -> dict[str, str]:
 
 
 def _statements_in(file: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    statements: dict[str, str] = {}
     for block in file.read_text(encoding="utf-8").split(_HEADER)[1:]:
         name, _, body = block.partition("\n")
         # Up to the first empty line: what follows is a heading for the reader.
         statement = body.partition("\n\n")[0].strip()
-        found[name.strip()] = re.sub(r"{(\w+)(\??)}", _columns, statement)
-    return found
+        statements[name.strip()] = re.sub(r"{(\w+)(\??)}", _columns, statement)
+    return statements
 
 
-def _columns(found: re.Match[str]) -> str:
-    columns = COLUMNS[found[1]]
-    return ", ".join("?" * len(columns) if found[2] else columns)
+def _columns(match: re.Match[str]) -> str:
+    columns = COLUMNS[match[1]]
+    return ", ".join("?" * len(columns) if match[2] else columns)

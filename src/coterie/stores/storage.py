@@ -43,8 +43,8 @@ class RowStore:
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 
-    async def _all(self, decode: Callable[[Row], T], name: str, *given: object) -> list[T]:
-        return await self._statements.read(_values(decode, name, *given))
+    async def _all(self, decode: Callable[[Row], T], name: str, *values: object) -> list[T]:
+        return await self._statements.read(_values(decode, name, *values))
 
 
 def _values(decode: Callable[[Row], T], *query: object) -> Reading[list[T]]:
@@ -89,8 +89,8 @@ class EventRows(RowStore):
         return await self._all(codec.TASK.value, "tasks_below", task_id)
 
     async def head(self) -> tuple[int, str]:
-        found = await self._all(tuple, "last_event")
-        return (found[0][0], found[0][1].hex()) if found else (0, "")
+        rows = await self._all(tuple, "last_event")
+        return (rows[0][0], rows[0][1].hex()) if rows else (0, "")
 
 
 class AuditRows(RowStore):
@@ -137,8 +137,8 @@ class JournalRows(RowStore):
         return await self._all(codec.turn_of, "spending_of_task", task_id, since)
 
     async def used(self) -> dict[str, Usage]:
-        found = await self._all(tuple, "used")
-        return {session: Usage(*figures) for session, *figures in found}
+        rows = await self._all(tuple, "used")
+        return {session: Usage(*figures) for session, *figures in rows}
 
 
 def _tickets(session_id: str) -> Reading[list[Ticket]]:
@@ -163,15 +163,15 @@ class InboxRows(RowStore):
     """Questions and requests."""
 
     async def allocate(self) -> str:
-        found = await self._statements.submit(("next_question",))
-        return f"q{found[0][0]}"
+        rows = await self._statements.submit(("next_question",))
+        return f"q{rows[0][0]}"
 
     async def questions(self, *, only_open: bool = True) -> list[Question]:
         return await self._all(codec.question_of, "questions_open" if only_open else "questions")
 
     async def question(self, interaction_id: str) -> Question | None:
-        found = await self._all(codec.question_of, "question", interaction_id)
-        return found[0] if found else None
+        questions = await self._all(codec.question_of, "question", interaction_id)
+        return questions[0] if questions else None
 
     async def respond(self, event: Event, request: int | None = None) -> bool:
         if not isinstance(event, UserInteractionResponded):
@@ -194,19 +194,19 @@ class LeaseRows(RowStore):
     """Who may run a task, and which processes run for it."""
 
     async def get(self, task_id: str) -> journal.Lease | None:
-        found = await self._all(codec.LEASE.value, "lease", task_id)
-        return found[0] if found else None
+        leases = await self._all(codec.LEASE.value, "lease", task_id)
+        return leases[0] if leases else None
 
     async def all(self) -> list[journal.Lease]:
         return await self._all(codec.LEASE.value, "leases")
 
     async def claim(self, task_id: str, owner: str, seen: int) -> int | None:
-        found = await self._statements.submit(
+        rows = await self._statements.submit(
             ("insert_lease", task_id, owner, "reclaiming")
             if seen == 0
             else ("claim_lease", owner, task_id, seen)
         )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
     async def confirm(self, fence: Fence) -> bool:
         return bool(await self._statements.submit(("confirm_lease", fence.task_id, fence.token)))
@@ -230,8 +230,8 @@ class LeaseRows(RowStore):
 
 
 def _reservations() -> Reading[tuple[int, list[Reservation]]]:
-    made, rows = yield [("reservations_made",), ("reservations",)]
-    return made[0][0], [codec.RESERVATION.value(row) for row in rows]
+    count, rows = yield [("reservations_made",), ("reservations",)]
+    return count[0][0], [codec.RESERVATION.value(row) for row in rows]
 
 
 class ReservationRows(RowStore):
@@ -306,8 +306,8 @@ class DatabaseStorage:
         return await self._statements.changed(seen)
 
     async def member_states(self, task_id: str | None = None) -> list[journal.SetMemberState]:
-        found = _values(codec.MEMBER_STATE.value, "member_states", task_id)
-        return await self._statements.read(found)
+        reading = _values(codec.MEMBER_STATE.value, "member_states", task_id)
+        return await self._statements.read(reading)
 
     async def close(self) -> None:
         await self._statements.close()

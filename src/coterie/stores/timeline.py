@@ -25,7 +25,7 @@ from coterie.stores.statements import Query, Reading, Statements
 _ALL = _LAST = 2**63 - 1
 RowKey = tuple[str, int]
 """A task id, and the number of one of the task's rows."""
-Found = Reading[list[tuple[RowKey, timeline.Source]]]
+KeyedSources = Reading[list[tuple[RowKey, timeline.Source]]]
 
 
 class TimelineRows:
@@ -49,8 +49,8 @@ class TimelineRows:
         limit: int | None = None,
         source: timeline.TimelineSource | None = None,
     ) -> list[timeline.TimelineRow]:
-        given = (*_scope(task_id), source, sequence or _LAST, limit or _ALL)
-        return (await self._statements.read(_rows(("timeline_before", *given))))[::-1]
+        values = (*_scope(task_id), source, sequence or _LAST, limit or _ALL)
+        return (await self._statements.read(_rows(("timeline_before", *values))))[::-1]
 
     async def head(self) -> int:
         return await self._statements.read(_head())
@@ -68,18 +68,18 @@ def _scope(task_id: str) -> tuple[codec.Value, ...]:
 
 
 def _rows(query: Query) -> Reading[list[timeline.TimelineRow]]:
-    (found,) = yield [query]
+    (rows,) = yield [query]
     places: dict[str, list[RowKey]] = {}
-    for _, task_id, source, number in found:
+    for _, task_id, source, number in rows:
         places.setdefault(source, []).append((task_id, number))
-    found_by_source: dict[tuple[str, RowKey], timeline.Source] = {}
+    sources: dict[tuple[str, RowKey], timeline.Source] = {}
     for source, wanted in places.items():
         read = yield from _SOURCES[source](wanted)
-        found_by_source.update({(source, place): value for place, value in read})
+        sources.update({(source, place): value for place, value in read})
     return [
-        timeline.TimelineRow(sequence, task_id, found_by_source[source, (task_id, number)])
-        for sequence, task_id, source, number in found
-        if (source, (task_id, number)) in found_by_source
+        timeline.TimelineRow(sequence, task_id, sources[source, (task_id, number)])
+        for sequence, task_id, source, number in rows
+        if (source, (task_id, number)) in sources
     ]
 
 
@@ -87,7 +87,7 @@ def _listed(places: Iterable[RowKey]) -> str:
     return json.dumps([number for _, number in places])
 
 
-def _statuses(places: Sequence[RowKey]) -> Found:
+def _statuses(places: Sequence[RowKey]) -> KeyedSources:
     (rows,) = yield [("timeline_statuses", _listed(places))]
     events = [(number, EVENT.validate_json(data), workflow) for number, data, workflow in rows]
     return [
@@ -96,24 +96,26 @@ def _statuses(places: Sequence[RowKey]) -> Found:
     ]
 
 
-def _questions(places: Sequence[RowKey]) -> Found:
+def _questions(places: Sequence[RowKey]) -> KeyedSources:
     (rows,) = yield [("timeline_questions", _listed(places))]
-    found: list[tuple[RowKey, timeline.Source]] = []
+    sources: list[tuple[RowKey, timeline.Source]] = []
     for number, data, asked in rows:
         event = EVENT.validate_json(data)
         assert isinstance(event, UserInteractionRequested | UserInteractionResponded)
         request = cast("UserInteractionRequested", EVENT.validate_json(asked or data))
-        found.append(((event.task_id, number), timeline.AskedQuestion(event, request.interaction)))
-    return found
+        sources.append(
+            ((event.task_id, number), timeline.AskedQuestion(event, request.interaction))
+        )
+    return sources
 
 
-def _messages(places: Sequence[RowKey]) -> Found:
+def _messages(places: Sequence[RowKey]) -> KeyedSources:
     (rows,) = yield [("timeline_messages", json.dumps(places))]
-    said: dict[str, list[Message]] = {}
+    by_task: dict[str, list[Message]] = {}
     for one in map(codec.MESSAGE.value, rows):
-        said.setdefault(one.task_id, []).append(one)
-    found: list[tuple[RowKey, timeline.Source]] = []
-    for task_id, messages in said.items():
+        by_task.setdefault(one.task_id, []).append(one)
+    sources: list[tuple[RowKey, timeline.Source]] = []
+    for task_id, messages in by_task.items():
         times = [one.at for one in messages]
         turns: dict[str, list[Turn]] = {}
         (ended,) = yield [("turns_ended", task_id, min(times), max(times))]
@@ -122,13 +124,13 @@ def _messages(places: Sequence[RowKey]) -> Found:
         for one in messages:
             taken = turns.get(one.member, []) if one.turn else []
             last = bisect_right(taken, one.at, key=attrgetter("opened_at"))
-            found.append(
-                ((task_id, one.seq), timeline.SaidMessage(one, taken[last - 1] if last else None))
+            sources.append(
+                ((task_id, one.seq), timeline.SentMessage(one, taken[last - 1] if last else None))
             )
-    return found
+    return sources
 
 
-def _calls(places: Sequence[RowKey]) -> Found:
+def _calls(places: Sequence[RowKey]) -> KeyedSources:
     (rows,) = yield [("timeline_calls", _listed(places))]
     calls = [(sequence, codec.AUDIT.value(tuple(row))) for sequence, *row in rows]
     ended = [
@@ -137,23 +139,23 @@ def _calls(places: Sequence[RowKey]) -> Found:
         if one.kind != "ToolCallRequested"
     ]
     begun = (yield [query for _, query in ended]) if ended else []
-    given = {
-        sequence: codec.AUDIT.value(found[0]).input if found else None
-        for (sequence, _), found in zip(ended, begun, strict=True)
+    inputs = {
+        sequence: codec.AUDIT.value(entries[0]).input if entries else None
+        for (sequence, _), entries in zip(ended, begun, strict=True)
     }
     return [
-        ((one.task_id, sequence), timeline.AuditedCall(one, given.get(sequence, one.input) or {}))
+        ((one.task_id, sequence), timeline.AuditedCall(one, inputs.get(sequence, one.input) or {}))
         for sequence, one in calls
     ]
 
 
-def _failures(places: Sequence[RowKey]) -> Found:
+def _failures(places: Sequence[RowKey]) -> KeyedSources:
     (rows,) = yield [("timeline_failures", json.dumps(places))]
     turns = [(row[-1], codec.turn_of(row)) for row in rows]
     return [((turn.task_id, opened), turn) for opened, turn in turns]
 
 
-def _tickets(places: Sequence[RowKey]) -> Found:
+def _tickets(places: Sequence[RowKey]) -> KeyedSources:
     yield from ()
     return [
         (
@@ -164,7 +166,7 @@ def _tickets(places: Sequence[RowKey]) -> Found:
     ]
 
 
-_SOURCES: Mapping[str, Callable[[Sequence[RowKey]], Found]] = {
+_SOURCES: Mapping[str, Callable[[Sequence[RowKey]], KeyedSources]] = {
     "status": _statuses,
     "question": _questions,
     "message": _messages,

@@ -211,7 +211,7 @@ class Agent:
         time.sleep(600)
 
     def do_daemon_hang(self, prompt: str, token: str) -> None:
-        _leave("daemon", SLEEP, token)
+        _start_leftover("daemon", SLEEP, token)
         time.sleep(600)
 
 
@@ -224,14 +224,14 @@ REPLIES: dict[str, Callable[[Agent, str, list[str]], str]] = {
     "cwd": lambda agent, prompt, words: os.getcwd(),  # noqa: PTH109 - starts faster
     "count": lambda agent, prompt, words: str(len(prompt.encode())),
     "big": lambda agent, prompt, words: "x" * int(words[0]) * MIB,
-    "daemon": lambda agent, prompt, words: _leave("daemon", SLEEP, words[0]),
-    "tool": lambda agent, prompt, words: _leave("tool", SLEEP, words[0], alone=False),
-    "swarm": lambda agent, prompt, words: _leave("swarm", SWARM, words[0]),
+    "daemon": lambda agent, prompt, words: _start_leftover("daemon", SLEEP, words[0]),
+    "tool": lambda agent, prompt, words: _start_leftover("tool", SLEEP, words[0], alone=False),
+    "swarm": lambda agent, prompt, words: _start_leftover("swarm", SWARM, words[0]),
 }
 """The acts that make exactly one reply."""
 
 
-def _leave(name: str, program: str, token: str, *, alone: bool = True) -> str:
+def _start_leftover(name: str, program: str, token: str, *, alone: bool = True) -> str:
     """Start a Python program that outlives us, and return a reply once it runs."""
     running, started = os.pipe()  # closes at exec
     if os.fork() == 0:
@@ -265,18 +265,18 @@ def _escaped(text: bytes) -> bytes:
 
 def _prompt(line: str) -> str:
     try:
-        told: object = json.loads(line)
+        message: object = json.loads(line)
     except ValueError:
         return line
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         return line
-    return str(cast("dict[str, object]", told).get("text", line))
+    return str(cast("dict[str, object]", message).get("text", line))
 
 
 def _end_gracefully(file: str) -> None:
     def end(number: int, frame: object) -> None:
-        with open(file, "a") as told:  # noqa: PTH123
-            told.write("goodbye\n")
+        with open(file, "a") as log:  # noqa: PTH123
+            log.write("goodbye\n")
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)

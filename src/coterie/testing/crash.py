@@ -69,11 +69,11 @@ class CrashingStorage:
         """Hold writes until the next call, as a process holds them until the next commit."""
         self.queue(lambda: self.real.post(fence, *writes, after=after))
 
-    def queue(self, call: Callable[..., None], *given: object) -> None:
+    def queue(self, call: Callable[..., None], *arguments: object) -> None:
         """Queue a call that nobody waits for."""
         if self.dead:
             raise Crashed
-        self._queued.append(partial(call, *given))
+        self._queued.append(partial(call, *arguments))
 
     async def changed(self, seen: int) -> int:
         """Wait for a change; this does not count as a call."""

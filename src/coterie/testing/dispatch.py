@@ -58,8 +58,8 @@ class MemoryOffers:
         """Open an offer, and queue it where it now belongs."""
         row = self._rows.get(offer.task_id)
         if row is None:
-            made = replace(offer, needs=tuple(sorted(offer.needs)), woken=0, refused={})
-            row = self._rows[offer.task_id] = _Row(made, due)
+            stored = replace(offer, needs=tuple(sorted(offer.needs)), woken=0, refused={})
+            row = self._rows[offer.task_id] = _Row(stored, due)
         else:
             if due is not None or row.offer.machine != offer.machine:
                 row.job = None  # its job comes too early, or is in the wrong queue
@@ -190,10 +190,10 @@ class MemoryOffers:
 
     def fetch(self, queues: Iterable[str]) -> int | None:
         """Fetch the oldest job of these queues; it is the caller's until it is finished."""
-        found = [self._queues[name] for name in queues if self._queues.get(name)]
-        if not found:
+        waiting = [self._queues[name] for name in queues if self._queues.get(name)]
+        if not waiting:
             return None
-        job = min(found, key=lambda queue: queue[0]).popleft()
+        job = min(waiting, key=lambda queue: queue[0]).popleft()
         self._handed_out.add(job)
         return job
 

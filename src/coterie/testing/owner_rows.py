@@ -39,12 +39,12 @@ class SqliteOwnerRows:
 
     async def renew(self, owner: str) -> int | None:
         renewal = "UPDATE owners SET beat = beat + 1 WHERE id = ? AND NOT dead RETURNING beat"
-        found = await self._asked(lambda db: db.execute(renewal, [owner]).fetchone())
-        return found[0] if found else None
+        row = await self._call(lambda db: db.execute(renewal, [owner]).fetchone())
+        return row[0] if row else None
 
     async def get(self, owner: str) -> OwnerRow | None:
-        found = await self._read("SELECT * FROM owners WHERE id = ?", owner)
-        return found[0] if found else None
+        rows = await self._read("SELECT * FROM owners WHERE id = ?", owner)
+        return rows[0] if rows else None
 
     async def living(self) -> list[OwnerRow]:
         return await self._read("SELECT * FROM owners WHERE NOT dead ORDER BY id")
@@ -57,13 +57,13 @@ class SqliteOwnerRows:
         """Do nothing: no connection is kept open."""
 
     async def _changed(self, statement: str, *values: object) -> int:
-        return await self._asked(lambda db: db.execute(statement, values).rowcount)
+        return await self._call(lambda db: db.execute(statement, values).rowcount)
 
     async def _read(self, query: str, *values: str) -> list[OwnerRow]:
-        found = await self._asked(lambda db: db.execute(query, values).fetchall())
-        return [replace(row, dead=bool(row.dead)) for row in (OwnerRow(*one) for one in found)]
+        rows = await self._call(lambda db: db.execute(query, values).fetchall())
+        return [replace(row, dead=bool(row.dead)) for row in (OwnerRow(*one) for one in rows)]
 
-    async def _asked(self, call: Callable[[sqlite3.Connection], T]) -> T:
+    async def _call(self, call: Callable[[sqlite3.Connection], T]) -> T:
         await self._while(self.unreachable)
         answer = await anyio.to_thread.run_sync(self._done, call)
         await self._while(self.drop_replies)

@@ -85,9 +85,9 @@ class Cluster:
         command = [*_programs("initdb"), "-D", str(self.data), "-U", ROLE]
         command += ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1"]
         command += ["-A", "scram-sha-256", f"--pwfile={password}"]
-        made = subprocess.run(command, check=False, capture_output=True, text=True)
-        if made.returncode:
-            last = (made.stderr or made.stdout).strip().splitlines()[-1:]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode:
+            last = (result.stderr or result.stdout).strip().splitlines()[-1:]
             raise NoPostgres(f"initdb cannot make a cluster here: {' '.join(last)}")
         rules = (
             f"local all {ROLE} trust\nlocal all all scram-sha-256\nhost all all all scram-sha-256\n"
@@ -99,11 +99,11 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         *,
         owner: int | None = None,
-        kept: int | None = None,
+        lock: int | None = None,
     ) -> None:
         """Start it and wait until it accepts connections; it ends when the process `owner` does.
 
-        `kept` is a file descriptor that its keeper holds open for as long as it lives.
+        `lock` is a file descriptor that its keeper holds open for as long as it lives.
         """
         before = self._status()[:1]  # left by a server that was killed
         keeper = [sys.executable, "-I", __file__, str(owner or os.getpid()), str(self.folder)]
@@ -119,15 +119,15 @@ class Cluster:
                 stderr=log,
                 cwd="/",
                 start_new_session=True,
-                pass_fds=() if kept is None else (kept,),
+                pass_fds=() if lock is None else (lock,),
             )
         _keepers[self.folder] = started
         late = time.monotonic() + _START_SECONDS
         while not self._takes_connections(before):
             if started.poll() is not None or time.monotonic() > late:
                 started.terminate()
-                said = self.log.strip().splitlines()[-1:]
-                raise NoPostgres(f"PostgreSQL does not start: {' '.join(said)}")
+                lines = self.log.strip().splitlines()[-1:]
+                raise NoPostgres(f"PostgreSQL does not start: {' '.join(lines)}")
             time.sleep(0.01)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
@@ -168,15 +168,15 @@ _keepers: dict[Path, subprocess.Popen[bytes]] = {}
 def own_cluster(settings: Mapping[str, str] | None = None) -> Generator[Cluster]:
     """Make a cluster that nobody shares, for a test that stops, cuts off or fills it."""
     with _making():
-        cluster, kept = _new(secrets.token_hex(4))
+        cluster, lock = _new(secrets.token_hex(4))
     try:
         cluster.make()
-        cluster.start(settings, kept=kept)
+        cluster.start(settings, lock=lock)
         yield cluster
     finally:
         cluster.stop()
         shutil.rmtree(cluster.folder, ignore_errors=True)
-        os.close(kept)  # held until here: between a stop and a start no keeper holds it
+        os.close(lock)  # held until here: between a stop and a start no keeper holds it
 
 
 def shared_cluster(run: str, owner: int) -> Cluster:
@@ -186,13 +186,13 @@ def shared_cluster(run: str, owner: int) -> Cluster:
         cluster = Cluster(_place() / f"{_PREFIX}{run}")
         if (cluster.folder / "ready").exists():
             return cluster
-        _remove_unkept()
-        cluster, kept = _new(run)
+        _remove_abandoned()
+        cluster, lock = _new(run)
         try:
             cluster.make()
-            cluster.start(owner=owner, kept=kept)
+            cluster.start(owner=owner, lock=lock)
         finally:
-            os.close(kept)
+            os.close(lock)
         (cluster.folder / "ready").touch()
         # Its keeper watches its owner, not this process: stop tracking it.
         _keepers.pop(cluster.folder).returncode = 0
@@ -279,17 +279,17 @@ def _new(name: str) -> tuple[Cluster, int]:
     cluster = Cluster(_place() / f"{_PREFIX}{name}")
     shutil.rmtree(cluster.folder, ignore_errors=True)  # left by a failed attempt
     cluster.folder.mkdir(mode=0o700)
-    kept = os.open(cluster.folder / "kept", os.O_CREAT | os.O_RDWR, 0o600)
-    fcntl.flock(kept, fcntl.LOCK_EX)
-    return cluster, kept
+    lock = os.open(cluster.folder / "kept", os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return cluster, lock
 
 
-def _remove_unkept() -> None:
+def _remove_abandoned() -> None:
     """Remove the folders whose keepers were killed as well; their servers ended with them."""
-    for kept in _place().glob(f"{_PREFIX}*/kept"):
-        with suppress(OSError), kept.open() as file:
+    for lock in _place().glob(f"{_PREFIX}*/kept"):
+        with suppress(OSError), lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(kept.parent, ignore_errors=True)
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _programs(name: str, *, ends_with_keeper: bool = False) -> list[str]:

@@ -143,8 +143,8 @@ class ScriptedChannels:
             return HumanChannel(member)
         channel = ScriptedChannel(member, self.script, self.holds_past)
         if self.threads:
-            found = thread is not None and thread not in self.lost
-            channel.thread = thread if found else f"thread-{len(self.opened) + 1}-{id(self):x}"
+            resumes = thread is not None and thread not in self.lost
+            channel.thread = thread if resumes else f"thread-{len(self.opened) + 1}-{id(self):x}"
         self.opened.append(channel)
         return channel
 
@@ -233,7 +233,7 @@ class ScriptedProject:
         return await self.engine.run(TASK, ready, self.recorder, patience)
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def messages(self) -> list[tuple[str, str]]:
         records = [r for r in self.recorder.records if isinstance(r, MessageRecord)]
         return [(record.member, record.text) for record in records]
 

@@ -227,13 +227,16 @@ class EditFile(Tool[EditFileInput]):
     drafts: Path | None = None
     """Coterie's own folder for files that are not in place yet."""
 
-    def action(self, asked: EditFileInput, cwd: str) -> Action:
-        return Action("write", self.name, cwd, paths=(asked.path,))
+    def action(self, arguments: EditFileInput, cwd: str) -> Action:
+        return Action("write", self.name, cwd, paths=(arguments.path,))
 
-    def _run(self, asked: EditFileInput) -> ToolOutcome:
-        making = asked.old_str == ""
-        with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
-            change = self._change(place, asked)
+    def _run(self, arguments: EditFileInput) -> ToolOutcome:
+        making = arguments.old_str == ""
+        with (
+            self.versions.lock,
+            self.root.resolve(arguments.path, writing=True, make=making) as place,
+        ):
+            change = self._change(place, arguments)
             write(place, change.data, change.now, self.drafts)
             known = workspace_files.digest(change.data)
             # Record it under the lock: a concurrent edit would otherwise find the file stale.
@@ -241,21 +244,21 @@ class EditFile(Tool[EditFileInput]):
         done = "changed" if change.now else "created"
         return ToolOutcome({"path": place.path, "done": done, "line": change.line, "digest": known})
 
-    def _preview(self, asked: EditFileInput) -> ToolOutcome:
+    def _preview(self, arguments: EditFileInput) -> ToolOutcome:
         try:
-            with self.root.resolve(asked.path, writing=True) as place:
-                return _shown(self._change(place, asked), place.path)
+            with self.root.resolve(arguments.path, writing=True) as place:
+                return _shown(self._change(place, arguments), place.path)
         except workspace_files.MissingFolder:
-            if asked.old_str:
+            if arguments.old_str:
                 raise
-            return _shown(_new_file(asked), asked.path)
+            return _shown(_new_file(arguments), arguments.path)
 
-    def _change(self, place: PathEntry, asked: EditFileInput) -> _Change:
+    def _change(self, place: PathEntry, arguments: EditFileInput) -> _Change:
         now, path = existing_file(place), place.path
-        if asked.old_str == "":
+        if arguments.old_str == "":
             # An empty file has nothing to lose, and nothing that oldStr could match.
             if now is None or not now.data:
-                return replace(_new_file(asked), now=now)
+                return replace(_new_file(arguments), now=now)
             hint = "To change it, give the text to replace as oldStr."
             raise ToolError(f"{path} already exists. {hint}")
         if now is None:
@@ -265,14 +268,14 @@ class EditFile(Tool[EditFileInput]):
         file = TextFile.read(now.data)
         if file is None:
             raise ToolError(f"{path} is not a text file, so it cannot be edited.")
-        if not file.fully_decoded and not asked.new_str.isascii():
+        if not file.fully_decoded and not arguments.new_str.isascii():
             raise ToolError(f"{path} is not UTF-8, so only plain ASCII can be inserted safely.")
-        after, line = replace_once(file, asked.old_str, asked.new_str, path)
+        after, line = replace_once(file, arguments.old_str, arguments.new_str, path)
         return _Change(file.text, after, file.encode(after), line, now)
 
 
-def _new_file(asked: EditFileInput) -> _Change:
-    return _Change("", asked.new_str, asked.new_str.encode(), 1, None)
+def _new_file(arguments: EditFileInput) -> _Change:
+    return _Change("", arguments.new_str, arguments.new_str.encode(), 1, None)
 
 
 def _shown(change: _Change, path: str) -> ToolOutcome:

@@ -61,8 +61,8 @@ def rights(version: int) -> int:
 def ruleset(version: int, files: int) -> int:
     """Create a ruleset for these file rights, signals and sockets; returns its descriptor."""
     words = [files, 0, NO_SIGNALS_OUT][: 1 if version < 4 else 2 if version < SCOPE_VERSION else 3]
-    given = struct.pack(f"{len(words)}Q", *words)
-    return call(CREATE_RULESET, given, len(given), 0)
+    attributes = struct.pack(f"{len(words)}Q", *words)
+    return call(CREATE_RULESET, attributes, len(attributes), 0)
 
 
 def allow(rules: int, path: str, allowed: int) -> None:
@@ -143,15 +143,15 @@ def drop_privileges() -> None:
 def main(arguments: list[str]) -> NoReturn:
     """Confine this process and become the command; never returns."""
     cut = arguments.index("--")
-    given: dict[str, list[str]] = {"--write": [], "--read": [], "--hide": [], "--scope": []}
+    options: dict[str, list[str]] = {"--write": [], "--read": [], "--hide": [], "--scope": []}
     for word in arguments[:cut]:
         name, _, path = word.partition("=")
-        given[name].append(path)
+        options[name].append(path)
     try:
-        if given["--scope"]:
+        if options["--scope"]:
             scope()
         else:
-            confine(given["--write"], given["--read"], given["--hide"])
+            confine(options["--write"], options["--read"], options["--hide"])
     except OSError as error:
         sys.stderr.write(f"The sandbox cannot be set up: {error}\n")
         sys.exit(REFUSED)

@@ -80,8 +80,8 @@ class ReadOnlySandbox:
 
     def _mounting(self) -> Iterator[str]:
         # Set from the first process on: /proc shows the environment each was started with.
-        yield from (_found("env"), "-i", *(f"{name}={value}" for name, value in _ENVIRONMENT))
-        yield from (_found("unshare"), "--map-root-user", "--mount", "--propagation", "private")
+        yield from (_which("env"), "-i", *(f"{name}={value}" for name, value in _ENVIRONMENT))
+        yield from (_which("unshare"), "--map-root-user", "--mount", "--propagation", "private")
         yield from (SHELL, "-c", _MOUNT, SHELL, *map(str, self._seen()), "--")
 
     def _seen(self) -> Iterator[Path]:
@@ -91,7 +91,7 @@ class ReadOnlySandbox:
             yield worktree.common
 
     def _confining(self) -> Iterator[str]:
-        yield from (_found(BWRAP), "--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
+        yield from (_which(BWRAP), "--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
         yield from ("--uid", str(os.getuid()), "--gid", str(os.getgid()))
         for path in map(Path, _SYSTEM):
             if path.is_symlink():
@@ -109,7 +109,7 @@ class ReadOnlySandbox:
         yield from ("--remount-ro", "/")
 
 
-def _found(program: str) -> str:
+def _which(program: str) -> str:
     return shutil.which(program) or program
 
 

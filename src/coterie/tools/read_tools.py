@@ -56,11 +56,11 @@ class ReadFile(Tool[ReadFileInput]):
     name = "readFile"
     inputs = ReadFileInput
 
-    def _run(self, asked: ReadFileInput) -> ToolOutcome:
-        with self.root.resolve(asked.path) as place, place.open_file() as file:
+    def _run(self, arguments: ReadFileInput) -> ToolOutcome:
+        with self.root.resolve(arguments.path) as place, place.open_file() as file:
             size = os.fstat(file.fileno()).st_size
             if size > workspace_files.MAX_WHOLE_FILE_BYTES:
-                return ToolOutcome(_of_huge(file, size, asked, place.path))
+                return ToolOutcome(_of_huge(file, size, arguments, place.path))
             # Not the maximum size: that much memory would be allocated up front.
             data = file.read(size + 1)
         text = TextFile.read(data)
@@ -69,24 +69,24 @@ class ReadFile(Tool[ReadFileInput]):
         known = workspace_files.digest(data)
         self.versions.record(place.path, known)
         lines = _lines(text.text)
-        if asked.offset > max(1, len(lines)):
+        if arguments.offset > max(1, len(lines)):
             raise ToolError(
-                f"{place.path} has no line {asked.offset}: its last line is {len(lines)}."
+                f"{place.path} has no line {arguments.offset}: its last line is {len(lines)}."
             )
-        shown = _shown(lines[asked.offset - 1 :], asked, f"{len(lines):,}")
+        shown = _shown(lines[arguments.offset - 1 :], arguments, f"{len(lines):,}")
         return ToolOutcome({"path": place.path, **shown, "digest": known})
 
 
-def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict[str, object]:
+def _of_huge(file: BinaryIO, size: int, arguments: ReadFileInput, path: str) -> dict[str, object]:
     first = TextFile.read(file.read(workspace_files.SNIFFED))
     if first is None or first.encoding != "utf-8":
         raise _binary(path, size)
     file.seek(0)
-    data = file.read(4 * MAX_OUTPUT_CHARS + 1) if _skip(file, asked.offset - 1) else b""
+    data = file.read(4 * MAX_OUTPUT_CHARS + 1) if _skip(file, arguments.offset - 1) else b""
     if not data:
-        raise ToolError(f"{path} has no line {asked.offset}.")
+        raise ToolError(f"{path} has no line {arguments.offset}.")
     begun, ends = _lines(data.decode("utf-8", "replace")), len(data) <= 4 * MAX_OUTPUT_CHARS
-    return {"path": path, **_shown(begun, asked, f"a file of {size:,} bytes", ends=ends)}
+    return {"path": path, **_shown(begun, arguments, f"a file of {size:,} bytes", ends=ends)}
 
 
 def _skip(file: BinaryIO, lines: int) -> bool:
@@ -107,16 +107,16 @@ def _skip(file: BinaryIO, lines: int) -> bool:
 
 
 def _shown(
-    begun: list[str], asked: ReadFileInput, whole: str, *, ends: bool = True
+    begun: list[str], arguments: ReadFileInput, whole: str, *, ends: bool = True
 ) -> dict[str, object]:
     """Return as many of these lines as were asked for and fit."""
-    window = list(islice(begun, asked.limit))
+    window = list(islice(begun, arguments.limit))
     fits = max(
         1, sum(total <= MAX_OUTPUT_CHARS for total in accumulate(len(line) + 1 for line in window))
     )
     text = truncated(visible("\n".join(window[:fits])))
-    last = asked.offset + len(window[:fits]) - 1
-    output: dict[str, object] = {"lines": f"{asked.offset}-{last} of {whole}", "text": text}
+    last = arguments.offset + len(window[:fits]) - 1
+    output: dict[str, object] = {"lines": f"{arguments.offset}-{last} of {whole}", "text": text}
     if len(begun) > fits or not ends:
         output["note"] = f"There is more: continue with offset {last + 1}."
     return output
@@ -138,8 +138,8 @@ GIT_TIMEOUT = 20.0
 def files_below(root: WorkspaceRoot, folder: int, path: str) -> list[str]:
     """List the files below an open folder, by paths relative to it; blocks."""
     # Git ignores Coterie's own folder, but a member may see its part of it.
-    kept = ("--cached", "--others", "--deduplicate")
-    listed = [] if COTERIE in path.split("/") else list(_by_git(root, path, *kept))
+    options = ("--cached", "--others", "--deduplicate")
+    listed = [] if COTERIE in path.split("/") else list(_by_git(root, path, *options))
     return sorted(listed or islice(_by_walk(folder), MAX_FILES))
 
 
@@ -206,8 +206,8 @@ class ListFiles(Tool[ListFilesInput]):
     name = "listFiles"
     inputs = ListFilesInput
 
-    def _run(self, asked: ListFilesInput) -> ToolOutcome:
-        with self.root.resolve(asked.path) as place:
+    def _run(self, arguments: ListFilesInput) -> ToolOutcome:
+        with self.root.resolve(arguments.path) as place:
             folder = place.open_folder()
             try:
                 files = files_below(self.root, folder, place.path)
@@ -264,11 +264,11 @@ class Grep(Tool[GrepInput]):
     search_path: str
     """The PATH on which ripgrep is looked up."""
 
-    async def run(self, asked: GrepInput) -> ToolOutcome:
+    async def run(self, arguments: GrepInput) -> ToolOutcome:
         """Return the matching lines; excess lines are left out, with a note."""
-        folder, name, path = await anyio.to_thread.run_sync(self._reach, asked.path)
+        folder, name, path = await anyio.to_thread.run_sync(self._reach, arguments.path)
         try:
-            words, given = await anyio.to_thread.run_sync(self._words, asked, name, path)
+            words, given = await anyio.to_thread.run_sync(self._words, arguments, name, path)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
             # Names the open folder itself, whatever is swapped in at its path meanwhile.
             named = f"/proc/self/fd/{folder}" if sys.platform == "linux" else self.root.path / path
@@ -301,9 +301,9 @@ class Grep(Tool[GrepInput]):
         for the position of a hit, not for its text.
         """
         prefix = "" if path == "." else f"{path}/"
-        for name, found in groupby(_hits(hits), key=lambda hit: hit[0]):
+        for name, line_hits in groupby(_hits(hits), key=lambda hit: hit[0]):
             lines = self._text(prefix + name)
-            for _, number in found:
+            for _, number in line_hits:
                 if number <= len(lines):
                     text = visible(lines[number - 1].rstrip("\r"))
                     yield f"{visible_path(prefix + name)}:{number}:{text[:LONGEST_LINE]}"
@@ -324,21 +324,21 @@ class Grep(Tool[GrepInput]):
                 return place.open_folder(), "", place.path
             return os.dup(place.folder), place.name, place.path.rpartition("/")[0] or "."
 
-    def _words(self, asked: GrepInput, name: str, path: str) -> tuple[tuple[str, ...], bytes]:
+    def _words(self, arguments: GrepInput, name: str, path: str) -> tuple[tuple[str, ...], bytes]:
         """Return the search program with its arguments, and its input."""
         program = shutil.which(RIPGREP, path=self.search_path)
         if program is None:
-            ours = (sys.executable, "-I", "-S", str(Path(scan.__file__)))
-            skipped = () if name else _by_git(self.root, path, *_IGNORED_BY_GIT)
-            return (*ours, asked.pattern, asked.glob, name), os.fsencode("\0".join(skipped))
+            script = (sys.executable, "-I", "-S", str(Path(scan.__file__)))
+            skips = () if name else _by_git(self.root, path, *_IGNORED_BY_GIT)
+            return (*script, arguments.pattern, arguments.glob, name), os.fsencode("\0".join(skips))
         # The last matching glob wins, so the given one cannot let Coterie's folder in.
         only = [f"--glob=/{glob.escape(name)}", "--max-depth=1"] if name else []
-        wanted = [f"--glob={asked.glob}"] if asked.glob and not name else []
+        wanted = [f"--glob={arguments.glob}"] if arguments.glob and not name else []
         never = [f"--glob=!{folder}" for folder in (COTERIE, GIT)]
         globs = (*wanted, *only, *never)
         # Git ignores Coterie's own folder, but a member may see its part of it.
         globs = ("--no-ignore", *globs) if COTERIE in path.split("/") else globs
-        return (program, *_OPTIONS, *globs, f"--regexp={asked.pattern}", "--", "."), b""
+        return (program, *_OPTIONS, *globs, f"--regexp={arguments.pattern}", "--", "."), b""
 
 
 def _hits(output: bytes) -> Iterator[tuple[str, int]]:

@@ -128,12 +128,12 @@ class CommandRunner:
             if isinstance(error, AgentMissing):
                 raise ToolError(f"The command cannot be started: {error.problem}.") from None
             raise
-        kept, code, ended, reverted = output or Excerpt(), None, False, list[str]()
+        excerpt, code, ended, reverted = output or Excerpt(), None, False, list[str]()
         try:
             with anyio.move_on_after(seconds):
                 child.close_stdin()
                 while chunk := await child.receive():
-                    kept.add(chunk)
+                    excerpt.add(chunk)
                 code = await child.exit()
         finally:
             ended = await child.terminate()
@@ -141,7 +141,7 @@ class CommandRunner:
                 with anyio.CancelScope(shield=True):
                     reverted = await anyio.to_thread.run_sync(guard.end)
         left_running = child.left if code is not None else 0
-        return CommandResult(code, kept.text, left_running, ended, tuple(reverted))
+        return CommandResult(code, excerpt.text, left_running, ended, tuple(reverted))
 
     def _prepared(
         self, command: str, read_only_cwd: Path | None
@@ -206,16 +206,16 @@ class RunCommand(Tool[RunCommandInput]):
         """The description for the model, including what the sandbox allows here."""
         return f"{super().description} {self.commands.sandbox.description}"
 
-    def action(self, asked: RunCommandInput, cwd: str) -> Action:
+    def action(self, arguments: RunCommandInput, cwd: str) -> Action:
         sandboxed = self.commands.read_only_sandbox is not None
-        return Action("run", self.name, cwd, command=asked.command, read_only_sandbox=sandboxed)
+        return Action("run", self.name, cwd, command=arguments.command, read_only_sandbox=sandboxed)
 
     def read_only_variant(self) -> ReadOnlyCommand:
         return ReadOnlyCommand(self.commands)
 
-    async def run(self, asked: RunCommandInput) -> ToolOutcome:
-        seconds, read_only = asked.timeout_seconds, self.read_only
-        ran = await self.commands.run(asked.command, seconds, read_only=read_only)
+    async def run(self, arguments: RunCommandInput) -> ToolOutcome:
+        seconds, read_only = arguments.timeout_seconds, self.read_only
+        ran = await self.commands.run(arguments.command, seconds, read_only=read_only)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
         if note := notes(ran, seconds, read_only=read_only):
             output["note"] = note
@@ -235,14 +235,14 @@ _RAN_READ_ONLY = (
 
 def notes(ran: CommandResult, seconds: float, *, read_only: bool) -> str:
     """Return what else a model should know about a command that ran."""
-    said = list(ran.remarks(f"{seconds:g} s"))
+    remarks = list(ran.remarks(f"{seconds:g} s"))
     if ran.left_running:
         count = ran.left_running
-        left = "1 background process" if count == 1 else f"{count} background processes"
-        said.append(f"It left {left} running, now stopped.")
+        processes = "1 background process" if count == 1 else f"{count} background processes"
+        remarks.append(f"It left {processes} running, now stopped.")
     if read_only and ran.exit_code not in (0, 1):
-        said.append(_RAN_READ_ONLY)
-    return " ".join(said)
+        remarks.append(_RAN_READ_ONLY)
+    return " ".join(remarks)
 
 
 def check_output(ran: CommandResult, minutes: float) -> str:
@@ -326,7 +326,7 @@ class SandboxedChecks(SessionScoped):
         slug = re.sub(r"[^a-z0-9]+", "-", self.redactor.text(command).lower()).strip("-")[:40]
         with _NUMBERING, open_folder(*place, make=True) as folder:
             names = map(_NUMBER.match, os.listdir(folder))  # noqa: PTH208 - a handle is no path
-            last = max((int(found[1]) for found in names if found), default=0)
+            last = max((int(match[1]) for match in names if match), default=0)
             name = f"{last + 1}-{slug or 'check'}.log"
             replace_file(folder, name, data)
         return name

@@ -53,10 +53,10 @@ def _drafts_of(workspace: Workspace) -> Path | None:
     """Return the folder for drafts, after removing old ones that a kill left behind.  Blocks."""
     if not workspace.tmp.is_dir():
         return None
-    for left in workspace.tmp.glob(UNFINISHED):
+    for draft in workspace.tmp.glob(UNFINISHED):
         with suppress(OSError):
-            if instant.seconds_since(left.lstat().st_mtime) > _LONG_AGO:
-                left.unlink()
+            if instant.seconds_since(draft.lstat().st_mtime) > _LONG_AGO:
+                draft.unlink()
     return workspace.tmp
 
 

@@ -46,22 +46,22 @@ class ToolInput(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, given: object) -> object:
+    def _without_nulls(cls, data: object) -> object:
         """Drop nulls: some models write `null` for what they leave out."""
-        if not isinstance(given, Mapping):
-            return given
-        entries = cast("Mapping[str, object]", given)
+        if not isinstance(data, Mapping):
+            return data
+        entries = cast("Mapping[str, object]", data)
         return {name: value for name, value in entries.items() if value is not None}
 
 
 @cache
 def schema(inputs: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON Schema of a tool's arguments, without titles."""
-    made = inputs.model_json_schema(by_alias=True)
-    made.pop("title", None)
-    made.pop("description", None)
-    fields = {name: _without_title(field) for name, field in made.get("properties", {}).items()}
-    return {**made, "properties": fields}
+    raw = inputs.model_json_schema(by_alias=True)
+    raw.pop("title", None)
+    raw.pop("description", None)
+    fields = {name: _without_title(field) for name, field in raw.get("properties", {}).items()}
+    return {**raw, "properties": fields}
 
 
 def _without_title(field: dict[str, Any]) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def mistakes(tool: str, inputs: type[BaseModel], error: ValidationError) -> str:
 
 def fields(inputs: type[BaseModel]) -> str:
     """The names and types of a tool's arguments, in one line."""
-    made = schema(inputs)
-    needed = made.get("required", [])
+    json_schema = schema(inputs)
+    needed = json_schema.get("required", [])
     words = [
         f"{name} ({field.get('type', 'any')}{'' if name in needed else ', optional'})"
-        for name, field in made["properties"].items()
+        for name, field in json_schema["properties"].items()
     ]
     return ", ".join(words) or "no arguments"
 
@@ -140,27 +140,27 @@ class Tool(Generic[_Input]):
         """What it does and when to use it, for the model."""
         return " ".join((self.inputs.__doc__ or "").split())
 
-    def action(self, asked: _Input, cwd: str) -> Action:
+    def action(self, arguments: _Input, cwd: str) -> Action:
         """Return what it would do, in terms of the permission rules."""
-        path: str = getattr(asked, "path", ".")
+        path: str = getattr(arguments, "path", ".")
         return Action("read", self.name, cwd, paths=(path,), confined=True)
 
-    async def run(self, asked: _Input) -> ToolOutcome:
+    async def run(self, arguments: _Input) -> ToolOutcome:
         """Run the tool.  The toolbox turns ToolError and OSError into an outcome too."""
-        return await anyio.to_thread.run_sync(self._run, asked)
+        return await anyio.to_thread.run_sync(self._run, arguments)
 
     def read_only_variant(self) -> Tool[_Input]:
         """Return the same tool, unable to change anything whatever it is asked to do."""
         return self
 
-    async def preview(self, asked: _Input) -> ToolOutcome:
+    async def preview(self, arguments: _Input) -> ToolOutcome:
         """Return the change as a `diff`, or the error that running it would give."""
-        return await anyio.to_thread.run_sync(self._preview, asked)
+        return await anyio.to_thread.run_sync(self._preview, arguments)
 
-    def _run(self, asked: _Input) -> ToolOutcome:
+    def _run(self, arguments: _Input) -> ToolOutcome:
         raise NotImplementedError
 
-    def _preview(self, asked: _Input) -> ToolOutcome:
+    def _preview(self, arguments: _Input) -> ToolOutcome:
         raise NotImplementedError
 
 
@@ -181,7 +181,7 @@ class PreparedCall:
     """A tool call that can be run."""
 
     tool: AnyTool
-    asked: ToolInput
+    arguments: ToolInput
     action: Action
     must_ask: bool
     """No sandbox would confine it, so a person is asked even if a rule allows it."""
@@ -189,7 +189,7 @@ class PreparedCall:
     @property
     def given(self) -> Mapping[str, object]:
         """Its arguments as a JSON object, for people and the audit."""
-        return cast("Mapping[str, object]", encodable(self.asked.model_dump(by_alias=True)))
+        return cast("Mapping[str, object]", encodable(self.arguments.model_dump(by_alias=True)))
 
 
 class Toolbox:
@@ -240,7 +240,7 @@ async def _as_outcome(
     call: Callable[[ToolInput], Awaitable[ToolOutcome]], prepared: PreparedCall
 ) -> ToolOutcome:
     try:
-        outcome = await call(prepared.asked)
+        outcome = await call(prepared.arguments)
     except ToolError as refusal:
         outcome = ToolOutcome.refused(str(refusal))
     except OSError as error:
@@ -267,7 +267,7 @@ class Excerpt:
         self._head_size, self._tail_size = head, tail
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
-        self._kept = 0
+        self._tail_length = 0
         self._total = 0
 
     def add(self, chunk: bytes) -> None:
@@ -279,9 +279,9 @@ class Excerpt:
         # Copied: a slice that shared the chunk's memory would keep all of it alive.
         if chunk := bytes(chunk[-self._tail_size :]):
             self._tail.append(chunk)
-            self._kept += len(chunk)
-        while self._tail and self._kept - len(self._tail[0]) >= self._tail_size:
-            self._kept -= len(self._tail.popleft())
+            self._tail_length += len(chunk)
+        while self._tail and self._tail_length - len(self._tail[0]) >= self._tail_size:
+            self._tail_length -= len(self._tail.popleft())
 
     @property
     def left_out(self) -> int:

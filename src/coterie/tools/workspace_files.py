@@ -184,9 +184,9 @@ class WorkspaceRoot:
 
     def _follow(self, walk: _Descent, path: str, *, writing: bool) -> str:
         """Open the folders up to the last name, which is returned."""
-        left, links = deque(self._parts(path, path)), 0
-        while left:
-            part = left.popleft()
+        remaining, links = deque(self._parts(path, path)), 0
+        while remaining:
+            part = remaining.popleft()
             if writing and part.casefold() in NEVER_EDITED:
                 raise ToolError(f"{path} is in {part}, which must not be edited.")
             if part == "..":
@@ -196,8 +196,8 @@ class WorkspaceRoot:
                 links += 1
                 if links > MAX_LINKS:
                     raise ToolError(f"{path} leads through too many links.")
-                left.extendleft(reversed(self._through(walk, target, path)))
-            elif left:
+                remaining.extendleft(reversed(self._through(walk, target, path)))
+            elif remaining:
                 self._down(walk, part, path)
             else:
                 return part

@@ -44,9 +44,9 @@ _ALWAYS = {
 }
 
 
-def refuse(status: int, said: str, **more: str) -> Refused:
+def refuse(status: int, message: str, **more: str) -> Refused:
     """Return the refusal of a request; `more` are additional headers."""
-    return Refused(respond(status, said, headers=more or None))
+    return Refused(respond(status, message, headers=more or None))
 
 
 @dataclass
@@ -140,8 +140,8 @@ class Access:
         if wait := self.failures.take(who):
             more = {"Retry-After": str(int(wait) + 1)}
             return refuse(429, "Too many wrong tokens.", **more)
-        said = "This sign-in is no longer valid: open the address that `coterie serve` printed."
-        return refuse(401, said, **{"WWW-Authenticate": "Bearer"})
+        message = "This sign-in is no longer valid: open the address that `coterie serve` printed."
+        return refuse(401, message, **{"WWW-Authenticate": "Bearer"})
 
 
 def is_loopback(host: str) -> bool:
@@ -240,9 +240,9 @@ class Guard:
     async def _check_credentials(self, request: Request, who: str) -> str:
         """Return the cookie's value; empty for a program that sent a bearer token."""
         headers, access = request.headers, self._access
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
-            if scheme.lower() == "bearer" and access.sessions.is_token(given.strip()):
+            if scheme.lower() == "bearer" and access.sessions.is_token(token.strip()):
                 return ""
             raise access.failed(who)
         value = _cookie(headers, access.cookie)
@@ -257,13 +257,13 @@ class Guard:
 
 
 def _cookie(headers: Headers, name: str) -> str | None:
-    found = [
+    values = [
         value
         for line in headers.getlist("cookie")
         for key, _, value in (part.strip().partition("=") for part in line.split(";"))
         if key == name
     ]
-    return found[0] if len(found) == 1 else None
+    return values[0] if len(values) == 1 else None
 
 
 async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:

@@ -45,6 +45,6 @@ class DiffShown(ShownText):
     """Why some or all of its files could not be stored."""
 
     @classmethod
-    def of(cls, task: str, found: TaskDiff) -> Self:
+    def of(cls, task: str, diff: TaskDiff) -> Self:
         """Convert a task's diff."""
-        return cls.model_validate(diff_fields(task, found))
+        return cls.model_validate(diff_fields(task, diff))

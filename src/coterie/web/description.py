@@ -38,7 +38,7 @@ def describe(application: FastAPI) -> None:
 
 
 def _document(application: FastAPI) -> dict[str, Any]:
-    found = get_openapi(
+    document = get_openapi(
         title=application.title,
         version=application.version,
         openapi_version="3.1.0",
@@ -46,24 +46,24 @@ def _document(application: FastAPI) -> dict[str, Any]:
         routes=application.routes,
         separate_input_output_schemas=True,
     )
-    schemas = found["components"]["schemas"]
+    schemas = document["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = Problem.model_json_schema()
-    found["components"]["securitySchemes"] = dict(_SECURITY)
-    found["security"] = [{name: []} for name in _SECURITY]
-    for path, method, operation in _operations(found):
+    document["components"]["securitySchemes"] = dict(_SECURITY)
+    document["security"] = [{name: []} for name in _SECURITY]
+    for path, method, operation in _operations(document):
         operation["responses"].pop("422", None)
         for status in _problems(path, method, operation):
             operation["responses"].setdefault(str(status), _problem(status))
         operation["responses"] = dict(sorted(operation["responses"].items()))
         if path == _SIGN_IN and method == "post":
             operation["security"] = []
-    return found
+    return document
 
 
-def _operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in found["paths"].items():
+def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, cast("dict[str, Any]", operation)
 

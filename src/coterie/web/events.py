@@ -105,23 +105,23 @@ class Follower:
 
     async def begin(self, last: str | None) -> AsyncGenerator[ServerSentEvent]:
         """Set the cursor to start from, and yield the state of unfinished tasks."""
-        given = parse_cursor(last)
-        is_known = given is not None
-        found: list[tuple[str, Live]] = []
+        cursor = parse_cursor(last)
+        is_known = cursor is not None
+        projects: list[tuple[str, Live]] = []
         for project, app, live in self._hub.followed():
             try:
                 live.update_tasks(await read_tasks(app))
                 head = await app.last_seq()
             except (CoterieError, RuntimeError):
                 continue  # `news` begins with it once it has been reopened
-            found.append((project, live))
-            since = (given or {}).get(project, -1)
+            projects.append((project, live))
+            since = (cursor or {}).get(project, -1)
             is_known = is_known and 0 <= since <= head
             self._cursor[project] = since if 0 <= since <= head else head
             self._seen[live] = _SentState(live.version)
         if not is_known:
             yield ServerSentEvent(event="reset", data={}, id=self._id)
-        for project, live in found:
+        for project, live in projects:
             for event in _initial_events(project, live, self._seen[live], is_known):
                 yield event
 
@@ -155,17 +155,17 @@ class Follower:
     ) -> AsyncGenerator[ServerSentEvent]:
         """Yield what was added to the timeline of a project."""
         while True:
-            found = await read_new_entries(app, self._cursor[project], BATCH)
+            entries = await read_new_entries(app, self._cursor[project], BATCH)
             # Before the records: a client cut off in between resumes after the last record sent.
-            changed = [(task, entry.record) for task, entry in found]
+            changed = [(task, entry.record) for task, entry in entries]
             async for event in _state_events(project, app, changed):
                 yield event
-            for task, entry in found:
+            for task, entry in entries:
                 self._cursor[project] = entry.seq
                 yield _record(
                     project, LiveRecord(entry.at, task, entry.record), entry.seq, self._id
                 )
-            if len(found) < BATCH:
+            if len(entries) < BATCH:
                 return
 
     @property
@@ -179,7 +179,7 @@ async def _state_events(
     """Yield the current state of the tasks and questions that the records are about."""
     tasks = {task for task, record in changed if isinstance(record, TaskRecord)}
     ended = {one.id for _, one in changed if isinstance(one, TaskRecord) and one.status in ENDED}
-    asked = {
+    questions = {
         record.interaction.interaction_id
         for _, record in changed
         if isinstance(record, InteractionRecord)
@@ -187,9 +187,9 @@ async def _state_events(
     for now in await read_tasks(app) if tasks else ():
         if now[0].id in tasks:
             yield _task(project, now)
-    for view in await app.questions(only_open=False) if asked or ended else ():
+    for view in await app.questions(only_open=False) if questions or ended else ():
         # The questions of an ended task are closed without a record.
-        if view.interaction.interaction_id in asked or view.interaction.task_id in ended:
+        if view.interaction.interaction_id in questions or view.interaction.task_id in ended:
             yield _question(project, view)
 
 
@@ -234,10 +234,10 @@ def _record(
     project: str, one: LiveRecord, seq: int | None = None, cursor: str | None = None
 ) -> ServerSentEvent:
     shown = record_shown(one.record)
-    told = RecordEvent.model_construct(
+    event = RecordEvent.model_construct(
         project=project, task=one.task, seq=seq, at=one.at, record=shown
     )
-    return ServerSentEvent(event="record", data=told, id=cursor)
+    return ServerSentEvent(event="record", data=event, id=cursor)
 
 
 def _task(project: str, now: TaskWithUsage) -> ServerSentEvent:

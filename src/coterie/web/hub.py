@@ -74,11 +74,11 @@ class Hub:
     """Incremented whenever followers may have something new to read."""
     _added: list[Path] = field(default_factory=list[Path])
     _known: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    _kept: dict[str, _HubProject] = field(default_factory=dict[str, "_HubProject"])
+    _projects: dict[str, _HubProject] = field(default_factory=dict[str, "_HubProject"])
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _reopened: bool = False
     _followers: int = 0
-    _asked_at: float = field(default_factory=time.monotonic)
+    _touched_at: float = field(default_factory=time.monotonic)
     _following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     # -- projects ------------------------------------------------------------------------------
@@ -86,9 +86,9 @@ class Hub:
     async def projects(self) -> Mapping[str, Path]:
         """Return every known project with a history, the one around the server, and those added
         since it started, by id."""
-        found = await anyio.to_thread.run_sync(projects_at_work, self.directory)
-        here = [found.here.root] if found.here is not None else []
-        roots = dict.fromkeys((*here, *(one.root for one in found.projects), *self._added))
+        at_work = await anyio.to_thread.run_sync(projects_at_work, self.directory)
+        here = [at_work.here.root] if at_work.here is not None else []
+        roots = dict.fromkeys((*here, *(one.root for one in at_work.projects), *self._added))
         self._known = {project_id(root): root for root in roots}
         return self._known
 
@@ -104,46 +104,46 @@ class Hub:
 
         Raises NotFound, or the error that keeps it from being opened.
         """
-        kept = self._kept.get(project)
-        if kept is None:
+        entry = self._projects.get(project)
+        if entry is None:
             root = self._known.get(project) or (await self.projects()).get(project)
             if root is None:
                 raise NotFound(f'No project "{project}".')
-            if project not in self._kept:  # nobody else added it meanwhile
-                self._kept[project] = _HubProject(Live(self.tell))
-                self.tasks.start_soon(self._keep_open, project, root, self._kept[project])
-            kept = self._kept[project]
-        await kept.ready.wait()
-        if kept.app is None:
-            raise kept.failure or NotFound(f'No project "{project}".')
-        return kept.app
+            if project not in self._projects:  # nobody else added it meanwhile
+                self._projects[project] = _HubProject(Live(self.tell))
+                self.tasks.start_soon(self._keep_open, project, root, self._projects[project])
+            entry = self._projects[project]
+        await entry.ready.wait()
+        if entry.app is None:
+            raise entry.failure or NotFound(f'No project "{project}".')
+        return entry.app
 
-    async def _keep_open(self, project: str, root: Path, kept: _HubProject) -> None:
+    async def _keep_open(self, project: str, root: Path, entry: _HubProject) -> None:
         """Keep a project open in its own task: the request that opened it may end any time."""
 
         try:
-            with kept.scope:
+            with entry.scope:
                 async with open_project(root, home=self.home) as app:
                     app.idle_seconds = self.idle_seconds
-                    kept.app = app
-                    kept.ready.set()
+                    entry.app = app
+                    entry.ready.set()
                     await anyio.sleep_forever()
         except CoterieError as error:
-            kept.failure = error
+            entry.failure = error
         except Exception:  # noqa: BLE001 - a bug in one project ends none of the others
             traceback.print_exc()
-            said = "A bug in Coterie closed the project; see the server's terminal"
-            kept.failure = StorageError(str(root), said)
+            problem = "A bug in Coterie closed the project; see the server's terminal"
+            entry.failure = StorageError(str(root), problem)
         finally:
-            kept.app = None
-            if self._kept.get(project) is kept:
-                del self._kept[project]
-            kept.ready.set()
+            entry.app = None
+            if self._projects.get(project) is entry:
+                del self._projects[project]
+            entry.ready.set()
 
     def reopen(self, project: str) -> None:
         """Have a project reopened: after a failed write its storage refuses all others."""
-        if kept := self._kept.pop(project, None):
-            kept.scope.cancel()
+        if entry := self._projects.pop(project, None):
+            entry.scope.cancel()
             self._reopened = True
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Hub:
         Raises the error that keeps it from running: TaskBusy if it is running already.
         """
         app = await self.project(project)
-        run = _Run(app, self._kept[project].live, task_id, lambda: self.reopen(project))
+        run = _Run(app, self._projects[project].live, task_id, lambda: self.reopen(project))
         self.tasks.start_soon(run.work)
         with anyio.move_on_after(START_TIMEOUT_SECONDS):
             await run.begun.wait()
@@ -163,12 +163,12 @@ class Hub:
 
     async def orphans(self) -> list[Orphan]:
         """Return the tasks of every known project whose process died."""
-        found: list[Orphan] = []
+        orphans: list[Orphan] = []
         for project, root in (await self.projects()).items():
             with suppress(CoterieError):  # reported in the list of projects
                 tasks = await (await self.project(project)).orphans()
-                found += [Orphan(project, root, task) for task in tasks]
-        return found
+                orphans += [Orphan(project, root, task) for task in tasks]
+        return orphans
 
     async def resume(self, orphans: Sequence[Orphan]) -> None:
         """Resume orphaned tasks; one that fails does not stop the others."""
@@ -188,13 +188,13 @@ class Hub:
     def touch(self) -> None:
         """Mark all projects as changed after a request: this process is not notified of its own
         writes."""
-        self._asked_at = time.monotonic()
-        for kept in self._kept.values():
-            kept.live.touch()
+        self._touched_at = time.monotonic()
+        for entry in self._projects.values():
+            entry.live.touch()
 
     def idle_seconds(self) -> float | None:
         """Return how long ago a client last requested a change; None if there are no followers."""
-        return time.monotonic() - self._asked_at if self._followers else None
+        return time.monotonic() - self._touched_at if self._followers else None
 
     async def changed(self, seen: int) -> int:
         """Wait until the version is higher than `seen`, or the server stops; return the version."""
@@ -209,7 +209,7 @@ class Hub:
 
     def followed(self) -> list[tuple[str, OpenProject, Live]]:
         """Return the open projects with their live state, by id."""
-        return [(name, one.app, one.live) for name, one in self._kept.items() if one.app]
+        return [(name, one.app, one.live) for name, one in self._projects.items() if one.app]
 
     @contextmanager
     def following(self) -> Generator[None]:
@@ -238,13 +238,13 @@ class Hub:
             async with anyio.create_task_group() as group:
                 while True:
                     roots = tuple(self._known.values())
-                    found: object = None
+                    fingerprint: object = None
                     with suppress(CoterieError):  # NotOurs: a project that is no longer ours
-                        found = await anyio.to_thread.run_sync(
+                        fingerprint = await anyio.to_thread.run_sync(
                             project_list_fingerprint, roots, self.home
                         )
-                    if found != stamp or self._reopened:
-                        stamp, self._reopened = found, False
+                    if fingerprint != stamp or self._reopened:
+                        stamp, self._reopened = fingerprint, False
                         await self.opened_all()
                     for _, app, live in self.followed():
                         if live not in watched:
@@ -302,8 +302,8 @@ class _Run:
                 self.reopen()
         except Exception:  # noqa: BLE001 - a bug in one run ends none of the others
             traceback.print_exc()
-            said = "A bug in Coterie ended the run; see the server's terminal"
-            self.failure = StorageError(str(self.app.root), said)
+            problem = "A bug in Coterie ended the run; see the server's terminal"
+            self.failure = StorageError(str(self.app.root), problem)
             self.live.failed(self.task_id, self.failure)
         finally:
             if not isinstance(self.failure, TaskBusy):

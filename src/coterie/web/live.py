@@ -173,8 +173,8 @@ class Live:
 
     def records(self, seen: int) -> list[LiveRecord]:
         """Return the records since a version that are not in the timeline, in order."""
-        found = [one for one in (*self._members.values(), *self._recent) if one.version > seen]
-        return sorted(found, key=lambda one: one.version)
+        records = [one for one in (*self._members.values(), *self._recent) if one.version > seen]
+        return sorted(records, key=lambda one: one.version)
 
     def tasks(self, seen: int) -> list[TaskWithUsage]:
         """Return the tasks that changed after a version."""

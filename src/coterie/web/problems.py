@@ -131,7 +131,7 @@ class Refused(Exception):
         self.response = response
 
 
-async def _ours(request: Request, error: Exception) -> Response:
+async def _of_coterie(request: Request, error: Exception) -> Response:
     assert isinstance(error, CoterieError)
     if stops_writing(error) and (project := request.path_params.get("project")):
         request.app.state.hub.reopen(project)
@@ -147,14 +147,14 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, Refused):  # raised while reading the body
         return error.__cause__.response
-    said = str(error.detail)
-    if error.status_code == 404 and said == "Not Found":
-        said = "There is nothing at this address."
+    message = str(error.detail)
+    if error.status_code == 404 and message == "Not Found":
+        message = "There is nothing at this address."
     headers = error.headers
     if error.status_code == 405:
-        said = f"{request.method} is not allowed at this address."
+        message = f"{request.method} is not allowed at this address."
         headers = {"allow": ", ".join(_allowed(request))}
-    return respond(error.status_code, said, headers=headers)
+    return respond(error.status_code, message, headers=headers)
 
 
 def _allowed(request: Request) -> list[str]:
@@ -174,18 +174,18 @@ async def _of_request(request: Request, error: Exception) -> Response:
         {"place": ".".join(str(part) for part in one["loc"]), "problem": str(one["msg"])}
         for one in error.errors()
     ]
-    said = "; ".join(f"{one['place']}: {one['problem']}" for one in errors)
-    return respond(422, f"The request is invalid: {said}.", "invalid", errors=errors)
+    mistakes = "; ".join(f"{one['place']}: {one['problem']}" for one in errors)
+    return respond(422, f"The request is invalid: {mistakes}.", "invalid", errors=errors)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    said = f"{type(error).__name__}: a bug in Coterie; see the server's terminal for details."
-    return respond(500, said, "bug")
+    message = f"{type(error).__name__}: a bug in Coterie; see the server's terminal for details."
+    return respond(500, message, "bug")
 
 
 def install(application: FastAPI) -> None:
     """Register the exception handlers that answer with problems."""
-    application.add_exception_handler(CoterieError, _ours)
+    application.add_exception_handler(CoterieError, _of_coterie)
     application.add_exception_handler(Refused, _refused)
     application.add_exception_handler(HTTPException, _of_http)
     application.add_exception_handler(RequestValidationError, _of_request)

@@ -208,9 +208,9 @@ else:
     RecordShown = _union(list(RECORDS.values()), "type")
 
 
-def record_shown(told: Record) -> RecordShown:
+def record_shown(record: Record) -> RecordShown:
     """Convert a record to its form in the API and its event stream."""
-    return RECORDS[told.type].model_validate({"type": told.type, **as_json.fields_of(told)})
+    return RECORDS[record.type].model_validate({"type": record.type, **as_json.fields_of(record)})
 
 
 class EntryShown(Shown):

@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    asked: ServeRequest,
+    request: ServeRequest,
     announce: Callable[[Access, str], None],
     offer: Callable[[Sequence[Orphan]], None],
 ) -> None:
@@ -66,24 +66,24 @@ async def serve(
     `announce` is called with the server's address and the path of the first screen, `offer` with
     the tasks that were cut off and can be resumed.
     """
-    page = None if asked.api_only else await anyio.to_thread.run_sync(page_folder)
-    await anyio.to_thread.run_sync(_require_tls, asked)
-    listening = await anyio.to_thread.run_sync(_listen, asked.host, asked.port)
+    page = None if request.api_only else await anyio.to_thread.run_sync(page_folder)
+    await anyio.to_thread.run_sync(_require_tls, request)
+    listening = await anyio.to_thread.run_sync(_listen, request.host, request.port)
     with listening:
         sessions = await anyio.to_thread.run_sync(WebSessions)
-        secure = asked.certificate is not None
+        secure = request.certificate is not None
         port = listening.getsockname()[1]
         names = frozenset({socket.gethostname().lower()})
-        access = Access(asked.host, port, sessions, names, secure, asked.limits)
-        demo = asked.demo
-        opening = open_hub(asked.directory) if demo is None else open_demo(demo)
+        access = Access(request.host, port, sessions, names, secure, request.limits)
+        demo = request.demo
+        opening = open_hub(request.directory) if demo is None else open_demo(demo)
         async with opening as hub:
-            config = await anyio.to_thread.run_sync(_config, asked, hub, access, page)
+            config = await anyio.to_thread.run_sync(_config, request, hub, access, page)
             server = _Server(config)
             screen = await hub.prepare() if isinstance(hub, DemoHub) else "/"
             with _stopping_on_signals(server, hub):
                 announce(access, screen)
-                hub.tasks.start_soon(_resume_orphans, hub, asked.resume, offer)
+                hub.tasks.start_soon(_resume_orphans, hub, request.resume, offer)
                 await server.serve([listening])
 
 
@@ -91,14 +91,14 @@ async def _resume_orphans(
     hub: Hub, resume: bool, offer: Callable[[Sequence[Orphan]], None]
 ) -> None:
     """Resume tasks whose process died, or offer to."""
-    found = await hub.orphans()
+    orphans = await hub.orphans()
     if resume:
-        await hub.resume(found)
-    elif found:
-        offer(found)
+        await hub.resume(orphans)
+    elif orphans:
+        offer(orphans)
 
 
-def _config(asked: ServeRequest, hub: Hub, access: Access, page: Path | None) -> uvicorn.Config:
+def _config(request: ServeRequest, hub: Hub, access: Access, page: Path | None) -> uvicorn.Config:
     return uvicorn.Config(
         make_application(hub, access, page),
         http="h11",
@@ -113,8 +113,8 @@ def _config(asked: ServeRequest, hub: Hub, access: Access, page: Path | None) ->
         timeout_graceful_shutdown=5,
         limit_concurrency=512,
         h11_max_incomplete_event_size=48 << 10,
-        ssl_certfile=asked.certificate,
-        ssl_keyfile=asked.key,
+        ssl_certfile=request.certificate,
+        ssl_keyfile=request.key,
     )
 
 
@@ -146,14 +146,14 @@ def page_folder() -> Path:
     return PAGE
 
 
-def _require_tls(asked: ServeRequest) -> None:
-    if (asked.certificate is None) != (asked.key is None):
+def _require_tls(request: ServeRequest) -> None:
+    if (request.certificate is None) != (request.key is None):
         raise UsageError("A certificate and its key go together.", "--cert FILE --key FILE")
-    if asked.certificate is not None and asked.key is not None:
-        _check_certificate(asked.certificate, asked.key)
-    if not is_loopback(asked.host) and asked.certificate is None and not asked.insecure:
+    if request.certificate is not None and request.key is not None:
+        _check_certificate(request.certificate, request.key)
+    if not is_loopback(request.host) and request.certificate is None and not request.insecure:
         raise UsageError(
-            f"Others can reach {asked.host} and could read the traffic: it needs a certificate.",
+            f"Others can reach {request.host} and could read the traffic: it needs a certificate.",
             "coterie serve --host … --cert FILE --key FILE, or without TLS: --insecure",
         )
 
@@ -162,9 +162,9 @@ def _check_certificate(certificate: Path, key: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
-        said = f"{certificate} and {key} cannot be used as a certificate and its key: {error}."
+        problem = f"{certificate} and {key} cannot be used as a certificate and its key: {error}."
         raise UsageError(
-            said, "Both must be PEM files, and the key must have no passphrase."
+            problem, "Both must be PEM files, and the key must have no passphrase."
         ) from None
 
 
@@ -182,20 +182,20 @@ def _listen(host: str, port: int | None) -> socket.socket:
                 if error.errno == errno.EADDRINUSE
                 else error.strerror or str(error)
             )
-            said = f"Cannot serve at {host}:{one}: {why}."
-            raise UsageError(said, "Another port:  coterie serve --port 0") from None
-    said = f"Every port from {PORT} to {PORT + _TRIED - 1} is in use."
-    raise UsageError(said, "Another port:  coterie serve --port 0")
+            problem = f"Cannot serve at {host}:{one}: {why}."
+            raise UsageError(problem, "Another port:  coterie serve --port 0") from None
+    problem = f"Every port from {PORT} to {PORT + _TRIED - 1} is in use."
+    raise UsageError(problem, "Another port:  coterie serve --port 0")
 
 
 def _bound(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
     except BaseException:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener

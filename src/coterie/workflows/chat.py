@@ -71,7 +71,7 @@ class _Conversation:
         if opening is not None:
             self._hear(opening)
         while True:
-            for message in await self._context.heard(step_name.said(self._turns + 1)):
+            for message in await self._context.heard(step_name.messages_before(self._turns + 1)):
                 self._hear(message)
             following = self._ended() or self._next()
             if isinstance(following, Ended):
@@ -147,8 +147,8 @@ class _Conversation:
         now = mentioned(self._team, message)
         # A message by a human starts over: earlier mentions between members are dropped.
         before = [] if self._is_human(message.member) else self._mentioned
-        left = [one for one in before if one not in now and one.id != message.member]
-        self._mentioned = [*now, *left]
+        earlier = [one for one in before if one not in now and one.id != message.member]
+        self._mentioned = [*now, *earlier]
 
     async def _turn(self, member: Member) -> None:
         """Take one member's turn: its own reply, its stand-in's, or none if it is skipped."""
@@ -182,8 +182,8 @@ class Solo:
         member = task.team.member(task.member) if task.member else first_ai(task.team)
         number, reply = 1, await _reply(context, 1, member)
         while reply is not None:
-            said = await context.heard(step_name.said(number))
-            word = said[-1] if said else None
+            messages = await context.heard(step_name.messages_before(number))
+            word = messages[-1] if messages else None
             if word is None and reply.cut:
                 number += 1
                 word = await _reply(context, number, _human(task.team))

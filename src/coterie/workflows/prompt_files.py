@@ -23,11 +23,11 @@ class Prompts:
 
         Blocks; raises ConfigError if a prompt cannot be read.
         """
-        found = {path.stem: path for path in shipped.glob("*.md")}
+        paths = {path.stem: path for path in shipped.glob("*.md")}
         if own is None:
-            return cls({name: Template(_text_of(path)) for name, path in found.items()})
-        found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
-        return cls({name: Template(_text_of(path)) for name, path in found.items()})
+            return cls({name: Template(_text_of(path)) for name, path in paths.items()})
+        paths |= {path.stem: path for path in own.glob("*.md") if path.stem in paths}
+        return cls({name: Template(_text_of(path)) for name, path in paths.items()})
 
     def filled(self, name: str, **facts: object) -> str:
         """Return a prompt with the facts filled in; a list gets a line for each of its entries."""

@@ -145,9 +145,9 @@ class SharedBranches:
     async def _fetch(self, sent: Mapping[str, str]) -> None:
         remote = await self._sharing.remote()
         if remote is None:
-            said = f"{next(iter(sent))} is in the remote repository for branches, and none is"
+            problem = f"{next(iter(sent))} is in the remote repository for branches, and none is"
             way = "coterie config set travel git:REMOTE --user"
-            raise UsageError(f"{said} configured on this machine.", way)
+            raise UsageError(f"{problem} configured on this machine.", way)
         await self._until_reached("fetch", partial(fetch, self._worktrees.git, remote, sent))
 
 
@@ -163,7 +163,7 @@ class SharedFiles:
 
     async def send(self) -> None:
         """Send what is new or has changed since it was last sent."""
-        for path, stamp in (await anyio.to_thread.run_sync(self._found)).items():
+        for path, stamp in (await anyio.to_thread.run_sync(self._list_files)).items():
             if self._sent.get(path) == stamp:
                 continue
             data = await anyio.to_thread.run_sync(self._read, path)
@@ -182,10 +182,10 @@ class SharedFiles:
                 place = ("sessions", self._session, *PurePosixPath(path).parts)
                 await anyio.to_thread.run_sync(write_file, self._base, place, data)
 
-    def _found(self) -> dict[str, tuple[int, int]]:
+    def _list_files(self) -> dict[str, tuple[int, int]]:
         """List all files but the key and what checks and drafts leave, which come and go."""
         folder = self._base / "sessions" / self._session
-        found: dict[str, tuple[int, int]] = {}
+        stamps: dict[str, tuple[int, int]] = {}
         for place, folders, names in os.walk(folder):
             if place == str(folder):
                 folders[:] = [name for name in folders if name != CHECKS]
@@ -193,9 +193,9 @@ class SharedFiles:
                 with suppress(FileNotFoundError):
                     known = path.lstat()
                     if stat.S_ISREG(known.st_mode) and known.st_size <= LARGEST:
-                        found[str(path.relative_to(folder))] = known.st_mtime_ns, known.st_size
-        found.pop(KEY, None)
-        return dict(sorted(found.items()))
+                        stamps[str(path.relative_to(folder))] = known.st_mtime_ns, known.st_size
+        stamps.pop(KEY, None)
+        return dict(sorted(stamps.items()))
 
     def _read(self, path: str) -> bytes | None:
         try:

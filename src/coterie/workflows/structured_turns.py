@@ -131,14 +131,14 @@ def objects_in(text: str) -> Iterator[Mapping[str, object]]:
     """
     if len(text) > _LONGEST:
         raise UnreadableReply(f"it is {len(text)} characters long")
-    blocks = [found for part in reversed(list(_blocks(text))) if (found := _object(part))]
+    blocks = [value for part in reversed(list(_blocks(text))) if (value := _object(part))]
     if blocks:
         yield from blocks
         return
     for part in (text, _outermost(text)):
-        found = _object(part)
-        if found is not None:
-            yield found
+        value = _object(part)
+        if value is not None:
+            yield value
             return
 
 
@@ -161,10 +161,10 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _object(text: str) -> Mapping[str, object] | None:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
 def _outermost(text: str) -> str:

@@ -54,18 +54,18 @@ class Acceptance:
     def _reached(self, done: str, under_way: str) -> str | None:
         """Return the commit recorded as `done`, even if a run was killed just before that: the
         branch has the commit that was `under_way`."""
-        found, moving = self._ref(done), self._ref(under_way)
-        if found is None and moving is not None and self.contains(self.head(), moving):
+        commit, moving = self._ref(done), self._ref(under_way)
+        if commit is None and moving is not None and self.contains(self.head(), moving):
             self._set(done, moving)
-            found = moving
-        return found
+            commit = moving
+        return commit
 
     def head(self) -> str:
         """The commit that the user has checked out."""
-        found = self.git.head()
-        if found is None:
+        commit = self.git.head()
+        if commit is None:
             raise NotAccepted(self.task, "there is no commit here")
-        return found
+        return commit
 
     def branch(self) -> str:
         """The branch that the user has checked out."""
@@ -99,15 +99,15 @@ class Acceptance:
         """Return the work merged with a branch that has moved on: a commit on no branch yet."""
         if self.contains(work, head):
             return work
-        made = self.worktrees.merge_commits(head, work, message)
-        if made.conflicts:
-            files = ", ".join(made.conflicts)
+        merge = self.worktrees.merge_commits(head, work, message)
+        if merge.conflicts:
+            files = ", ".join(merge.conflicts)
             raise NotAccepted(
                 self.task,
                 f"it conflicts with your branch in {files}",
                 f"git merge {self.worktrees.branch}, and resolve the conflicts by hand",
             )
-        return made.commit
+        return merge.commit
 
     def accept(self, commit: str) -> None:
         """Fast-forward the user's branch and tree to a commit that contains the work, and record
@@ -129,8 +129,8 @@ class Acceptance:
         """Raise NotAccepted if the work was accepted already."""
         taken = self.accepted
         if taken is not None:
-            said = f"{self.task} was already accepted, as {taken[1][:_SHORT]}"
-            raise NotAccepted(self.task, said, f"coterie diff {self.task}")
+            why = f"{self.task} was already accepted, as {taken[1][:_SHORT]}"
+            raise NotAccepted(self.task, why, f"coterie diff {self.task}")
 
     def _check_clean(self, before: str, after: str) -> None:
         """Raise NotAccepted if files that would change have uncommitted changes."""
@@ -156,7 +156,7 @@ class Acceptance:
         try:
             self.git.run("merge", "--ff-only", *_PLAIN, commit, timeout=CHECKOUT_TIMEOUT)
         except GitFailed as failed:
-            raise NotAccepted(self.task, f"git says: {failed.said}") from failed
+            raise NotAccepted(self.task, f"git says: {failed.output}") from failed
 
     def undone(self, before: str, after: str, message: str) -> tuple[str, Sequence[str]]:
         """Return a commit on the user's branch that undoes the changes between two commits.
@@ -164,10 +164,10 @@ class Acceptance:
         Later work of others stays; if it conflicts, return the conflicting files instead.
         """
         head = self.head()
-        made = self._merge_with_base(after, head, before)
-        if made.conflicts:
-            return "", made.conflicts
-        return self.worktrees.commit_tree(made.tree, (head,), message), ()
+        merge = self._merge_with_base(after, head, before)
+        if merge.conflicts:
+            return "", merge.conflicts
+        return self.worktrees.commit_tree(merge.tree, (head,), message), ()
 
     def rebased_onto(self, head: str, work: str, message: str, *, marked: bool = False) -> str:
         """Return the work as if it had started from another commit: a commit with both as parents.
@@ -176,13 +176,13 @@ class Acceptance:
         since does not come back.  Conflicts are refused, or if `marked` left as markers in the
         files.
         """
-        made = self._merge_with_base(self.worktrees.base, head, work)
-        if made.conflicts and not marked:
-            files = ", ".join(made.conflicts)
+        merge = self._merge_with_base(self.worktrees.base, head, work)
+        if merge.conflicts and not marked:
+            files = ", ".join(merge.conflicts)
             by_hand = f"git merge {self.worktrees.branch}"
-            said = f"it conflicts with your branch in {files}: resolve this by hand with {by_hand}"
-            raise NotAccepted(self.task, said, by_hand)
-        return self.worktrees.commit_tree(made.tree, (work, head), message)
+            why = f"it conflicts with your branch in {files}: resolve this by hand with {by_hand}"
+            raise NotAccepted(self.task, why, by_hand)
+        return self.worktrees.commit_tree(merge.tree, (work, head), message)
 
     def _merge_with_base(self, start: str, ours: str, theirs: str) -> Merge:
         """Merge two commits, with a third as their merge base."""
@@ -241,5 +241,5 @@ def _is_no_folder(place: Path) -> bool:
 
 def busy_elsewhere(task: str, pid: int | None) -> NotAccepted:
     """Return the error for a session that another terminal is accepting or reverting."""
-    said = f"another terminal is accepting or reverting {task} (pid {pid or 'unknown'})"
-    return NotAccepted(task, said, f"coterie show {task}")
+    why = f"another terminal is accepting or reverting {task} (pid {pid or 'unknown'})"
+    return NotAccepted(task, why, f"coterie show {task}")

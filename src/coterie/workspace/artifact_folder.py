@@ -69,8 +69,8 @@ class ArtifactFolder(SessionScoped):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            said = f"{where}: {first['msg']}" if where else first["msg"]
-            raise ArtifactWrong(files[name], f"is not a valid {wanted.__name__}: {said}") from None
+            why = f"{where}: {first['msg']}" if where else first["msg"]
+            raise ArtifactWrong(files[name], f"is not a valid {wanted.__name__}: {why}") from None
 
     def text(self, files: Mapping[str, str], name: str) -> str:
         """Return such an artifact as text."""

@@ -96,14 +96,14 @@ def open_file(folder: int, place: Path, flags: int, mode: int = 0o600) -> int:
         if error.errno == errno.ELOOP:
             raise _not_ours(place, "is a link") from None
         raise
-    found = os.fstat(descriptor)
+    status = os.fstat(descriptor)
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     wrong = None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         wrong = "is not a regular file"
-    elif found.st_uid != os.fstat(folder).st_uid:
+    elif status.st_uid != os.fstat(folder).st_uid:
         wrong = "belongs to another user"
-    elif writes and found.st_nlink > 1:
+    elif writes and status.st_nlink > 1:
         wrong = "has more than one hard link"
     if wrong is not None:
         os.close(descriptor)
@@ -173,12 +173,12 @@ def require_file(base: Path, *names: str) -> None:
     """
     place = base.joinpath(*names)
     with open_folder(base, *names[:-1]) as folder, suppress(FileNotFoundError):
-        found = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             raise _not_ours(place, "is a link")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise _not_ours(place, "is not a regular file")
-        if found.st_uid != os.fstat(folder).st_uid:
+        if status.st_uid != os.fstat(folder).st_uid:
             raise _not_ours(place, "belongs to another user")
 
 

@@ -52,5 +52,5 @@ def import_commit(git: Git, commit: str, data: bytes | None) -> None:
 
 
 def _missing_commit(git: Git, commit: str) -> UsageError:
-    said = f"This clone lacks the commit that the work starts from ({commit[:12]})."
-    return UsageError(said, "git fetch", str(git.folder))
+    problem = f"This clone lacks the commit that the work starts from ({commit[:12]})."
+    return UsageError(problem, "git fetch", str(git.folder))

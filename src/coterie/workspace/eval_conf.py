@@ -52,8 +52,8 @@ def configured_commands(root: Path) -> tuple[EvalCommand, ...] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        said = f"{shown(path)} cannot be read: {error.strerror}."
-        raise ConfigError(said, "Fix it, or delete it.", str(path)) from None
+        problem = f"{shown(path)} cannot be read: {error.strerror}."
+        raise ConfigError(problem, "Fix it, or delete it.", str(path)) from None
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{shown(path)} is larger than 1 MiB.", _SYNTAX, str(path))
     try:
@@ -84,7 +84,7 @@ def parse_eval_conf(path: Path, text: str) -> tuple[EvalCommand, ...]:
         mistakes.append((1, f"names {len(commands)} commands; at most {_MAX_COMMANDS} are run"))
     if mistakes:
         raise _refusal(path, mistakes)
-    return tuple(EvalCommand(name, said, "written") for name, (_, said) in commands.items())
+    return tuple(EvalCommand(name, command, "written") for name, (_, command) in commands.items())
 
 
 def _problem(line: str, parts: re.Match[str] | None, known: dict[str, tuple[int, str]]) -> str:
@@ -105,10 +105,10 @@ def _problem(line: str, parts: re.Match[str] | None, known: dict[str, tuple[int,
 
 
 def _refusal(path: Path, mistakes: list[tuple[int, str]]) -> ConfigError:
-    said = [f"{shown(path)}:{line} {problem}." for line, problem in mistakes[:_MOST_SHOWN]]
+    lines = [f"{shown(path)}:{line} {problem}." for line, problem in mistakes[:_MOST_SHOWN]]
     if len(mistakes) > _MOST_SHOWN:
-        said.append(f"… and {len(mistakes) - _MOST_SHOWN} more.")
-    return ConfigError("\n".join(said), _SYNTAX, f"{path}:{mistakes[0][0]}")
+        lines.append(f"… and {len(mistakes) - _MOST_SHOWN} more.")
+    return ConfigError("\n".join(lines), _SYNTAX, f"{path}:{mistakes[0][0]}")
 
 
 def _short(text: str) -> str:
@@ -124,7 +124,7 @@ def guessed_commands(folder: Path) -> tuple[EvalCommand, ...]:
 
     `make` is used only if nothing else is found: its target would mostly run the same again.
     """
-    known = [EvalCommand(name, found, "found") for name, find in _FINDERS for found in find(folder)]
+    known = [EvalCommand(name, one, "found") for name, find in _FINDERS for one in find(folder)]
     return tuple(known or [EvalCommand("make", one, "found") for one in _make(folder)])
 
 
@@ -232,5 +232,5 @@ def _toml(path: Path) -> object:
 
 
 def _table(data: object, key: str | None = None) -> dict[str, object]:
-    found = data if key is None else _table(data).get(key)
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    value = data if key is None else _table(data).get(key)
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -62,13 +62,13 @@ def open_workspace(
     isolating: Collection[str] = ISOLATING,
 ) -> Workspace:
     """Create a member's folder and compute the whole environment of its process."""
-    made = make_folder(root, team, member)
+    workspace = make_folder(root, team, member)
     if member.home_dir is None:  # a home that the user named is theirs
         try:
-            remove_start_files(made.home)
+            remove_start_files(workspace.home)
         except OSError as error:
-            raise _storage_error(made.home, error) from error
-    return replace(made, env=environment(member, made, passthrough, agent_env, isolating))
+            raise _storage_error(workspace.home, error) from error
+    return replace(workspace, env=environment(member, workspace, passthrough, agent_env, isolating))
 
 
 def environment(
@@ -178,19 +178,19 @@ def write_instructions(root: Path, team: Team, member: Member, file: Instruction
     """
     place, folder = root / ".coterie" / "teams" / team.name, member_folder(root, team.name, member)
     try:
-        for made in (root / ".coterie", place.parent, place, place / SHARED_ASSETS):
-            _make(made)
-        said = (team.team_instruction or "").strip()
-        text = f"{OURS}\n\n{said}\n" if said else f"{UNWRITTEN}\n"
+        for needed in (root / ".coterie", place.parent, place, place / SHARED_ASSETS):
+            _make(needed)
+        instruction = (team.team_instruction or "").strip()
+        text = f"{OURS}\n\n{instruction}\n" if instruction else f"{UNWRITTEN}\n"
         _write_ours(place, TEAM_INSTRUCTION, text)
         inside = folder.is_relative_to(root)
         where = place / TEAM_INSTRUCTION
         shown = os.path.relpath(where, folder) if inside else str(where)
-        told = f"The instructions for everyone in the team are in {shown}: read them first."
+        reference = f"The instructions for everyone in the team are in {shown}: read them first."
         parts = [
             OURS,
             member.system_instruction.strip(),
-            f"@{shown}" if file.follows_imports else told,
+            f"@{shown}" if file.follows_imports else reference,
         ]
         _write_ours(folder, file.name, "\n\n".join(part for part in parts if part) + "\n")
     except OSError as error:
@@ -241,20 +241,20 @@ class _Identity(TypedDict, total=False):
 
 def changed_members(root: Path, team: Team) -> list[ChangedMember]:
     """Return the members with an edited identity that the user has not yet accepted or declined."""
-    found: list[ChangedMember] = []
+    changed: list[ChangedMember] = []
     for member in team.ai_members:
         known = _read(root, team.name, member)
         if known is None:
             continue
-        said, place = member.system_instruction, _folder_of(root, member)
+        prompt, place = member.system_instruction, _folder_of(root, member)
         same_prompt = any(
-            is_kept_as(said, kept) for kept in (known["prompt"], known.get("declined"))
+            is_kept_as(prompt, kept) for kept in (known["prompt"], known.get("declined"))
         )
         same_folder = place in (known.get("folder", ""), known.get("declined_folder"))
         if not (same_prompt and same_folder):
             was = None if same_folder else _known_folder(root, team.name, member, known)
-            found.append(ChangedMember(member, None if same_prompt else known["prompt"], was))
-    return found
+            changed.append(ChangedMember(member, None if same_prompt else known["prompt"], was))
+    return changed
 
 
 def with_saved_identities(root: Path, team: Team) -> Team:
@@ -340,12 +340,12 @@ def _kept_prompt(member: Member) -> str:
 
 def _read(root: Path, team: str, member: Member) -> _Identity | None:
     names = ("teams", team, member.id, FILE_NAME)
-    found = _parsed(root / ".coterie", *names)
-    if found is None and member.working_dir is not None:  # where an earlier release stored it
-        found = _parsed(Path(member.working_dir), FILE_NAME)
-        if found is not None:
-            found["folder"] = _folder_of(root, member)
-    return found
+    identity = _parsed(root / ".coterie", *names)
+    if identity is None and member.working_dir is not None:  # where an earlier release stored it
+        identity = _parsed(Path(member.working_dir), FILE_NAME)
+        if identity is not None:
+            identity["folder"] = _folder_of(root, member)
+    return identity
 
 
 def _parsed(base: Path, *names: str) -> _Identity | None:

@@ -80,8 +80,8 @@ class LinkedWorktree:
     @property
     def alive(self) -> bool:
         """Whether its folder still exists and points back."""
-        found = Worktree.at(self.path)
-        return found is not None and found.git_dir == self.git_dir
+        current = Worktree.at(self.path)
+        return current is not None and current.git_dir == self.git_dir
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ class Git:
         return self.run(*words, env=self.identity()).strip()
 
     def _head_and_tree(self) -> tuple[str | None, str | None]:
-        asked = "HEAD^{commit}\nHEAD^{tree}\n"
-        lines = self.run("cat-file", "--batch-check", input=asked).splitlines()
+        query = "HEAD^{commit}\nHEAD^{tree}\n"
+        lines = self.run("cat-file", "--batch-check", input=query).splitlines()
         head, tree = (None if line.endswith(" missing") else line.split()[0] for line in lines)
         return head, tree
 
@@ -241,13 +241,13 @@ class Git:
 
     def _locate(self, command: str) -> Worktree:
         """Return which repository this is."""
-        found = self.worktree or checkout_at(self.folder)
-        if found is None:
+        worktree = self.worktree or checkout_at(self.folder)
+        if worktree is None:
             pointer = self.folder / ".git"
             problem = f"{pointer} points to a git directory that does not point back to this folder"
             there = os.path.lexists(pointer)
             raise self._failed(command, problem if there else "not a git repository", None)
-        return found
+        return worktree
 
     def _directories(self, command: str, words: Sequence[str]) -> tuple[dict[str, str], int]:
         """Return all directories that git would otherwise search or read from a configuration.

@@ -24,14 +24,14 @@ _SAMPLE = ".sample"
 def control_files(folder: Path) -> Iterator[Path]:
     """Yield the existing files that control what git does."""
     top = top_of(folder)
-    found = checkout_at(top) if top else None
-    if top is None or found is None:
+    checkout = checkout_at(top) if top else None
+    if top is None or checkout is None:
         return
     yield from _present(top, POINTER) if (top / POINTER).is_file() else ()
-    yield from _present(found.git_dir, "config.worktree")
-    if found.git_dir == found.common:
-        yield from _present(found.common, "commondir")
-    yield from _in_repository(found.common)
+    yield from _present(checkout.git_dir, "config.worktree")
+    if checkout.git_dir == checkout.common:
+        yield from _present(checkout.common, "commondir")
+    yield from _in_repository(checkout.common)
 
 
 def control_file_digests(folder: Path) -> dict[str, str]:

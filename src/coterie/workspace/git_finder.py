@@ -47,7 +47,7 @@ class _Tree:
         self._lock = threading.Lock()
 
     def find(self) -> list[str]:
-        found: list[str] = []
+        repositories: list[str] = []
         reached: dict[str, _Folder] = {}
         stack = [self._root]
         with self._lock:
@@ -56,10 +56,10 @@ class _Tree:
                 path = stack.pop()
                 with suppress(OSError):
                     folder = reached[path] = self._read(path)
-                    found += folder.git
+                    repositories += folder.git
                     stack += folder.folders
             self._known = reached
-        return found
+        return repositories
 
     def _read(self, path: str) -> _Folder:
         changed = os.lstat(path).st_ctime_ns

@@ -53,8 +53,8 @@ def push_new(git: Git, remote: GitRemote, ref: str, commit: str) -> None:
         if there is None:
             raise
         if there != commit:
-            said = f"{ref} is already on the remote, at {there[:12]}, and is not moved."
-            raise UsageError(said, None, remote.url) from None
+            problem = f"{ref} is already on the remote, at {there[:12]}, and is not moved."
+            raise UsageError(problem, None, remote.url) from None
 
 
 def fetch(git: Git, remote: GitRemote, sent: Mapping[str, str]) -> None:
@@ -72,20 +72,20 @@ def fetch(git: Git, remote: GitRemote, sent: Mapping[str, str]) -> None:
         gone = [ref for ref in sent if ref not in there]
         if not gone:
             raise
-        said = f"{gone[0]} is no longer on the remote: its work was accepted or removed."
-        raise UsageError(said, "git fetch", str(git.folder)) from None
+        problem = f"{gone[0]} is no longer on the remote: its work was accepted or removed."
+        raise UsageError(problem, "git fetch", str(git.folder)) from None
     for ref, commit in sent.items():
         if git.commit(commit) is None:
-            said = f"{ref} on the remote is not {commit[:12]}, which was sent under that name."
-            raise UsageError(said, None, remote.url)
+            problem = f"{ref} on the remote is not {commit[:12]}, which was sent under that name."
+            raise UsageError(problem, None, remote.url)
 
 
 def remote_refs(git: Git, remote: GitRemote, below: str = REFS) -> Mapping[str, str]:
     """Return the commits of the remote's refs at or below this name, by ref."""
     words = ("ls-remote", "--refs", *_served("upload-pack", remote), "--", remote.url)
     listed = replace(git, remote=remote).run(*words, below, f"{below}/*")
-    found = (line.partition("\t") for line in listed.splitlines())
-    return {ref: commit for commit, _, ref in found if f"{ref}/".startswith(f"{below}/")}
+    parts = (line.partition("\t") for line in listed.splitlines())
+    return {ref: commit for commit, _, ref in parts if f"{ref}/".startswith(f"{below}/")}
 
 
 def remove_refs(git: Git, remote: GitRemote, refs: Mapping[str, str]) -> None:

@@ -125,10 +125,10 @@ def settings_for(common: Path, git_dir: Path) -> str:
 
 def repository_settings(common: Path, git_dir: Path) -> dict[str, str]:
     """Return the settings in a repository's own files, by name."""
-    found = dict(_settings_in(common / "config"))
-    if _counts_worktrees(found):
-        found |= dict(_settings_in(git_dir / "config.worktree"))
-    return found
+    settings = dict(_settings_in(common / "config"))
+    if _counts_worktrees(settings):
+        settings |= dict(_settings_in(git_dir / "config.worktree"))
+    return settings
 
 
 def has_worktree_settings(common: Path) -> bool:
@@ -136,8 +136,8 @@ def has_worktree_settings(common: Path) -> bool:
     return _counts_worktrees(dict(_settings_in(common / "config")))
 
 
-def _counts_worktrees(found: Mapping[str, str]) -> bool:
-    return found.get("extensions.worktreeconfig", "false").lower() in _TRUE_VALUES
+def _counts_worktrees(settings: Mapping[str, str]) -> bool:
+    return settings.get("extensions.worktreeconfig", "false").lower() in _TRUE_VALUES
 
 
 _PLAIN_KEY = re.compile(
@@ -203,8 +203,8 @@ def _unquoted(written: str | None) -> str:
     if written is None:
         return "true"
 
-    def piece(found: re.Match[str]) -> str:
-        return _ESCAPED.get(found[1], found[1]) if found[1] else ""
+    def piece(match: re.Match[str]) -> str:
+        return _ESCAPED.get(match[1], match[1]) if match[1] else ""
 
     return _ESCAPE.sub(piece, written.strip())
 

@@ -80,18 +80,18 @@ def remove_private(path: Path) -> None:
 def read_json_object(path: Path) -> dict[str, object]:
     """Return the object in a JSON file; empty for anything else."""
     try:
-        found = cast("object", json.loads(path.read_text(encoding="utf-8")))
+        data = cast("object", json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
         return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 
 
 def read_json_string(path: Path, *names: str) -> str | None:
     """Return the string at this path of keys in a JSON file; None if there is none."""
-    found = cast("object", read_json_object(path))
+    value = cast("object", read_json_object(path))
     for name in names:
-        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else None
+        value = cast("dict[str, object]", value).get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def rehearsal_env(env: Mapping[str, str], real: str, login: Mapping[str, str]) -> dict[str, str]:
@@ -137,19 +137,19 @@ def documents_of(cwd: Path, names: Sequence[str], *, first_per_folder: bool = Fa
     up = [cwd, *cwd.parents]
     root = top_of(cwd) or cwd
     folders = reversed(up[: up.index(root) + 1])
-    found: list[str] = []
+    texts: list[str] = []
     for folder in folders:
-        here = [said for name in names if (said := _document(folder / name, root))]
-        found += here[:1] if first_per_folder else here
-    return "\n\n".join(found)[:_DOCUMENT]
+        here = [text for name in names if (text := _document(folder / name, root))]
+        texts += here[:1] if first_per_folder else here
+    return "\n\n".join(texts)[:_DOCUMENT]
 
 
 def _document(path: Path, root: Path) -> str:
-    found = path.resolve()
+    target = path.resolve()
     # A link may lead to another file of the material, but not to one of the user's.
-    if not (found.is_file() and found.is_relative_to(root)):
+    if not (target.is_file() and target.is_relative_to(root)):
         return ""
-    with found.open(encoding="utf-8", errors="replace") as file:
+    with target.open(encoding="utf-8", errors="replace") as file:
         return file.read(_DOCUMENT).strip()
 
 
@@ -200,11 +200,11 @@ def _has_content(folder: int, name: str, data: bytes) -> bool:
     except OSError:  # absent, or a link
         return False
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         # A second hard link would let whoever created it read what is written next.
-        ours = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
-        private = not stat.S_IMODE(found.st_mode) & 0o077
-        return ours and private and os.pread(descriptor, len(data) + 1, 0) == data
+        regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        private = not stat.S_IMODE(status.st_mode) & 0o077
+        return regular and private and os.pread(descriptor, len(data) + 1, 0) == data
     finally:
         os.close(descriptor)
 

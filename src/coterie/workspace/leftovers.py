@@ -89,9 +89,9 @@ class SessionLeftovers:
 
     def remove_worktrees(self) -> tuple[Leftover, ...]:
         """Remove the worktrees that can be removed; return those that stay."""
-        left = [one for one in self.worktree_folders() if not self.remove(one)]
+        remaining = [one for one in self.worktree_folders() if not self.remove(one)]
         self.remove_folder()
-        return tuple(left)
+        return tuple(remaining)
 
     def remove_folder(self) -> None:
         """Remove the folder of the worktrees if it is empty."""
@@ -130,18 +130,18 @@ class SessionLeftovers:
         return self.worktrees.git
 
     def _worktree(self, folder: Path) -> Leftover:
-        found = Worktree.at(folder)
+        worktree = Worktree.at(folder)
         name = str(folder.relative_to(self.worktrees.root))
-        made = Leftover("worktree", self.worktrees.session, name, _size(folder))
+        leftover = Leftover("worktree", self.worktrees.session, name, _size(folder))
         if folder.name.endswith(_REMOVING):
-            return made
-        if found is None or found.common != self._git.common_dir:
-            return replace(made, kept="no longer a worktree of this repository")
-        git = replace(self._git, folder=folder, worktree=found)
+            return leftover
+        if worktree is None or worktree.common != self._git.common_dir:
+            return replace(leftover, kept="no longer a worktree of this repository")
+        git = replace(self._git, folder=folder, worktree=worktree)
         changed = git.run("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
         if changed and folder.name != MERGED:
-            return replace(made, kept="has uncommitted changes")
-        return made
+            return replace(leftover, kept="has uncommitted changes")
+        return leftover
 
     def _merged(self, below: str) -> dict[str, str]:
         """Return the refs below a name that the checked-out branch contains, with their tips."""
@@ -195,10 +195,10 @@ def abandoned_temp_files(root: Path) -> Iterator[Leftover]:
         for name in fnmatch.filter(names, UNFINISHED):
             path = Path(place, name)
             with suppress(OSError):
-                found = path.lstat()
-                old = instant.seconds_since(found.st_mtime) > _ABANDONED_AFTER
-                if stat.S_ISREG(found.st_mode) and old:
-                    yield Leftover("draft", "-", str(path.relative_to(root)), found.st_size)
+                status = path.lstat()
+                old = instant.seconds_since(status.st_mtime) > _ABANDONED_AFTER
+                if stat.S_ISREG(status.st_mode) and old:
+                    yield Leftover("draft", "-", str(path.relative_to(root)), status.st_size)
 
 
 def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:

@@ -33,11 +33,11 @@ class SpecIssue(NamedTuple):
 
 def find_openspec(root: Path) -> Path | None:
     """Return the installed tool; one inside the project does not count: it is repository code."""
-    found = shutil.which(OPENSPEC)
-    if found is None or not Path(found).is_absolute():
+    program = shutil.which(OPENSPEC)
+    if program is None or not Path(program).is_absolute():
         return None
     project = root.resolve()
-    places = (Path(found).absolute(), Path(found).resolve())
+    places = (Path(program).absolute(), Path(program).resolve())
     return None if any(one.is_relative_to(project) for one in places) else places[0]
 
 
@@ -53,8 +53,8 @@ def issues_in(output: str) -> list[SpecIssue] | None:
     try:
         report = cast("object", json.loads(output[start : end + 1] if start >= 0 else ""))
         items = cast("list[Mapping[str, list[Mapping[str, object]]]]", _of(report, "items"))
-        found = [issue for item in items for issue in item["issues"]]
-        serious = [one for one in found if one.get("level") != "INFO"]
+        issues = [issue for item in items for issue in item["issues"]]
+        serious = [one for one in issues if one.get("level") != "INFO"]
         return [
             SpecIssue(visible(str(one.get("path", ""))), visible(str(one["message"])))
             for one in serious[:_MOST]

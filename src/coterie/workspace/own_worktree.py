@@ -126,19 +126,19 @@ class _WorktreeMaker:
     def _register_again(self) -> None:
         """Register an existing folder with work in it as a new worktree of the repository."""
         self._add(checkout=False)
-        made = self._made()
-        worktree.connect(self.work, made.git_dir)
+        new = self._created()
+        worktree.connect(self.work, new.git_dir)
         shutil.rmtree(self.unfinished)
-        tree = replace(made, folder=self.work)
+        tree = replace(new, folder=self.work)
         replace(self.git, folder=self.work, worktree=tree).run("read-tree", "HEAD")
 
     def make(self) -> None:
         self._add(checkout=True)
-        made = self._made()
+        new = self._created()
         if self.work.is_symlink():
             self.work.unlink()
         self.unfinished.rename(self.work)
-        worktree.connect(self.work, made.git_dir)
+        worktree.connect(self.work, new.git_dir)
 
     def prepare_branch(self) -> None:
         """Create the folders for its branch, since a sandbox cannot permit creating them."""
@@ -165,10 +165,10 @@ class _WorktreeMaker:
         at = self.at or branching_point(self.root)
         self.git.add_worktree(self.unfinished, self.branch, at, checkout=checkout)
 
-    def _made(self) -> worktree.Worktree:
-        made = worktree.Worktree.at(self.unfinished)
-        assert made is not None, "git has just made it"
-        return made
+    def _created(self) -> worktree.Worktree:
+        new = worktree.Worktree.at(self.unfinished)
+        assert new is not None, "git has just made it"
+        return new
 
     def _in_the_way(self) -> UsageError:
         return UsageError(

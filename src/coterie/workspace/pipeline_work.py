@@ -63,9 +63,9 @@ def starting_commit(root: Path, session: str = "", base: str | None = None) -> s
 def open_work(root: Path, session: str, base: str, reverts: int | None = None) -> PipelineWork:
     """Open the work of a session, which started from this commit, since the last revert."""
     number = reverts_of(root, session) if reverts is None else reverts
-    found = open_ticket_worktrees(root, session, base, branch_name(number))
-    assert found is not None, "it began at a commit"
-    return PipelineWork(found).current()
+    worktrees = open_ticket_worktrees(root, session, base, branch_name(number))
+    assert worktrees is not None, "it began at a commit"
+    return PipelineWork(worktrees).current()
 
 
 @dataclass(frozen=True)
@@ -172,24 +172,24 @@ class PipelineWork:
         branch, head = acceptance.branch(), acceptance.head()
         if head != self.base:
             commits = f"{self.base[:_SHORT]}, now {head[:_SHORT]}"
-            said = f"{branch} has moved since the work began ({commits})"
-            raise NotAccepted(task, said, f"coterie accept {task} --recheck")
+            why = f"{branch} has moved since the work began ({commits})"
+            raise NotAccepted(task, why, f"coterie accept {task} --recheck")
         self._check_folder(tree)
 
     def _check_folder(self, tree: str) -> None:
         task, now = self.worktrees.session, self._folder_tree()
         if now != tree:
-            said = f"the work has changed since the gates ran ({tree[:_SHORT]}, now {now[:_SHORT]})"
-            raise NotAccepted(task, said, f"coterie resume {task}, to test it again")
+            why = f"the work has changed since the gates ran ({tree[:_SHORT]}, now {now[:_SHORT]})"
+            raise NotAccepted(task, why, f"coterie resume {task}, to test it again")
 
     def _folder_tree(self) -> str:
         """Return the tree of the folder's current files, committed or not; the last commit's if it
         is gone."""
         folder = self.worktrees.folder / self._name
-        found = Worktree.at(folder)
-        if found is None:
+        worktree = Worktree.at(folder)
+        if worktree is None:
             return self.tree
-        git = replace(self.worktrees.git, folder=folder, worktree=found)
+        git = replace(self.worktrees.git, folder=folder, worktree=worktree)
         return self._tree_of(git.snapshot("As it is"))
 
     def accept(self, message: str, tree: str) -> str:
@@ -225,9 +225,9 @@ class PipelineWork:
         self.open()
         if not acceptance.contains(self.tip, head):
             self._check_folder(tree)
-            said = f"Merge {branch}"
-            made = acceptance.rebased_onto(head, self.tip, said, marked=marked)
-            self.worktrees.move_to(self._name, made)
+            message = f"Merge {branch}"
+            commit = acceptance.rebased_onto(head, self.tip, message, marked=marked)
+            self.worktrees.move_to(self._name, commit)
         self.restore()
         self.worktrees.git.run("update-ref", self._onto, head)
 

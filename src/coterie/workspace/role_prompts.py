@@ -83,22 +83,22 @@ def _prompt(folder: Path, role: str) -> RolePrompt:
     except FileNotFoundError:
         return shipped_prompt(role)
     except OSError as error:
-        said = f"{shown(path)} cannot be read: {error.strerror}."
-        raise ConfigError(said, _WAY_OUT, str(path)) from None
+        problem = f"{shown(path)} cannot be read: {error.strerror}."
+        raise ConfigError(problem, _WAY_OUT, str(path)) from None
     return RolePrompt(role, _text(path, raw), "project", path)
 
 
 def _text(path: Path, raw: bytes) -> str:
     if len(raw) > _LARGEST:
-        said = f"{shown(path)} is longer than {_LARGEST:,} bytes."
-        raise ConfigError(said, _WAY_OUT, str(path))
+        problem = f"{shown(path)} is longer than {_LARGEST:,} bytes."
+        raise ConfigError(problem, _WAY_OUT, str(path))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        said = f"{shown(path)}:{line} is not UTF-8 text."
+        problem = f"{shown(path)}:{line} is not UTF-8 text."
         raise ConfigError(
-            said, "Save it as UTF-8, or delete it to use the built-in prompt.", f"{path}:{line}"
+            problem, "Save it as UTF-8, or delete it to use the built-in prompt.", f"{path}:{line}"
         ) from None
     if not text.strip():
         raise ConfigError(f"{shown(path)} is empty.", _WAY_OUT, str(path))
@@ -107,8 +107,8 @@ def _text(path: Path, raw: bytes) -> str:
 
 def _no_role(path: Path, role: str) -> ConfigError:
     known = ", ".join(PIPELINE_ROLES)
-    said = f"{shown(path)} is not named after a role.{_guess(role)}"
-    return ConfigError(said, f"Rename or delete it. The roles are: {known}.", str(path))
+    problem = f"{shown(path)} is not named after a role.{_guess(role)}"
+    return ConfigError(problem, f"Rename or delete it. The roles are: {known}.", str(path))
 
 
 def _guess(role: str) -> str:

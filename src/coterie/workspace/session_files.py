@@ -102,7 +102,7 @@ def artifact_path(root: Path, session: str, uri: str) -> Path:
     return path
 
 
-def store_artifact(root: Path, session: str, ticket: str, made: Path) -> ArtifactRef | None:
+def store_artifact(root: Path, session: str, ticket: str, path: Path) -> ArtifactRef | None:
     """Copy a file that a ticket made to the session's artifacts; None if it cannot be copied.
 
     Links are never followed: one could lead to a file that nobody may see.
@@ -110,7 +110,7 @@ def store_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifac
     from coterie.model.envelope import ArtifactRef
 
     try:
-        with _opened(made, os.O_NOFOLLOW) as file:
+        with _opened(path, os.O_NOFOLLOW) as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError):  # the latter for a name with a null byte
         return None
@@ -118,14 +118,14 @@ def store_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifac
         return None
     # Named after its content too: a file kept from an earlier attempt must not change.
     digest = hashlib.sha256(data).hexdigest()
-    uri = f"{ticket}/{digest[:12]}-{made.name[-_LONGEST_NAME:]}"
+    uri = f"{ticket}/{digest[:12]}-{path.name[-_LONGEST_NAME:]}"
     base = root / ".coterie"
     write_file(base, ("sessions", session, "artifacts", *Path(uri).parts), data)
     return ArtifactRef(
-        label=made.name,
+        label=path.name,
         uri=uri,
         digest=f"sha256:{digest}",
-        content_type=content_type_of(made.name, data),
+        content_type=content_type_of(path.name, data),
         size_bytes=len(data),
     )
 
@@ -155,20 +155,20 @@ def register_artifact(
         path = _registered_path(folder.resolve(), named.uri)
     except ValueError:
         raise ArtifactWrong(named.uri, "is not a path") from None
-    kept = store_artifact(root, session, ticket, path)
-    if kept is None:
+    stored = store_artifact(root, session, ticket, path)
+    if stored is None:
         raise ArtifactWrong(
             named.uri, f"is not a file of at most {LARGEST >> 20} MiB in the member's folder"
         )
-    if named.size_bytes not in (None, kept.size_bytes):
+    if named.size_bytes not in (None, stored.size_bytes):
         raise ArtifactWrong(
-            named.uri, f"has {kept.size_bytes} bytes instead of the stated {named.size_bytes}"
+            named.uri, f"has {stored.size_bytes} bytes instead of the stated {named.size_bytes}"
         )
-    if named.digest not in (None, kept.digest):
-        raise ArtifactWrong(named.uri, f"has the digest {kept.digest}")
-    told = {"label": named.label, "description": named.description}
-    content_type = named.content_type or kept.content_type
-    return kept.model_copy(update={**told, "content_type": content_type})
+    if named.digest not in (None, stored.digest):
+        raise ArtifactWrong(named.uri, f"has the digest {stored.digest}")
+    stated = {"label": named.label, "description": named.description}
+    content_type = named.content_type or stored.content_type
+    return stored.model_copy(update={**stated, "content_type": content_type})
 
 
 def _registered_path(folder: Path, uri: str) -> Path:

@@ -71,10 +71,10 @@ class TicketWorktrees(SessionScoped):
     def commit(self, ticket: str, message: str) -> str:
         """Commit everything in the ticket's worktree; return the tree's hash."""
         with self._exclusive_in(ticket) as git:
-            made = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
+            commit = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
             # The branch moves, and the index with it, so that nobody sees phantom changes.
-            git.run("update-ref", self.ref_of(ticket), made)
-            git.run("read-tree", made)
+            git.run("update-ref", self.ref_of(ticket), commit)
+            git.run("read-tree", commit)
         return self.tree(ticket)
 
     def tree(self, ticket: str) -> str:
@@ -92,11 +92,11 @@ class TicketWorktrees(SessionScoped):
             "ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket)
         )
         top = (self.folder / ticket).resolve()
-        kept = {top / name for name in tracked.split("\0") if name}
+        committed = {top / name for name in tracked.split("\0") if name}
         named = (name for name in names if "\0" not in name)
         # Unlike `resolve`, this bears links in a loop.
-        made = dict.fromkeys(Path(os.path.realpath(folder / name)) for name in named)
-        return [path for path in made if path.is_relative_to(top) and path not in kept]
+        paths = dict.fromkeys(Path(os.path.realpath(folder / name)) for name in named)
+        return [path for path in paths if path.is_relative_to(top) and path not in committed]
 
     def diff(self, ticket: str) -> str:
         """Return what the ticket's commits changed, as a patch."""
@@ -114,13 +114,13 @@ class TicketWorktrees(SessionScoped):
         self.move_to(ticket, self.commit_tree(tree, (tip, head), f"Bring {ticket} up to date"))
         return conflicts
 
-    def move_to(self, ticket: str, made: str) -> None:
+    def move_to(self, ticket: str, commit: str) -> None:
         """Move the ticket's branch and files to a commit that contains its work."""
         with self._exclusive_in(ticket) as git:
             # Files first: with the branch ahead of them, the ticket would seem to undo the new
             # commits.
-            git.run("reset", "--quiet", "--hard", made, timeout=CHECKOUT_TIMEOUT)
-            git.run("update-ref", self.ref_of(ticket), made)
+            git.run("reset", "--quiet", "--hard", commit, timeout=CHECKOUT_TIMEOUT)
+            git.run("update-ref", self.ref_of(ticket), commit)
 
     def advance_to(self, name: str, commit: str, *, files: bool = False) -> None:
         """Move a branch of the session to a commit that was sent, unless it contains it already.
@@ -158,11 +158,11 @@ class TicketWorktrees(SessionScoped):
             listed = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree)
             before = set(listed.split("\0"))
             known = [f":(literal){name}" for name in names if name in before]
-            made = [f":(literal){name}" for name in names if name not in before]
+            new = [f":(literal){name}" for name in names if name not in before]
             if known:
                 git.run("checkout", "--quiet", tree, "--", *known)
-            if made:
-                git.run("rm", "--quiet", "--", *made)
+            if new:
+                git.run("rm", "--quiet", "--", *new)
 
     def unresolved(self, ticket: str, changed: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return which files contain both sides of a conflict between markers: of `changed`, by
@@ -259,10 +259,10 @@ class TicketWorktrees(SessionScoped):
         """Yield git, under the same lock, in one of the worktrees."""
         path = self.folder / name
         with self.exclusive() as git:
-            found = Worktree.at(path)
-            if found is None or found.common != git.common_dir:
+            worktree = Worktree.at(path)
+            if worktree is None or worktree.common != git.common_dir:
                 raise GitFailed("worktree", str(path), "this worktree was removed or changed")
-            yield replace(git, folder=path, worktree=found)
+            yield replace(git, folder=path, worktree=worktree)
 
     def _merged_tree(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
         words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs)
@@ -303,11 +303,11 @@ def fingerprint(root: Path) -> dict[str, str]:
     if git is None:
         return {}
     listed = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for entry in listed.split("\0")[:-1]:
         status, path = entry[:2], entry[3:]
-        found[path] = status
+        values[path] = status
         with suppress(OSError):
             seen = os.lstat(git.folder / path)
-            found[path] = f"{status} {seen.st_mtime_ns}.{seen.st_size}"
-    return found
+            values[path] = f"{status} {seen.st_mtime_ns}.{seen.st_size}"
+    return values

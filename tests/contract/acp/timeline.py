@@ -30,10 +30,10 @@ def connection(rows: list[Json], turns: set[int]) -> Iterator[Json]:
             turn += 1
             kept = not turns or turn in turns
         if kept:
-            yield heard(message) if ours else {"out": said(message)}
+            yield expected_input(message) if ours else {"out": agent_output(message)}
 
 
-def heard(message: Json) -> Json:
+def expected_input(message: Json) -> Json:
     """What the agent should wait for."""
     if "method" not in message:
         kind = "result" if "result" in message else "error"
@@ -44,7 +44,7 @@ def heard(message: Json) -> Json:
     return step
 
 
-def said(message: Json) -> Json:
+def agent_output(message: Json) -> Json:
     """What the agent says, with request ids replaced by those of the current run."""
     if "method" in message:
         return trimmed(message)

@@ -73,7 +73,7 @@ def steps(recording: Path) -> Iterator[Json]:
             asked.remove("initialize")
             continue
         if kind in ("control_response", "control_cancel_request") and not waited:
-            yield told("control_request", "ours", {"request": {"subtype": asked.pop(0)}})
+            yield input_step("control_request", "ours", {"request": {"subtype": asked.pop(0)}})
         waited = kind == "control_cancel_request"
         if kind == "control_response":
             line["response"]["request_id"] = "{{ours}}"
@@ -86,7 +86,7 @@ def steps(recording: Path) -> Iterator[Json]:
             yield {"in": {"type": "control_response", **response}}
 
 
-def told(kind: str, name: str, more: Json) -> Json:
+def input_step(kind: str, name: str, more: Json) -> Json:
     return {"in": {"type": kind, **more}, "as": {name: "request_id"}}
 
 

@@ -89,7 +89,11 @@ class Player:
                 if "thread" in result:
                     self.thread = result["thread"]["id"]
                     profile = {"activePermissionProfile": {"id": "coterie"}}
-                    message["result"] = {**profile, **given(result), "approvalPolicy": "untrusted"}
+                    message["result"] = {
+                        **profile,
+                        **without_nulls(result),
+                        "approvalPolicy": "untrusted",
+                    }
             self.say(message)
 
     def waits_for_answer(self) -> bool:
@@ -99,7 +103,7 @@ class Player:
         return row["dir"] == ">" and "method" not in row["msg"]
 
 
-def given(result: dict[str, Any]) -> dict[str, Any]:
+def without_nulls(result: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if value is not None}
 
 

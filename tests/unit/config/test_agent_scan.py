@@ -20,7 +20,7 @@ from coterie.config.registry_edit import (
 )
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.flags import split_words
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 NOW = "2026-11-15T12:00:00.000Z"
 LATER = "2026-11-16T12:00:00.000Z"
@@ -38,11 +38,11 @@ def version_of(command: str) -> str | None:
     return None if command.endswith("gemini") else f"{Path(command).name}-cli 1.0 (new)\n"
 
 
-def test_a_registry_is_made_by_scan(house: House, tmp_path: Path) -> None:
+def test_a_registry_is_made_by_scan(user: IsolatedUser, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "codex", "gemini", "unrelated")
     done = scan(KNOWN_AGENTS, version_of, NOW, search=search)
     assert (done.added, done.updated, done.missing) == (("codex", "gemini"), (), ())
-    assert [(one.command, one.version) for one in done.found] == [
+    assert [(one.command, one.version) for one in done.installed] == [
         (f"{search}/codex", "1.0"),
         (f"{search}/gemini", None),
     ]
@@ -64,12 +64,12 @@ def test_a_registry_is_made_by_scan(house: House, tmp_path: Path) -> None:
     }
 
 
-def test_nothing_found_makes_an_empty_registry(house: House, tmp_path: Path) -> None:
-    assert scan(KNOWN_AGENTS, version_of, NOW, search=install(tmp_path / "bin")).found == ()
+def test_nothing_found_makes_an_empty_registry(user: IsolatedUser, tmp_path: Path) -> None:
+    assert scan(KNOWN_AGENTS, version_of, NOW, search=install(tmp_path / "bin")).installed == ()
     assert json.loads(registry_path().read_text()) == {"schemaVersion": "1.2", "agents": {}}
 
 
-def test_a_scan_keeps_what_a_person_changed(house: House, tmp_path: Path) -> None:
+def test_a_scan_keeps_what_a_person_changed(user: IsolatedUser, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "claude")
     mine = AgentDefinition(
         name="claude", command=f"{search}/claude", base_args=("--mine",), installed_at=NOW
@@ -82,7 +82,7 @@ def test_a_scan_keeps_what_a_person_changed(house: House, tmp_path: Path) -> Non
     assert scan(KNOWN_AGENTS, version_of, LATER, search=search).updated == ()
 
 
-def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
+def test_a_program_that_moved_is_followed(user: IsolatedUser, tmp_path: Path) -> None:
     old = install(tmp_path / "old", "claude")
     scan(KNOWN_AGENTS, version_of, NOW, search=old)
     (tmp_path / "old" / "claude").unlink()
@@ -93,13 +93,13 @@ def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
     assert load_registry(KNOWN_AGENTS).agents["claude"].command == f"{new}/claude"
 
 
-def test_a_file_that_cannot_be_run_is_not_found(house: House, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_run_is_not_found(user: IsolatedUser, tmp_path: Path) -> None:
     (tmp_path / "claude").touch()
     assert find_agents(KNOWN_AGENTS, version_of, NOW, str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("facts", KNOWN_AGENTS.ours.values(), ids=list(KNOWN_AGENTS.ours))
-def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, facts: AgentFacts) -> None:
+def test_what_we_know_of_an_agent_is_a_valid_entry(user: IsolatedUser, facts: AgentFacts) -> None:
     made = facts.definition("/opt/x", "1", NOW)
     add_agent(KNOWN_AGENTS, made)
     read = load_registry(KNOWN_AGENTS)
@@ -111,7 +111,7 @@ def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, facts: AgentFac
 
 
 def test_the_built_in_agent_needs_no_program(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "builtin").touch(0o755)
     assert find_agents(KNOWN_AGENTS, version_of, NOW, str(tmp_path)) == ()
@@ -130,7 +130,7 @@ def test_the_built_in_agent_needs_no_program(
 
 
 def test_without_its_extra_there_is_no_built_in_agent(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     assert load_registry(KNOWN_AGENTS).agents == {}

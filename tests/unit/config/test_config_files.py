@@ -12,7 +12,7 @@ from coterie.config.files import keep_copy, locked, write_atomically
 from coterie.config.project import coterie_home, expanded, find_project
 from coterie.errors import StorageError, StorageLocked, UsageError
 from coterie.model.workspace import shown
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 
 def test_a_writer_that_never_lets_go(tmp_path: Path) -> None:
@@ -62,18 +62,18 @@ def test_copies_are_numbered(tmp_path: Path) -> None:
     assert copies == {"x.bak": "1", "x.bak.2": "2", "x.bak.3": "3"}
 
 
-def test_paths_as_people_type_them(house: House) -> None:
-    assert shown(house.project / "a" / "b") == "a/b"
-    assert shown(house.home / "x") == "~/x"
+def test_paths_as_people_type_them(user: IsolatedUser) -> None:
+    assert shown(user.project / "a" / "b") == "a/b"
+    assert shown(user.home / "x") == "~/x"
     assert shown(Path("/etc/x")) == "/etc/x"
-    assert shown(house.project) == str(house.project)
-    assert expanded("~/x") == house.home / "x"
+    assert shown(user.project) == str(user.project)
+    assert expanded("~/x") == user.home / "x"
     assert expanded("~no-such-user-here/x") == Path("~no-such-user-here/x")
 
 
-def test_a_folder_that_was_deleted_under_us(house: House) -> None:
-    house.project.rmdir()
+def test_a_folder_that_was_deleted_under_us(user: IsolatedUser) -> None:
+    user.project.rmdir()
     assert shown(Path("/etc/x")) == "/etc/x"
-    assert coterie_home() == house.coterie_home
+    assert coterie_home() == user.coterie_home
     with pytest.raises(UsageError, match=r"^The current folder is gone\.$"):
         find_project()

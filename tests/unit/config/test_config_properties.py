@@ -30,7 +30,7 @@ from coterie.config.trust_record import is_trusted
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member, Permissions, Team
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Agents = Registry
 PATH = Path("/nowhere/team.json")
@@ -121,15 +121,15 @@ def test_any_json_is_a_registry_or_refused(data: object) -> None:
 @SAME_FILES
 @given(data=jsons)
 def test_any_json_as_settings_projects_or_trust(
-    house: House, write: Callable[[Path, str], Path], data: object
+    user: IsolatedUser, write: Callable[[Path, str], Path], data: object
 ) -> None:
     text = json.dumps(data)
     for name in ("settings.json", "projects.json", "trusted.json"):
-        write(house.coterie_home / name, text)
+        write(user.coterie_home / name, text)
     assert not is_trusted("sha256:0")
     assert known_projects().projects == ()
     with contextlib.suppress(ConfigError):
-        load_settings(Project(house.project).folder)
+        load_settings(Project(user.project).folder)
 
 
 # -- round trips -------------------------------------------------------------------------------

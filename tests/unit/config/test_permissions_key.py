@@ -19,7 +19,7 @@ from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.config.teams import Power, learn_rule, learned_rules, powers, require_trust
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Permissions
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 CLAUDE = define_agent(KNOWN_AGENTS, "claude", {"command": "claude"})
 READING = ReadContext(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
@@ -70,12 +70,12 @@ def load(folder: Path, **team: Any) -> LoadedTeam:
     ],
 )
 def test_what_is_no_rule_is_refused_where_it_stands(
-    team: dict[str, Any], said: str, house: House
+    team: dict[str, Any], said: str, user: IsolatedUser
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(house.project, **team)
+        load(user.project, **team)
     assert str(caught.value).removeprefix("team.json:1 ") == said
-    assert (caught.value.where or "").startswith(f"{house.project}/team.json:1 ")
+    assert (caught.value.where or "").startswith(f"{user.project}/team.json:1 ")
 
 
 def test_the_mode_is_the_member_s_else_the_defaults_else_the_team_s(tmp_path: Path) -> None:
@@ -114,21 +114,21 @@ def test_the_full_form_reads_back(tmp_path: Path) -> None:
     assert load_team(path, READING).team == team
 
 
-def test_powers_for_everybody_need_a_look_too(house: House) -> None:
-    project = Project(house.project)
+def test_powers_for_everybody_need_a_look_too(user: IsolatedUser) -> None:
+    project = Project(user.project)
     make_project(project)
-    full = load(house.project, permissions="full")
+    full = load(user.project, permissions="full")
     assert powers(full) == (Power("ada", "full", "never asks"),)
-    allowing = load(house.project, name="pair", permissions={"allow": ["npm *"]})
+    allowing = load(user.project, name="pair", permissions={"allow": ["npm *"]})
     assert powers(allowing) == (Power("pair", "allow", 'does not ask about "npm *"'),)
     for loaded in (full, allowing):
         with pytest.raises(NotTrusted):
             require_trust(loaded, project)
-    require_trust(load(house.project, permissions={"mode": "read", "deny": ["rm"]}), project)
+    require_trust(load(user.project, permissions={"mode": "read", "deny": ["rm"]}), project)
 
 
-def test_rules_that_are_learned_at_the_same_time_are_all_kept(house: House) -> None:
-    project = Project(house.project)
+def test_rules_that_are_learned_at_the_same_time_are_all_kept(user: IsolatedUser) -> None:
+    project = Project(user.project)
     make_project(project)
     rules = [f"run(make {number})" for number in range(20)]
     with ThreadPoolExecutor(8) as pool:  # each opens the lock file itself

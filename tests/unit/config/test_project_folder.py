@@ -23,7 +23,7 @@ from coterie.config.project import (
     passthrough,
 )
 from coterie.errors import StorageError, StorageReadOnly, UsageError
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Write = Callable[[Path, str], Path]
 
@@ -31,49 +31,49 @@ Write = Callable[[Path, str], Path]
 # -- finding -----------------------------------------------------------------------------------
 
 
-def test_the_nearest_parent_with_a_coterie_folder(house: House) -> None:
-    deep = house.project / "a" / "b"
+def test_the_nearest_parent_with_a_coterie_folder(user: IsolatedUser) -> None:
+    deep = user.project / "a" / "b"
     deep.mkdir(parents=True)
-    (house.project / ".git").mkdir()
-    assert find_project(start=deep).root == house.project
-    (house.project / "a" / ".coterie").mkdir()
-    assert find_project(start=deep).root == house.project / "a"
+    (user.project / ".git").mkdir()
+    assert find_project(start=deep).root == user.project
+    (user.project / "a" / ".coterie").mkdir()
+    assert find_project(start=deep).root == user.project / "a"
 
 
-def test_else_the_git_root_else_here(house: House) -> None:
-    deep = house.project / "a" / "b"
+def test_else_the_git_root_else_here(user: IsolatedUser) -> None:
+    deep = user.project / "a" / "b"
     deep.mkdir(parents=True)
     assert find_project(start=deep).root == deep
-    (house.project / ".git").write_text("gitdir: elsewhere")  # a worktree
-    assert find_project(start=deep).root == house.project
+    (user.project / ".git").write_text("gitdir: elsewhere")  # a worktree
+    assert find_project(start=deep).root == user.project
 
 
-def test_the_chosen_folder_is_taken_as_it_is(house: House) -> None:
-    (house.project / ".git").mkdir()
-    inner = house.project / "inner"
+def test_the_chosen_folder_is_taken_as_it_is(user: IsolatedUser) -> None:
+    (user.project / ".git").mkdir()
+    inner = user.project / "inner"
     inner.mkdir()
     assert find_project("inner").root == inner
-    assert find_project(inner / "..").root == house.project
+    assert find_project(inner / "..").root == user.project
 
 
 def test_the_users_own_folder_makes_no_project(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = house.home / "code" / "x"
+    work = user.home / "code" / "x"
     work.mkdir(parents=True)
-    house.coterie_home.mkdir()
+    user.coterie_home.mkdir()
     assert find_project(start=work).root == work
-    (house.home / ".git").mkdir()  # people keep their dotfiles in git
+    (user.home / ".git").mkdir()  # people keep their dotfiles in git
     assert find_project(start=work).root == work
-    monkeypatch.setenv("COTERIE_HOME", str(house.home / "code" / ".coterie"))
-    (house.home / "code" / ".coterie").mkdir()
+    monkeypatch.setenv("COTERIE_HOME", str(user.home / "code" / ".coterie"))
+    (user.home / "code" / ".coterie").mkdir()
     assert find_project(start=work).root == work
 
 
 @pytest.mark.parametrize("chosen", ["~", "/", None])
-def test_home_and_root_are_refused(house: House, chosen: str | None) -> None:
+def test_home_and_root_are_refused(user: IsolatedUser, chosen: str | None) -> None:
     with pytest.raises(UsageError) as caught:
-        find_project(chosen, house.home)
+        find_project(chosen, user.home)
     assert str(caught.value) in (
         "A project cannot be your home folder.",
         "A project cannot be /.",
@@ -81,7 +81,7 @@ def test_home_and_root_are_refused(house: House, chosen: str | None) -> None:
     assert caught.value.hint == "cd into a project, or name one: -C DIR"
 
 
-def test_a_folder_that_is_none(house: House) -> None:
+def test_a_folder_that_is_none(user: IsolatedUser) -> None:
     with pytest.raises(UsageError, match=r"^nowhere is not a folder\.$"):
         find_project("nowhere")
 
@@ -89,20 +89,20 @@ def test_a_folder_that_is_none(house: House) -> None:
 # -- making ------------------------------------------------------------------------------------
 
 
-def test_the_folder_is_private_and_ignored_by_git(house: House) -> None:
-    project = Project(house.project)
+def test_the_folder_is_private_and_ignored_by_git(user: IsolatedUser) -> None:
+    project = Project(user.project)
     assert not project.exists
     assert make_project(project).is_new
     assert stat.S_IMODE(project.folder.stat().st_mode) == 0o700
     assert (project.folder / ".gitignore").read_text() == "*\n"
     assert stat.S_IMODE((project.folder / "identity").stat().st_mode) == 0o600
-    assert [path.name for path in house.project.iterdir()] == [".coterie"]
+    assert [path.name for path in user.project.iterdir()] == [".coterie"]
     (project.folder / ".gitignore").write_text("*\n!mine\n")
     assert not make_project(project).is_new
     assert (project.folder / ".gitignore").read_text() == "*\n!mine\n"
 
 
-def test_a_folder_that_cannot_be_written(house: House) -> None:
+def test_a_folder_that_cannot_be_written(user: IsolatedUser) -> None:
     with pytest.raises(StorageReadOnly) as caught:
         make_project(Project(Path("/sys/kernel")))
     assert str(caught.value) == "The folder cannot be written (/sys/kernel)."
@@ -111,14 +111,14 @@ def test_a_folder_that_cannot_be_written(house: House) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_something_else_in_its_place(house: House, tmp_path: Path, kind: str) -> None:
-    place = house.project / ".coterie"
+def test_something_else_in_its_place(user: IsolatedUser, tmp_path: Path, kind: str) -> None:
+    place = user.project / ".coterie"
     if kind == "file":
         place.touch()
     else:
         place.symlink_to(tmp_path)
     with pytest.raises(UsageError, match=r"/\.coterie is not a folder\."):
-        make_project(Project(house.project))
+        make_project(Project(user.project))
 
 
 MOUNTS = r"""
@@ -153,44 +153,44 @@ def test_a_sandbox_whose_only_disk_is_9p() -> None:
     assert network_type(Path("/home/ann"), "none / 9p rw 0 0\n") is None
 
 
-def test_a_network_file_system_is_refused(house: House) -> None:
+def test_a_network_file_system_is_refused(user: IsolatedUser) -> None:
     with pytest.raises(StorageError) as caught:
-        make_project(Project(house.project), "x / nfs rw 0 0\n")
+        make_project(Project(user.project), "x / nfs rw 0 0\n")
     assert str(caught.value) == (
         f"Coterie's locks cannot be trusted on a network file system (nfs) "
-        f"({house.project}/.coterie)."
+        f"({user.project}/.coterie)."
     )
     assert caught.value.hint == "Work on a copy on a local disk: -C DIR"
-    assert not (house.project / ".coterie").exists()
+    assert not (user.project / ".coterie").exists()
 
 
 # -- known projects ----------------------------------------------------------------------------
 
 
-def made(root: Path) -> Project:
+def make(root: Path) -> Project:
     root.mkdir(parents=True, exist_ok=True)
     assert make_project(Project(root)).notice is None
     return Project(root)
 
 
-def test_projects_are_remembered_once_and_in_order(house: House, tmp_path: Path) -> None:
+def test_projects_are_remembered_once_and_in_order(user: IsolatedUser, tmp_path: Path) -> None:
     assert known_projects().projects == ()
-    one, two = made(tmp_path / "one"), made(tmp_path / "two")
-    made(tmp_path / "one")
+    one, two = make(tmp_path / "one"), make(tmp_path / "two")
+    make(tmp_path / "one")
     assert known_projects().projects == (one, two)
-    assert stat.S_IMODE((house.coterie_home / "projects.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((user.coterie_home / "projects.json").stat().st_mode) == 0o600
 
 
-def test_projects_that_are_gone_are_skipped(house: House, tmp_path: Path) -> None:
-    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+def test_projects_that_are_gone_are_skipped(user: IsolatedUser, tmp_path: Path) -> None:
+    one, two = make(tmp_path / "one"), make(tmp_path / "two")
     (tmp_path / "one").rename(tmp_path / "gone")
     assert known_projects().projects == (two,)
     (tmp_path / "gone").rename(tmp_path / "one")
     assert known_projects().projects == (one, two)
 
 
-def test_one_that_is_not_ours_any_more_is_left_out(house: House, tmp_path: Path) -> None:
-    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+def test_one_that_is_not_ours_any_more_is_left_out(user: IsolatedUser, tmp_path: Path) -> None:
+    one, two = make(tmp_path / "one"), make(tmp_path / "two")
     (one.folder / "identity").write_text("0" * 32 + "\n")
     (one.folder / "coterie.db").touch()
     found = known_projects()
@@ -204,9 +204,9 @@ def test_one_that_is_not_ours_any_more_is_left_out(house: House, tmp_path: Path)
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"projects": 3}', "\0" * 40])
 def test_a_damaged_list_is_set_aside(
-    house: House, write: Write, tmp_path: Path, damage: str
+    user: IsolatedUser, write: Write, tmp_path: Path, damage: str
 ) -> None:
-    path = write(house.coterie_home / "projects.json", damage)
+    path = write(user.coterie_home / "projects.json", damage)
     found = known_projects()
     assert found.projects == ()
     (notice,) = found.notices
@@ -214,7 +214,7 @@ def test_a_damaged_list_is_set_aside(
         " It was renamed to ~/.coterie/projects.json.damaged.1; a new project list was started."
     )
     assert path.with_name("projects.json.damaged.1").read_text() == damage
-    one = made(tmp_path / "one")
+    one = make(tmp_path / "one")
     assert known_projects().projects == (one,)
     write(path, damage)
     (tmp_path / "two").mkdir()
@@ -224,10 +224,10 @@ def test_a_damaged_list_is_set_aside(
 
 
 def test_a_list_that_another_process_repairs_meanwhile_is_used(
-    house: House, tmp_path: Path
+    user: IsolatedUser, tmp_path: Path
 ) -> None:
-    one = made(tmp_path / "one")
-    path = house.coterie_home / "projects.json"
+    one = make(tmp_path / "one")
+    path = user.coterie_home / "projects.json"
     path.rename(repaired := path.with_name("repaired.json"))
     os.mkfifo(path)  # read to EOF only after the good list has replaced it
 
@@ -243,7 +243,7 @@ def test_a_list_that_another_process_repairs_meanwhile_is_used(
     assert (found.projects, found.notices) == ((one,), ())
 
 
-def test_strange_entries_are_passed_over(house: House, write: Write, tmp_path: Path) -> None:
+def test_strange_entries_are_passed_over(user: IsolatedUser, write: Write, tmp_path: Path) -> None:
     one = tmp_path / "one"
     (one / ".coterie").mkdir(parents=True)
     entries = [
@@ -254,11 +254,11 @@ def test_strange_entries_are_passed_over(house: House, write: Write, tmp_path: P
         {"path": "/\0"},
         {"path": str(one), "id": 3, "owner": "me", "tracked": []},
     ]
-    write(house.coterie_home / "projects.json", json.dumps({"projects": entries}))
+    write(user.coterie_home / "projects.json", json.dumps({"projects": entries}))
     assert known_projects().projects == (Project(one),)
 
 
-def test_a_home_that_cannot_be_written_is_no_failure(house: House, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_no_failure(user: IsolatedUser, tmp_path: Path) -> None:
     project = Project(tmp_path / "one", Path("/sys/nowhere"))
     project.root.mkdir()
     notice = make_project(project).notice
@@ -279,7 +279,7 @@ for number in range(10):
 """
 
 
-def test_writers_at_once_lose_nothing(house: House, tmp_path: Path) -> None:
+def test_writers_at_once_lose_nothing(user: IsolatedUser, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     running = [subprocess.Popen([*command, str(writer)]) for writer in range(4)]
     assert [process.wait() for process in running] == [0, 0, 0, 0]
@@ -290,17 +290,17 @@ def test_writers_at_once_lose_nothing(house: House, tmp_path: Path) -> None:
 # -- environment -------------------------------------------------------------------------------
 
 
-def test_where_the_users_folder_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert coterie_home() == house.coterie_home
+def test_where_the_users_folder_is(user: IsolatedUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert coterie_home() == user.coterie_home
     monkeypatch.delenv("COTERIE_HOME")
-    assert coterie_home() == house.home / ".coterie"
+    assert coterie_home() == user.home / ".coterie"
     monkeypatch.setenv("COTERIE_HOME", "~/elsewhere")
-    assert coterie_home() == house.home / "elsewhere"
+    assert coterie_home() == user.home / "elsewhere"
     monkeypatch.setenv("COTERIE_HOME", "here")
-    assert coterie_home() == house.project / "here"
+    assert coterie_home() == user.project / "here"
 
 
-def test_no_key_is_passed_through(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_passed_through(user: IsolatedUser, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "LC_ALL",
         "https_proxy",

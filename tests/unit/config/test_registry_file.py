@@ -17,7 +17,7 @@ from coterie.config.registry_edit import add_agent, by_hand, save_registry
 from coterie.errors import ConfigError, StorageReadOnly, UsageError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 NOW = "2026-11-15T12:00:00.000Z"
 Write = Callable[[Path, str], Path]
@@ -27,14 +27,14 @@ def registry_of(agents: object, **more: object) -> str:
     return json.dumps({"schemaVersion": "1.2", "agents": agents, **more}, indent=1)
 
 
-def test_one_that_does_not_exist_yet_has_the_built_in_agent_alone(house: House) -> None:
+def test_one_that_does_not_exist_yet_has_the_built_in_agent_alone(user: IsolatedUser) -> None:
     own = AgentDefinition(name="builtin", display_name="Built-in agent", command="builtin")
-    path = house.coterie_home / "agents" / "config.json"
+    path = user.coterie_home / "agents" / "config.json"
     assert load_registry(KNOWN_AGENTS) == Registry(path, {"builtin": own})
     assert load_registry(KNOWN_AGENTS).schema_version is None
 
 
-def test_every_field_is_read(house: House, write: Write) -> None:
+def test_every_field_is_read(user: IsolatedUser, write: Write) -> None:
     entry = {
         "name": "bot",
         "displayName": "The Bot",
@@ -84,7 +84,7 @@ def test_every_field_is_read(house: House, write: Write) -> None:
     )
 
 
-def test_a_command_alone_is_an_agent(house: House, write: Write) -> None:
+def test_a_command_alone_is_an_agent(user: IsolatedUser, write: Write) -> None:
     write(registry_path(), registry_of({"cat": {"command": "cat"}}))
     agent = load_registry(KNOWN_AGENTS).agents["cat"]
     assert (agent.display_name, agent.capabilities.detection, agent.adapter_in(())) == (
@@ -171,7 +171,7 @@ MISTAKES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("entry", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_named(house: House, write: Write, entry: Any, said: str) -> None:
+def test_a_mistake_is_named(user: IsolatedUser, write: Write, entry: Any, said: str) -> None:
     path = write(registry_path(), registry_of({"a": entry}))
     with pytest.raises(ConfigError) as caught:
         load_registry(KNOWN_AGENTS)
@@ -183,7 +183,7 @@ def test_a_mistake_is_named(house: House, write: Write, entry: Any, said: str) -
     assert caught.value.where.startswith(f"{path}:")
 
 
-def test_a_prompt_s_hint_is_to_migrate(house: House, write: Write) -> None:
+def test_a_prompt_s_hint_is_to_migrate(user: IsolatedUser, write: Write) -> None:
     write(
         registry_path(), registry_of({"a": {"command": "x", "baseArgs": ["--system-prompt", "x"]}})
     )
@@ -225,14 +225,14 @@ FILES = [
 
 
 @pytest.mark.parametrize(("text", "said"), FILES, ids=[text for text, _ in FILES])
-def test_a_file_that_is_no_registry(house: House, write: Write, text: str, said: str) -> None:
+def test_a_file_that_is_no_registry(user: IsolatedUser, write: Write, text: str, said: str) -> None:
     write(registry_path(), text)
     with pytest.raises(ConfigError) as caught:
         load_registry(KNOWN_AGENTS)
     assert str(caught.value) == f"~/.coterie/agents/{said}"
 
 
-def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Write) -> None:
+def test_mode_words_are_dropped_where_an_adapter_chooses(user: IsolatedUser, write: Write) -> None:
     args = ["-p", "--output-format", "stream-json", "--verbose", "--add-dir", "/x"]
     write(registry_path(), registry_of({"claude": {"command": "claude", "baseArgs": args}}))
     found = load_registry(KNOWN_AGENTS)
@@ -245,24 +245,24 @@ def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Wr
     )
 
 
-def test_what_scan_wrote_is_not_complained_of(house: House) -> None:
+def test_what_scan_wrote_is_not_complained_of(user: IsolatedUser) -> None:
     add_agent(KNOWN_AGENTS, KNOWN_AGENTS.ours["claude"].definition("/opt/claude", None, NOW))
     found = load_registry(KNOWN_AGENTS)
     assert found.notices == ()
     assert found.agents["claude"].base_args == ("--setting-sources", "user", "--strict-mcp-config")
 
 
-def test_a_role_with_no_flag_to_go_by(house: House, write: Write) -> None:
+def test_a_role_with_no_flag_to_go_by(user: IsolatedUser, write: Write) -> None:
     entry = {"command": "~/bin/x", "capabilities": {"supportsSystemPrompt": True}}
     write(registry_path(), registry_of({"a": entry}))
     found = load_registry(KNOWN_AGENTS)
     assert found.notices == (
         Notice("a: it has no systemPromptFlag, so a role is put before the message."),
     )
-    assert found.agents["a"].command == str(house.home / "bin" / "x")
+    assert found.agents["a"].command == str(user.home / "bin" / "x")
 
 
-def test_the_limits_of_a_turn(house: House) -> None:
+def test_the_limits_of_a_turn(user: IsolatedUser) -> None:
     silent = AgentDefinition(name="a", command="x")
     by_event = AgentDefinition(
         name="b",
@@ -284,7 +284,7 @@ def test_the_limits_of_a_turn(house: House) -> None:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def test_what_is_saved_is_read_again_and_private(house: House) -> None:
+def test_what_is_saved_is_read_again_and_private(user: IsolatedUser) -> None:
     agent = AgentDefinition(name="a", display_name="Ä", command="x", env={"KEY": "secret"})
     save_registry(Registry(registry_path(), {"a": agent}))
     assert list(load_registry(KNOWN_AGENTS).agents) == ["a", "builtin"]
@@ -294,7 +294,7 @@ def test_what_is_saved_is_read_again_and_private(house: House) -> None:
     assert "secret" not in repr(agent)
 
 
-def test_a_link_is_written_through(house: House, tmp_path: Path) -> None:
+def test_a_link_is_written_through(user: IsolatedUser, tmp_path: Path) -> None:
     dotfiles = tmp_path / "dotfiles.json"
     dotfiles.write_text(registry_of({}))
     registry_path().parent.mkdir(parents=True)
@@ -306,7 +306,7 @@ def test_a_link_is_written_through(house: House, tmp_path: Path) -> None:
     }
 
 
-def test_adding_by_hand(house: House) -> None:
+def test_adding_by_hand(user: IsolatedUser) -> None:
     facts = {"completionDetection": "custom", "completionPattern": "^OK$", "timeoutMs": 5}
     agent = by_hand(KNOWN_AGENTS, "bot", ["/opt/bot", "--loud"], NOW, facts, use_pty=True)
     assert add_agent(KNOWN_AGENTS, agent).agents == {"bot": agent}
@@ -343,14 +343,14 @@ def test_adding_by_hand(house: House) -> None:
     ],
 )
 def test_adding_what_cannot_be(
-    house: House, name: str, command: list[str], facts: dict[str, object], said: str
+    user: IsolatedUser, name: str, command: list[str], facts: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         by_hand(KNOWN_AGENTS, name, command, NOW, facts)
     assert str(caught.value) == said
 
 
-def test_a_home_that_cannot_be_written(house: House) -> None:
+def test_a_home_that_cannot_be_written(user: IsolatedUser) -> None:
     registry = Registry(Path("/sys/coterie/config.json"))
     with pytest.raises(StorageReadOnly) as caught:
         save_registry(registry)
@@ -358,7 +358,7 @@ def test_a_home_that_cannot_be_written(house: House) -> None:
     assert caught.value.hint == "Make /sys/coterie writable, or work elsewhere: -C DIR"
 
 
-def test_old_ones_are_not_written_over(house: House, write: Write) -> None:
+def test_old_ones_are_not_written_over(user: IsolatedUser, write: Write) -> None:
     write(registry_path(), json.dumps({"schemaVersion": "1.1", "agents": {}}))
     with pytest.raises(UsageError) as caught:
         add_agent(KNOWN_AGENTS, AgentDefinition(name="a", command="x"))

@@ -15,7 +15,7 @@ from coterie.config.registry import load_registry, registry_path
 from coterie.config.registry_edit import Migration, migrate
 from coterie.errors import ConfigError, NotFound
 from coterie.model.flags import DroppedPrompt, split_words
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Write = Callable[[Path, str], Path]
 
@@ -52,7 +52,7 @@ UNUSED = Notice(
 )
 
 
-def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> None:
+def test_an_old_registry_is_read_with_a_warning(user: IsolatedUser, write: Write) -> None:
     write(registry_path(), json.dumps(OLD))
     found = load_registry(KNOWN_AGENTS)
     assert found.schema_version == "1.1"
@@ -79,7 +79,9 @@ def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> N
     )
 
 
-def test_migrating_tells_what_was_dropped_and_keeps_a_copy(house: House, write: Write) -> None:
+def test_migrating_tells_what_was_dropped_and_keeps_a_copy(
+    user: IsolatedUser, write: Write
+) -> None:
     old = json.dumps(OLD)
     path = write(registry_path(), old)
     done = migrate(KNOWN_AGENTS)
@@ -133,7 +135,7 @@ def test_migrating_tells_what_was_dropped_and_keeps_a_copy(house: House, write: 
     assert load_registry(KNOWN_AGENTS).notices == (UNUSED,)
 
 
-def test_migrating_again_changes_nothing(house: House, write: Write) -> None:
+def test_migrating_again_changes_nothing(user: IsolatedUser, write: Write) -> None:
     path = write(registry_path(), json.dumps(OLD))
     migrate(KNOWN_AGENTS)
     text = path.read_text()
@@ -145,7 +147,7 @@ def test_migrating_again_changes_nothing(house: House, write: Write) -> None:
     ]
 
 
-def test_an_older_copy_is_never_overwritten(house: House, write: Write) -> None:
+def test_an_older_copy_is_never_overwritten(user: IsolatedUser, write: Write) -> None:
     path = write(registry_path(), json.dumps(OLD))
     write(path.with_name("config.json.1.1.bak"), "an older one")
     assert migrate(KNOWN_AGENTS).backup == path.with_name("config.json.1.1.bak.2")
@@ -154,7 +156,7 @@ def test_an_older_copy_is_never_overwritten(house: House, write: Write) -> None:
     assert migrate(KNOWN_AGENTS).backup == path.with_name("config.json.1.1.bak.2")
 
 
-def test_prompts_in_a_new_registry_are_taken_out_too(house: House, write: Write) -> None:
+def test_prompts_in_a_new_registry_are_taken_out_too(user: IsolatedUser, write: Write) -> None:
     agents = {
         "a": {
             "command": "x",
@@ -174,7 +176,7 @@ def test_prompts_in_a_new_registry_are_taken_out_too(house: House, write: Write)
     assert not migrate(KNOWN_AGENTS).changed
 
 
-def test_nothing_is_written_when_something_is_wrong(house: House, write: Write) -> None:
+def test_nothing_is_written_when_something_is_wrong(user: IsolatedUser, write: Write) -> None:
     wrong = json.dumps({"schemaVersion": "1.1", "agents": {"a": {"args": [1]}, "b": 3}})
     path = write(registry_path(), wrong)
     with pytest.raises(ConfigError) as caught:
@@ -188,7 +190,7 @@ def test_nothing_is_written_when_something_is_wrong(house: House, write: Write) 
     assert not path.with_name("config.json.1.1.bak").exists()
 
 
-def test_no_registry_to_migrate(house: House) -> None:
+def test_no_registry_to_migrate(user: IsolatedUser) -> None:
     with pytest.raises(NotFound) as caught:
         migrate(KNOWN_AGENTS)
     assert caught.value.hint == "coterie agents scan"

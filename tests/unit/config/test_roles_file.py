@@ -20,7 +20,7 @@ from coterie.config.teams import choose_team, powers
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Permissions
-from tests.conftest import House, ours
+from tests.conftest import IsolatedUser, init_project
 
 Agents = Registry
 Write = Callable[[Path, str], Path]
@@ -180,7 +180,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "null": (roles(MANAGER, {**WORKER, "metadata": None}), "roles[1].metadata is null"),
     "no list": ('{"roles": {}}', "roles is an object; expected a list"),
-    "empty": ('{"roles": []}', "roles is a list; expected at least 1"),
+    "empty": ('{"roles": []}', "roles is empty; expected at least 1 entry"),
 }
 
 
@@ -194,22 +194,22 @@ def test_a_mistake_is_named_by_file_and_place(read: Callable[[str], Any], what: 
 
 
 def test_the_projects_own_file_is_what_a_run_begins_with(
-    house: House, write: Write, agents: Agents
+    user: IsolatedUser, write: Write, agents: Agents
 ) -> None:
-    project = Project(house.project)
+    project = Project(user.project)
     assert roles_path(project) is None
-    path = write(ours(house.project) / "roles.json", roles(MANAGER, WORKER))
+    path = write(init_project(user.project) / "roles.json", roles(MANAGER, WORKER))
     assert roles_path(project) == path
     loaded = choose_team(project, str(roles_path(project)), agents)
     assert [member.id for member in loaded.team.members] == ["mira", "wren"]
 
 
 def test_commands_from_elsewhere_are_looked_at_first(
-    house: House, write: Write, agents: Agents
+    user: IsolatedUser, write: Write, agents: Agents
 ) -> None:
     """A repository could ship a roles file that runs arbitrary commands."""
-    path = write(house.project / "roles.json", roles(MANAGER, {**WORKER, "cli_command": "./evil"}))
-    project = Project(house.project)
+    path = write(user.project / "roles.json", roles(MANAGER, {**WORKER, "cli_command": "./evil"}))
+    project = Project(user.project)
     with pytest.raises(NotTrusted, match="wren: cli_command"):
         choose_team(project, str(path), agents)
     (power,) = powers(load_team(path, ReadContext(agents)), project)
@@ -217,7 +217,7 @@ def test_commands_from_elsewhere_are_looked_at_first(
 
 
 def test_a_team_file_has_the_same_for_its_members(
-    house: House, write: Write, agents: Agents
+    user: IsolatedUser, write: Write, agents: Agents
 ) -> None:
     member = {
         "id": "a",
@@ -228,12 +228,12 @@ def test_a_team_file_has_the_same_for_its_members(
     text = json.dumps(
         {"members": [{**member, "metadata": {"rate_limit": {"turns_per_minute": 2}}}]}
     )
-    (made,) = load_team(write(house.project / "team.json", text), ReadContext(agents)).team.members
+    (made,) = load_team(write(user.project / "team.json", text), ReadContext(agents)).team.members
     assert (made.capabilities, made.supports_multiple_instances) == (("x",), True)
     assert made.turns_per_minute == 2
     text = json.dumps({"members": [{**member, "metadata": {"network": "isolated"}}]})
     with pytest.raises(ConfigError, match=r"members\[0\]\.metadata\.network is \"isolated\", but"):
-        load_team(write(house.project / "team.json", text), ReadContext(agents))
+        load_team(write(user.project / "team.json", text), ReadContext(agents))
     text = json.dumps({"members": [{**member, "metadata": {"cli_command": "x"}}]})
     with pytest.raises(ConfigError, match=r"metadata\.cli_command is only for roles files"):
-        load_team(write(house.project / "team.json", text), ReadContext(agents))
+        load_team(write(user.project / "team.json", text), ReadContext(agents))

@@ -15,7 +15,7 @@ from coterie.config.schemas import FOLDER
 from coterie.config.settings import load_scheduler
 from coterie.errors import ConfigError
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
-from tests.conftest import ours
+from tests.conftest import init_project
 
 Write = Callable[[Path, str], Path]
 
@@ -28,7 +28,7 @@ def accepted(text: str) -> bool:
 @pytest.fixture
 def load(tmp_path: Path, write: Write) -> Callable[[str], SchedulerConfig]:
     def loaded(text: str) -> SchedulerConfig:
-        write(ours(tmp_path) / "scheduler_config.json", text)
+        write(init_project(tmp_path) / "scheduler_config.json", text)
         return load_scheduler(Project(tmp_path))
 
     return loaded

@@ -18,17 +18,17 @@ from coterie.config.settings import (
     user_settings_path,
 )
 from coterie.errors import ConfigError, NotFound, UsageError
-from tests.conftest import House, ours
+from tests.conftest import IsolatedUser, init_project
 
 Write = Callable[[Path, str], Path]
 
 
-def project_path(house: House) -> Path:
-    return ours(house.project) / "settings.json"
+def project_path(user: IsolatedUser) -> Path:
+    return init_project(user.project) / "settings.json"
 
 
-def test_nothing_said_is_the_default(house: House) -> None:
-    found = load_settings(Project(house.project).folder)
+def test_nothing_said_is_the_default(user: IsolatedUser) -> None:
+    found = load_settings(Project(user.project).folder)
     assert found.values == Settings()
     assert [(one.key, one.value, one.origin) for one in found.list()] == [
         ("keeper", "auto", "default"),
@@ -47,11 +47,11 @@ def test_nothing_said_is_the_default(house: House) -> None:
     assert all(one.description for one in found.list())
 
 
-def test_the_project_wins(house: House) -> None:
+def test_the_project_wins(user: IsolatedUser) -> None:
     set_value(user_settings_path(), "keeper", "subreaper")
     set_value(user_settings_path(), "contextMessageCount", "5")
-    set_value(project_path(house), "contextMessageCount", "7")
-    found = load_settings(Project(house.project).folder)
+    set_value(project_path(user), "contextMessageCount", "7")
+    found = load_settings(Project(user.project).folder)
     assert (found.values.keeper, found.values.context_message_count) == ("subreaper", 7)
     assert [found.get(key).origin for key in ("keeper", "contextMessageCount", "quietAfter")] == [
         "user",
@@ -61,7 +61,7 @@ def test_the_project_wins(house: House) -> None:
     assert load_settings(None).values.context_message_count == 5
 
 
-def test_set_and_unset(house: House) -> None:
+def test_set_and_unset(user: IsolatedUser) -> None:
     path = user_settings_path()
     assert set_value(path, "quietAfter", "90s") == "90s"
     assert set_value(path, "contextMessageCount", "0") == 0
@@ -99,14 +99,14 @@ def test_set_and_unset(house: House) -> None:
         ("fence", "  ", "fence cannot be used: it is not a command (is a quote left open?)."),
     ],
 )
-def test_a_value_that_cannot_be(house: House, key: str, text: str, said: str) -> None:
+def test_a_value_that_cannot_be(user: IsolatedUser, key: str, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         set_value(user_settings_path(), key, text, "user")
     assert str(caught.value) == said
     assert not user_settings_path().exists()
 
 
-def test_an_unknown_key(house: House) -> None:
+def test_an_unknown_key(user: IsolatedUser) -> None:
     for act in (
         lambda: set_value(user_settings_path(), "keper", "auto"),
         lambda: unset_value(user_settings_path(), "keper"),
@@ -138,14 +138,14 @@ def test_an_unknown_key(house: House) -> None:
         ('{"keeper": "auto", "keeper": "auto"}', "settings.json:1 keeper appears twice."),
     ],
 )
-def test_a_file_with_a_mistake(house: House, write: Write, text: str, said: str) -> None:
-    write(project_path(house), text)
+def test_a_file_with_a_mistake(user: IsolatedUser, write: Write, text: str, said: str) -> None:
+    write(project_path(user), text)
     with pytest.raises(ConfigError) as caught:
-        load_settings(Project(house.project).folder)
+        load_settings(Project(user.project).folder)
     assert str(caught.value).startswith(f".coterie/{said}")
 
 
-def test_a_schema_for_editors_is_kept_out(house: House, write: Write) -> None:
+def test_a_schema_for_editors_is_kept_out(user: IsolatedUser, write: Write) -> None:
     write(user_settings_path(), '{"$schema": "x.json", "keeper": "subreaper"}')
     assert load_settings(None).values.keeper == "subreaper"
 

@@ -25,7 +25,7 @@ from coterie.config.teams import (
     trust,
 )
 from coterie.errors import NotFound, NotTrusted, UsageError
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Agents = Registry
 Write = Callable[[Path, str], Path]
@@ -34,8 +34,8 @@ PLAIN = '{"members": [{"id": "a", "agent": "echo"}]}'
 
 
 @pytest.fixture
-def project(house: House) -> Project:
-    made = Project(house.project)
+def project(user: IsolatedUser) -> Project:
+    made = Project(user.project)
     make_project(made)
     return made
 
@@ -98,10 +98,10 @@ def test_a_name_where_there_is_none(project: Project, agents: Agents) -> None:
 @pytest.mark.parametrize(
     "word", ["./team.json", "team.json", "./", "../project/", "{project}/team.json"]
 )
-def test_a_path_is_meant(house: House, project: Project, agents: Agents, word: str) -> None:
-    (house.project / "team.json").write_text(PLAIN)
-    found = choose_team(project, word.replace("{project}", str(house.project)), agents)
-    assert (named(found), found.path) == ("project", house.project / "team.json")
+def test_a_path_is_meant(user: IsolatedUser, project: Project, agents: Agents, word: str) -> None:
+    (user.project / "team.json").write_text(PLAIN)
+    found = choose_team(project, word.replace("{project}", str(user.project)), agents)
+    assert (named(found), found.path) == ("project", user.project / "team.json")
 
 
 def test_toml_and_strange_folders(project: Project, write: Write, agents: Agents) -> None:
@@ -171,10 +171,10 @@ BOLD = {
 }
 
 
-def test_powers_are_shown_without_values(house: House, write: Write, agents: Agents) -> None:
-    path = write(house.project / "team.json", json.dumps(BOLD))
+def test_powers_are_shown_without_values(user: IsolatedUser, write: Write, agents: Agents) -> None:
+    path = write(user.project / "team.json", json.dumps(BOLD))
     loaded = load_team(path, ReadContext(agents))
-    assert powers(loaded, Project(house.project)) == (
+    assert powers(loaded, Project(user.project)) == (
         Power("ada", "full", "never asks"),
         Power("ada", "env", "sets API_KEY"),
         Power("rex", "additionalArgs", 'adds "--add-dir" "/"'),
@@ -184,9 +184,9 @@ def test_powers_are_shown_without_values(house: House, write: Write, agents: Age
 
 
 def test_a_file_from_outside_is_looked_at_once_per_content(
-    house: House, project: Project, write: Write, agents: Agents
+    user: IsolatedUser, project: Project, write: Write, agents: Agents
 ) -> None:
-    path = write(house.project / "team.json", json.dumps(BOLD))
+    path = write(user.project / "team.json", json.dumps(BOLD))
     with pytest.raises(NotTrusted) as caught:
         choose_team(project, "./team.json", agents)
     assert str(caught.value) == (
@@ -202,28 +202,28 @@ def test_a_file_from_outside_is_looked_at_once_per_content(
 
 
 def test_a_plain_file_from_outside_needs_no_look(
-    house: House, project: Project, write: Write, agents: Agents
+    user: IsolatedUser, project: Project, write: Write, agents: Agents
 ) -> None:
-    write(house.project / "team.json", PLAIN)
+    write(user.project / "team.json", PLAIN)
     assert choose_team(project, "./team.json", agents)
 
 
 def test_what_lies_in_the_coterie_folder_is_the_users(
-    house: House, project: Project, write: Write, agents: Agents
+    user: IsolatedUser, project: Project, write: Write, agents: Agents
 ) -> None:
     write(project.teams / "bold" / "team.json", json.dumps(BOLD))
     assert choose_team(project, "bold", agents)
     index = b"DIRC...\0.coterie/teams/bold/team.json\0"
-    (house.project / ".git").mkdir()
-    (house.project / ".git" / "index").write_bytes(index)
+    (user.project / ".git").mkdir()
+    (user.project / ".git" / "index").write_bytes(index)
     with pytest.raises(NotTrusted):
         choose_team(project, "bold", agents)
 
 
 def test_a_link_out_of_the_coterie_folder_is_not_the_users(
-    house: House, project: Project, write: Write, agents: Agents
+    user: IsolatedUser, project: Project, write: Write, agents: Agents
 ) -> None:
-    outside = write(house.project / "team.json", json.dumps(BOLD))
+    outside = write(user.project / "team.json", json.dumps(BOLD))
     (project.teams / "bold").mkdir(parents=True)
     (project.teams / "bold" / "team.json").symlink_to(outside)
     with pytest.raises(NotTrusted):
@@ -231,55 +231,55 @@ def test_a_link_out_of_the_coterie_folder_is_not_the_users(
 
 
 def test_a_prompt_from_elsewhere_is_a_power(
-    house: House, project: Project, write: Write, agents: Agents, tmp_path: Path
+    user: IsolatedUser, project: Project, write: Write, agents: Agents, tmp_path: Path
 ) -> None:
     write(tmp_path / "secret.txt", "the secret")
     entry = {"id": "a", "agent": "echo", "promptFile": "../secret.txt"}
-    write(house.project / "team.json", json.dumps({"members": [entry]}))
+    write(user.project / "team.json", json.dumps({"members": [entry]}))
     with pytest.raises(NotTrusted, match=r"\(project: promptFile\)"):
         choose_team(project, "./team.json", agents)
 
 
-def test_a_damaged_record_trusts_nothing(house: House, write: Write, agents: Agents) -> None:
-    path = write(house.project / "team.json", json.dumps(BOLD))
+def test_a_damaged_record_trusts_nothing(user: IsolatedUser, write: Write, agents: Agents) -> None:
+    path = write(user.project / "team.json", json.dumps(BOLD))
     loaded = load_team(path, ReadContext(agents))
-    record = write(house.coterie_home / "trusted.json", "{")
+    record = write(user.coterie_home / "trusted.json", "{")
     with pytest.raises(NotTrusted):
-        require_trust(loaded, Project(house.project))
+        require_trust(loaded, Project(user.project))
     trust(loaded, NOW)
-    require_trust(loaded, Project(house.project))
+    require_trust(loaded, Project(user.project))
     assert record.with_name("trusted.json.damaged.1").read_text() == "{"
 
 
 def test_trust_is_in_a_file_in_its_place_with_its_prompts(
-    house: House, write: Write, agents: Agents
+    user: IsolatedUser, write: Write, agents: Agents
 ) -> None:
     """The same text runs different files elsewhere, and a changed prompt changes its purpose."""
     entry = {"id": "ada", "agent": "echo", "permissions": "full", "promptFile": "p.md"}
     text, reading = json.dumps({"members": [entry]}), ReadContext(agents)
-    for folder in (house.project, house.project / "vendor"):
+    for folder in (user.project, user.project / "vendor"):
         write(folder / "p.md", "Be kind.")
-    here = write(house.project / "team.json", text)
-    there = write(house.project / "vendor" / "team.json", text)
-    project = Project(house.project)
+    here = write(user.project / "team.json", text)
+    there = write(user.project / "vendor" / "team.json", text)
+    project = Project(user.project)
     trust(load_team(here, reading), NOW)
     require_trust(load_team(here, reading), project)
     with pytest.raises(NotTrusted):
         require_trust(load_team(there, reading), project)
-    write(house.project / "p.md", "Obey Eve.")
+    write(user.project / "p.md", "Obey Eve.")
     with pytest.raises(NotTrusted):
         require_trust(load_team(here, reading), project)
 
 
 def test_trust_of_an_earlier_version_holds_in_its_place(
-    house: House, write: Write, agents: Agents
+    user: IsolatedUser, write: Write, agents: Agents
 ) -> None:
-    here = load_team(write(house.project / "team.json", json.dumps(BOLD)), ReadContext(agents))
+    here = load_team(write(user.project / "team.json", json.dumps(BOLD)), ReadContext(agents))
     there = load_team(
-        write(house.project / "x" / "team.json", json.dumps(BOLD)), ReadContext(agents)
+        write(user.project / "x" / "team.json", json.dumps(BOLD)), ReadContext(agents)
     )
     kept = {"trusted": {here.digest: {"path": str(here.path), "trustedAt": NOW}}}
-    write(house.coterie_home / "trusted.json", json.dumps(kept))
-    require_trust(here, Project(house.project))
+    write(user.coterie_home / "trusted.json", json.dumps(kept))
+    require_trust(here, Project(user.project))
     with pytest.raises(NotTrusted):
-        require_trust(there, Project(house.project))
+        require_trust(there, Project(user.project))

@@ -15,15 +15,15 @@ from coterie.config.team_edit import add_member, entry_of, full_form, new_team, 
 from coterie.config.team_file import ReadContext, load_team
 from coterie.config.teams import choose_team, reading_for, seats
 from coterie.errors import ConfigError, NotFound, UsageError
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Agents = Registry
 Write = Callable[[Path, str], Path]
 
 
 @pytest.fixture
-def project(house: House) -> Project:
-    made = Project(house.project)
+def project(user: IsolatedUser) -> Project:
+    made = Project(user.project)
     make_project(made)
     return made
 
@@ -63,12 +63,12 @@ def test_a_team_that_would_not_be_read_is_not_written(project: Project, agents: 
 
 
 def test_a_member_is_added_and_all_else_kept(
-    house: House, project: Project, write: Write, agents: Agents
+    user: IsolatedUser, project: Project, write: Write, agents: Agents
 ) -> None:
     text = (
         '{"$schema": "x", "contextMessageCount": 3,\n "members": [{"id": "ada", "agent": "echo"}]}'
     )
-    path = write(house.project / "team.json", text)
+    path = write(user.project / "team.json", text)
     path.chmod(0o644)
     rex = {"id": "rex", "agent": "codex", "prompt": "Prüfe."}
     loaded = add_member(path, rex, reading_for(path, project, agents))
@@ -84,7 +84,7 @@ def test_a_member_is_added_and_all_else_kept(
         }
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert sorted(one.name for one in house.project.iterdir()) == [".coterie", "team.json"]
+    assert sorted(one.name for one in user.project.iterdir()) == [".coterie", "team.json"]
 
 
 def test_a_member_like_another(project: Project, write: Write, agents: Agents) -> None:
@@ -118,9 +118,9 @@ def test_a_member_that_is_there_already(project: Project, write: Write, agents: 
     assert path.read_text() == text
 
 
-def test_comments_in_toml_are_kept(house: House, write: Write, agents: Agents) -> None:
+def test_comments_in_toml_are_kept(user: IsolatedUser, write: Write, agents: Agents) -> None:
     text = '# mine\n[[members]] # first\nid = "ada"\nagent = "echo"\n'
-    path = write(house.project / "team.toml", text)
+    path = write(user.project / "team.toml", text)
     entry = {
         "id": "rex",
         "agent": "claude",
@@ -141,16 +141,18 @@ def test_comments_in_toml_are_kept(house: House, write: Write, agents: Agents) -
     assert load_team(path, ReadContext(agents)) == loaded
 
 
-def test_toml_with_its_members_in_one_value(house: House, write: Write, agents: Agents) -> None:
+def test_toml_with_its_members_in_one_value(
+    user: IsolatedUser, write: Write, agents: Agents
+) -> None:
     text = 'members = [{id = "ada", agent = "echo"}]\n'
-    path = write(house.project / "team.toml", text)
+    path = write(user.project / "team.toml", text)
     with pytest.raises(UsageError, match="lists its members in one value"):
         add_member(path, {"id": "rex", "agent": "echo"}, ReadContext(agents))
     assert path.read_text() == text
 
 
-def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Agents) -> None:
-    path = write(house.project / "team.json", '{"members": [{"id": "a", "agent": "echo"}]}')
+def test_the_full_form_has_the_long_names(user: IsolatedUser, write: Write, agents: Agents) -> None:
+    path = write(user.project / "team.json", '{"members": [{"id": "a", "agent": "echo"}]}')
     assert full_form(load_team(path, ReadContext(agents)).team) == {
         "name": "project",
         "workflow": "chat",

@@ -16,13 +16,13 @@ from coterie.config.settings import Settings
 from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.errors import ConfigError, NotFound
 from coterie.model.team import Member, Permissions, Team
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 Agents = Registry
 
 
-def load(house: House, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
-    path = house.project / name
+def load(user: IsolatedUser, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
+    path = user.project / name
     path.write_text(dedent(text), encoding="utf-8")
     loaded = load_team(path, ReadContext(agents))
     # An editor must not flag a file that the reader accepts.
@@ -31,19 +31,19 @@ def load(house: House, text: str, agents: Agents, name: str = "team.json") -> Lo
     return loaded
 
 
-def refused(house: House, text: str, agents: Agents, name: str = "team.json") -> str:
+def refused(user: IsolatedUser, text: str, agents: Agents, name: str = "team.json") -> str:
     with pytest.raises(ConfigError) as caught:
-        load(house, text, agents, name)
+        load(user, text, agents, name)
     assert caught.value.exit_code == 2
     assert caught.value.where is not None
-    assert str(house.project) in caught.value.where
+    assert str(user.project) in caught.value.where
     return str(caught.value)
 
 
 # -- what is accepted --------------------------------------------------------------------------
 
 
-def test_everything_but_id_and_agent_has_a_default(house: House, agents: Agents) -> None:
+def test_everything_but_id_and_agent_has_a_default(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"members": [
           {"id": "ada", "agent": "claude", "prompt": "You write the code."},
@@ -51,7 +51,7 @@ def test_everything_but_id_and_agent_has_a_default(house: House, agents: Agents)
            "permissions": "read"},
           {"id": "you"}]}
         """
-    assert load(house, text, agents).team == Team(
+    assert load(user, text, agents).team == Team(
         name="project",
         workflow="chat",
         members=(
@@ -82,7 +82,7 @@ def test_everything_but_id_and_agent_has_a_default(house: House, agents: Agents)
     )
 
 
-def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
+def test_the_design_s_example_is_accepted(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"name": "review", "workflow": "chat",
          "members": [
@@ -94,7 +94,7 @@ def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
           {"id": "you", "name": "you", "displayName": "You", "role": "owner", "type": "human",
            "order": 3}]}
         """
-    folder = house.project / ".coterie" / "teams" / "review"
+    folder = user.project / ".coterie" / "teams" / "review"
     folder.mkdir(parents=True)
     (folder / "team.json").write_text(dedent(text))
     loaded = load_team(folder, ReadContext(agents, folder_is_name=True))
@@ -107,12 +107,12 @@ def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
         order=1,
         agent="claude",
         system_instruction="You are Alice. You look at security only.",
-        execution_dir=str(house.project),
+        execution_dir=str(user.project),
         additional_args=("--model", "opus"),
     )
 
 
-def test_toml_reads_as_json_does(house: House, agents: Agents) -> None:
+def test_toml_reads_as_json_does(user: IsolatedUser, agents: Agents) -> None:
     toml = '''\
         # two of us
         name = "pair"
@@ -140,10 +140,10 @@ def test_toml_reads_as_json_does(house: House, agents: Agents) -> None:
          "members": [{"id": "ada", "prompt": "You write.\\nid = \\"not a key\\"\\n"},
                      {"id": "rex", "agent": "codex", "env": {"LEVEL": "3"}}]}
         """
-    assert load(house, toml, agents, "team.toml").team == load(house, jsons, agents).team
+    assert load(user, toml, agents, "team.toml").team == load(user, jsons, agents).team
 
 
-def test_defaults_lie_under_every_member(house: House, agents: Agents) -> None:
+def test_defaults_lie_under_every_member(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"defaults": {"agent": "claude", "prompt": "Be short.", "env": {"A": "1", "B": "1"},
                       "permissions": "read", "timeoutMs": 9000},
@@ -152,7 +152,7 @@ def test_defaults_lie_under_every_member(house: House, agents: Agents) -> None:
                       "env": {"B": "2"}, "permissions": {"mode": "ask", "allow": ["npm test"]}},
                      {"id": "you", "type": "human"}]}
         """
-    ada, rex, you = load(house, text, agents).team.members
+    ada, rex, you = load(user, text, agents).team.members
     assert (ada.agent, ada.system_instruction, dict(ada.env)) == (
         "claude",
         "Be short.",
@@ -167,73 +167,77 @@ def test_defaults_lie_under_every_member(house: House, agents: Agents) -> None:
     assert (you.type, you.agent, you.system_instruction, you.env) == ("human", None, "", {})
 
 
-def test_long_names_of_one_thing_may_agree(house: House, agents: Agents) -> None:
+def test_long_names_of_one_thing_may_agree(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"members": [{"id": "a", "agentName": "echo", "agentConfigId": "echo",
                       "workDir": ".", "executionDir": "./"}]}
         """
-    (member,) = load(house, text, agents).team.members
-    assert (member.agent, member.execution_dir) == ("echo", str(house.project))
+    (member,) = load(user, text, agents).team.members
+    assert (member.agent, member.execution_dir) == ("echo", str(user.project))
 
 
-def test_paths_are_relative_to_the_file(house: House, agents: Agents) -> None:
-    (house.project / "lib").mkdir()
-    (house.project / "roles").mkdir()
-    (house.project / "roles" / "ada.md").write_text("You are Ada.")
+def test_paths_are_relative_to_the_file(user: IsolatedUser, agents: Agents) -> None:
+    (user.project / "lib").mkdir()
+    (user.project / "roles").mkdir()
+    (user.project / "roles" / "ada.md").write_text("You are Ada.")
     text = """\
         {"members": [{"id": "ada", "agent": "echo", "promptFile": "../roles/ada.md",
                       "workDir": "../lib", "workingDir": "ada", "homeDir": "~/agents/ada"}]}
         """
-    (house.project / "teams").mkdir()
-    loaded = load(house, text, agents, "teams/my-team.json")
+    (user.project / "teams").mkdir()
+    loaded = load(user, text, agents, "teams/my-team.json")
     (ada,) = loaded.team.members
     assert loaded.team.name == "my-team"
-    assert loaded.outside_prompts == (str(house.project / "roles" / "ada.md"),)
+    assert loaded.outside_prompts == (str(user.project / "roles" / "ada.md"),)
     assert (ada.system_instruction, ada.execution_dir, ada.working_dir, ada.home_dir) == (
         "You are Ada.",
-        str(house.project / "lib"),
-        str(house.project / "teams" / "ada"),
-        str(house.home / "agents" / "ada"),
+        str(user.project / "lib"),
+        str(user.project / "teams" / "ada"),
+        str(user.home / "agents" / "ada"),
     )
 
 
-def test_the_team_instruction_stands_in_the_file_or_beside_it(house: House, agents: Agents) -> None:
+def test_the_team_instruction_stands_in_the_file_or_beside_it(
+    user: IsolatedUser, agents: Agents
+) -> None:
     text = '{"teamInstruction": "Be kind.", "members": [{"id": "a", "agent": "echo"}]}'
-    assert load(house, text, agents).team.team_instruction == "Be kind."
-    (house.project / "team_instruction.md").write_text("Be kind.\n")
-    assert load(house, text, agents).team.team_instruction == "Be kind.\n"
-    (house.project / "team_instruction.md").write_text("Be quick.")
-    assert refused(house, text, agents) == (
+    assert load(user, text, agents).team.team_instruction == "Be kind."
+    (user.project / "team_instruction.md").write_text("Be kind.\n")
+    assert load(user, text, agents).team.team_instruction == "Be kind.\n"
+    (user.project / "team_instruction.md").write_text("Be quick.")
+    assert refused(user, text, agents) == (
         "team.json:1 teamInstruction differs from team_instruction.md beside this file; keep "
         "one of them."
     )
 
 
-def test_settings_fill_what_the_file_leaves_out(house: House, agents: Agents) -> None:
-    path = house.project / "team.json"
+def test_settings_fill_what_the_file_leaves_out(user: IsolatedUser, agents: Agents) -> None:
+    path = user.project / "team.json"
     path.write_text('{"contextCharacters": 9, "members": [{"id": "a", "agent": "echo"}]}')
     settings = Settings(context_message_count=3, context_characters=4)
     team = load_team(path, ReadContext(agents, settings)).team
     assert (team.context_message_count, team.context_characters) == (3, 9)
 
 
-def test_a_byte_order_mark_is_nothing(house: House, agents: Agents) -> None:
-    assert load(house, '\ufeff{"members": [{"id": "a", "agent": "echo"}]}', agents).team.members
+def test_a_byte_order_mark_is_nothing(user: IsolatedUser, agents: Agents) -> None:
+    assert load(user, '\ufeff{"members": [{"id": "a", "agent": "echo"}]}', agents).team.members
 
 
-def test_order_and_place_say_who_follows(house: House, agents: Agents) -> None:
+def test_order_and_place_say_who_follows(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"members": [{"id": "c", "agent": "echo", "order": 9},
                      {"id": "a", "agent": "echo", "order": 1},
                      {"id": "b", "agent": "echo", "order": 1}, {"id": "you"}]}
         """
-    team = load(house, text, agents).team
+    team = load(user, text, agents).team
     assert [member.id for member in team.in_order] == ["a", "b", "you", "c"]
     assert [member.id for member in team.ai_members] == ["a", "b", "c"]
 
 
-def test_a_workflow_that_is_only_the_default_is_not_stated(house: House, agents: Agents) -> None:
-    loaded = load(house, '{"members": [{"id": "a", "agent": "echo"}]}', agents)
+def test_a_workflow_that_is_only_the_default_is_not_stated(
+    user: IsolatedUser, agents: Agents
+) -> None:
+    loaded = load(user, '{"members": [{"id": "a", "agent": "echo"}]}', agents)
     assert (loaded.team.workflow, loaded.stated_workflow) == ("chat", None)
 
 
@@ -417,16 +421,16 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("entry", "said"), MISTAKES, ids=[entry for entry, _ in MISTAKES])
-def test_a_mistake_is_named(house: House, agents: Agents, entry: str, said: str) -> None:
-    words = said.replace("{project}", str(house.project)).replace("{home}", str(house.home))
-    assert refused(house, ONE.format(entry), agents) == words
+def test_a_mistake_is_named(user: IsolatedUser, agents: Agents, entry: str, said: str) -> None:
+    words = said.replace("{project}", str(user.project)).replace("{home}", str(user.home))
+    assert refused(user, ONE.format(entry), agents) == words
 
 
 FILES = [
     # the whole file, the message
     ("[1, 2]", "team.json:1 is a list; expected an object."),
     ("{}", 'team.json:1 has no "members".'),
-    ('{"members": []}', "team.json:1 members is a list; expected at least 1."),
+    ('{"members": []}', "team.json:1 members is empty; expected at least 1 entry."),
     ('{"members": 3}', "team.json:1 members is 3; expected a list."),
     (
         '{"members": [{"id": "a"}],\n "roles": []}',
@@ -467,12 +471,12 @@ FILES = [
 
 @pytest.mark.parametrize(("text", "said"), FILES, ids=[text[:40] for text, _ in FILES])
 def test_a_file_that_is_no_team_is_refused(
-    house: House, agents: Agents, text: str, said: str
+    user: IsolatedUser, agents: Agents, text: str, said: str
 ) -> None:
-    assert refused(house, text, agents) == said
+    assert refused(user, text, agents) == said
 
 
-def test_all_mistakes_are_told_at_once_by_line(house: House, agents: Agents) -> None:
+def test_all_mistakes_are_told_at_once_by_line(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {
           "members": [
@@ -488,7 +492,7 @@ def test_all_mistakes_are_told_at_once_by_line(house: House, agents: Agents) -> 
         }
         """
     with pytest.raises(ConfigError) as caught:
-        load(house, text, agents)
+        load(user, text, agents)
     assert str(caught.value).splitlines() == [
         'team.json:3 members[0].timeoutMs is "3"; expected a whole number.',
         "team.json:4 members[0].promt is not a known key. Did you mean prompt?",
@@ -502,26 +506,26 @@ def test_all_mistakes_are_told_at_once_by_line(house: House, agents: Agents) -> 
         'that needs permissions "full".',
         "team.json:11 memberz is not a known key. Did you mean members?",
     ]
-    assert caught.value.where == f"{house.project}/team.json:3 members[0].timeoutMs"
+    assert caught.value.where == f"{user.project}/team.json:3 members[0].timeoutMs"
 
 
-def test_many_mistakes_are_cut(house: House, agents: Agents) -> None:
+def test_many_mistakes_are_cut(user: IsolatedUser, agents: Agents) -> None:
     members = [{"id": f"m{number}", "agent": "nobody"} for number in range(50)]
-    lines = refused(house, json.dumps({"members": members}), agents).splitlines()
+    lines = refused(user, json.dumps({"members": members}), agents).splitlines()
     assert (len(lines), lines[-1]) == (21, "… and 30 more.")
 
 
-def test_a_mistake_in_defaults_is_told_once_and_there(house: House, agents: Agents) -> None:
+def test_a_mistake_in_defaults_is_told_once_and_there(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"members": [{"id": "a"}, {"id": "b"}],
          "defaults": {"agent": "codx"}}
         """
-    assert refused(house, text, agents) == (
+    assert refused(user, text, agents) == (
         'team.json:2 defaults.agent is "codx"; known: claude, codex, echo. Did you mean codex?'
     )
 
 
-def test_mistakes_in_toml_have_lines_too(house: House, agents: Agents) -> None:
+def test_mistakes_in_toml_have_lines_too(user: IsolatedUser, agents: Agents) -> None:
     text = '''\
         [defaults]
         agent = "codx"
@@ -539,7 +543,7 @@ def test_mistakes_in_toml_have_lines_too(house: House, agents: Agents) -> None:
         [members.env]
         HOME = "x"
         '''
-    assert refused(house, text, agents, "team.toml").splitlines() == [
+    assert refused(user, text, agents, "team.toml").splitlines() == [
         'team.toml:2 defaults.agent is "codx"; known: claude, codex, echo. Did you mean codex?',
         "team.toml:12 members[1].agent is 3; expected text.",
         "team.toml:15 members[1].env.HOME is set by Coterie for each member; leave it out.",
@@ -554,26 +558,26 @@ def test_mistakes_in_toml_have_lines_too(house: House, agents: Agents) -> None:
         ("when = 2026-01-01", "team.toml:1 when is not a known key."),
     ],
 )
-def test_bad_toml(house: House, agents: Agents, text: str, said: str) -> None:
-    assert said in refused(house, text, agents, "team.toml")
+def test_bad_toml(user: IsolatedUser, agents: Agents, text: str, said: str) -> None:
+    assert said in refused(user, text, agents, "team.toml")
 
 
-def test_a_prompt_that_no_command_line_could_carry(house: House, agents: Agents) -> None:
+def test_a_prompt_that_no_command_line_could_carry(user: IsolatedUser, agents: Agents) -> None:
     text = ONE.format(json.dumps({"id": "a", "agent": "echo", "prompt": "é" * 60_000}))
-    assert refused(house, text, agents) == (
+    assert refused(user, text, agents) == (
         "team.json:2 members[0].prompt is 120,000 bytes long; expected at most 100,000."
     )
 
 
-def test_no_registry_yet(house: House) -> None:
+def test_no_registry_yet(user: IsolatedUser) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(house, ONE.format('{"id": "a", "agent": "claude"}'), Registry(house.project))
+        load(user, ONE.format('{"id": "a", "agent": "claude"}'), Registry(user.project))
     assert str(caught.value) == 'team.json:2 members[0].agent is "claude"; known: none.'
     assert caught.value.hint == "coterie agents scan"
 
 
-def test_a_team_of_the_project_is_called_as_its_folder(house: House, agents: Agents) -> None:
-    folder = house.project / ".coterie" / "teams" / "review"
+def test_a_team_of_the_project_is_called_as_its_folder(user: IsolatedUser, agents: Agents) -> None:
+    folder = user.project / ".coterie" / "teams" / "review"
     folder.mkdir(parents=True)
     (folder / "team.json").write_text('{"name": "pair", "members": [{"id": "a"}]}')
     with pytest.raises(ConfigError) as caught:
@@ -587,46 +591,45 @@ def test_a_team_of_the_project_is_called_as_its_folder(house: House, agents: Age
 # -- missing and unusable files ----------------------------------------------------------------
 
 
-def test_a_file_that_does_not_exist(house: House, agents: Agents) -> None:
+def test_a_file_that_does_not_exist(user: IsolatedUser, agents: Agents) -> None:
     with pytest.raises(NotFound, match=r"nowhere\.json does not exist"):
-        load_team(house.project / "nowhere.json", ReadContext(agents))
+        load_team(user.project / "nowhere.json", ReadContext(agents))
 
 
-def test_a_folder_without_a_team(house: House, agents: Agents) -> None:
+def test_a_folder_without_a_team(user: IsolatedUser, agents: Agents) -> None:
     with pytest.raises(NotFound, match=r"There is no team\.json in"):
-        load_team(house.project, ReadContext(agents))
+        load_team(user.project, ReadContext(agents))
 
 
-def test_a_folder_with_two_team_files(house: House, agents: Agents) -> None:
-    (house.project / "team.json").touch()
-    (house.project / "team.toml").touch()
+def test_a_folder_with_two_team_files(user: IsolatedUser, agents: Agents) -> None:
+    (user.project / "team.json").touch()
+    (user.project / "team.toml").touch()
     with pytest.raises(ConfigError, match=r"holds both team\.json and team\.toml"):
-        load_team(house.project, ReadContext(agents))
+        load_team(user.project, ReadContext(agents))
 
 
-def test_a_file_that_is_too_large(house: House, agents: Agents) -> None:
-    assert refused(house, "{" + " " * (1 << 20) + "}", agents) == "team.json is larger than 1 MiB."
+def test_a_file_that_is_too_large(user: IsolatedUser, agents: Agents) -> None:
+    assert refused(user, "{" + " " * (1 << 20) + "}", agents) == "team.json is larger than 1 MiB."
 
 
-def test_a_file_that_is_not_utf_8(house: House, agents: Agents) -> None:
-    path = house.project / "team.json"
+def test_a_file_that_is_not_utf_8(user: IsolatedUser, agents: Agents) -> None:
+    path = user.project / "team.json"
     path.write_bytes('{"members":\n [{"id": "é"}]}'.encode("latin-1"))
     with pytest.raises(ConfigError) as caught:
         load_team(path, ReadContext(agents))
     assert str(caught.value) == "team.json:2 is not UTF-8 text."
 
 
-def test_a_pipe_is_not_waited_for(house: House, agents: Agents) -> None:
-    os.mkfifo(house.project / "team.json")
+def test_a_pipe_is_not_waited_for(user: IsolatedUser, agents: Agents) -> None:
+    os.mkfifo(user.project / "team.json")
     with pytest.raises(ConfigError) as caught:
-        load_team(house.project / "team.json", ReadContext(agents))
+        load_team(user.project / "team.json", ReadContext(agents))
     assert str(caught.value) == "team.json is not a regular file; expected a file."
 
 
-def test_text_that_is_no_unicode(house: House, agents: Agents) -> None:
+def test_text_that_is_no_unicode(user: IsolatedUser, agents: Agents) -> None:
     text = ONE.format('{"id": "a", "agent": "\\ud800"}')
     assert (
-        refused(house, text, agents)
-        == "team.json:2:23 is not valid JSON: half of a surrogate pair."
+        refused(user, text, agents) == "team.json:2:23 is not valid JSON: half of a surrogate pair."
     )
-    assert load(house, '{"members": [{"id": "a", "role": "\\ud83d\\ude00"}]}', agents)
+    assert load(user, '{"members": [{"id": "a", "role": "\\ud83d\\ude00"}]}', agents)

@@ -16,7 +16,7 @@ ANN = ChannelKey("s1", "cat", "ann")
 
 
 @dataclass
-class Line:
+class FakeChannel:
     """A channel that only knows whether it is open."""
 
     pid: int | None = 1
@@ -44,35 +44,35 @@ class Line:
 
 
 @dataclass
-class Exchange:
+class ChannelOpener:
     """Open lines and remember them."""
 
     pool: ChannelPool = field(default_factory=ChannelPool)
-    lines: list[Line] = field(default_factory=list[Line])
+    channels: list[FakeChannel] = field(default_factory=list[FakeChannel])
 
-    async def open(self) -> Line:
+    async def open(self) -> FakeChannel:
         await anyio.lowlevel.checkpoint()
-        self.lines.append(Line(pid=len(self.lines) + 1))
-        return self.lines[-1]
+        self.channels.append(FakeChannel(pid=len(self.channels) + 1))
+        return self.channels[-1]
 
 
 async def test_a_channel_is_opened_once_and_used_again() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     first = await exchange.pool.get(ANN, exchange.open)
     assert await exchange.pool.get(ANN, exchange.open) is first
-    assert len(exchange.lines) == 1
+    assert len(exchange.channels) == 1
 
 
 async def test_many_at_once_get_one_channel() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     async with anyio.create_task_group() as group:
         for _ in range(10):
             group.start_soon(exchange.pool.get, ANN, exchange.open)
-    assert len(exchange.lines) == 1
+    assert len(exchange.channels) == 1
 
 
 async def test_sessions_agents_and_members_never_share() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     keys = [
         ANN,
         ChannelKey("s2", "cat", "ann"),
@@ -88,43 +88,43 @@ async def test_sessions_agents_and_members_never_share() -> None:
 
 
 async def test_a_dead_channel_is_closed_and_replaced() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     first = await exchange.pool.get(ANN, exchange.open)
-    exchange.lines[0].alive = False
+    exchange.channels[0].alive = False
     assert await exchange.pool.get(ANN, exchange.open) is not first
-    assert exchange.lines[0].closing.is_set()
+    assert exchange.channels[0].closing.is_set()
 
 
 async def test_no_new_one_while_the_old_one_cannot_be_ended() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     await exchange.pool.get(ANN, exchange.open)
-    exchange.lines[0].problem = AgentMissing("ann", "f", "cat", "would not die")
-    exchange.lines[0].alive = False
+    exchange.channels[0].problem = AgentMissing("ann", "f", "cat", "would not die")
+    exchange.channels[0].alive = False
     with pytest.raises(AgentMissing):
         await exchange.pool.get(ANN, exchange.open)
-    assert len(exchange.lines) == 1
+    assert len(exchange.channels) == 1
 
 
 async def test_a_new_one_waits_for_the_end_of_the_old_one() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     await exchange.pool.get(ANN, exchange.open)
-    old = exchange.lines[0]
+    old = exchange.channels[0]
     old.may_close = anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(exchange.pool.close, ANN)
         await old.closing.wait()
         group.start_soon(exchange.pool.get, ANN, exchange.open)
         await anyio.wait_all_tasks_blocked()
-        assert len(exchange.lines) == 1
+        assert len(exchange.channels) == 1
         old.may_close.set()
-    assert len(exchange.lines) == 2
+    assert len(exchange.channels) == 2
 
 
 async def test_one_that_is_closed_while_it_is_opened_is_not_kept() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     may_open, opening = anyio.Event(), anyio.Event()
 
-    async def open_late() -> Line:
+    async def open_late() -> FakeChannel:
         opening.set()
         await may_open.wait()
         return await exchange.open()
@@ -139,31 +139,35 @@ async def test_one_that_is_closed_while_it_is_opened_is_not_kept() -> None:
         group.start_soon(exchange.pool.close_all)
         await anyio.wait_all_tasks_blocked()
         may_open.set()
-    assert [line.alive for line in exchange.lines] == [False]
-    assert await exchange.pool.get(ANN, exchange.open) is exchange.lines[1]
+    assert [line.alive for line in exchange.channels] == [False]
+    assert await exchange.pool.get(ANN, exchange.open) is exchange.channels[1]
 
 
 async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     members = [ChannelKey("s1", "cat", name) for name in ("ann", "bob", "cyd")]
     for key in members:
         await exchange.pool.get(key, exchange.open)
-    exchange.lines[1].problem = AgentMissing("bob", "f", "cat", "would not die")
-    exchange.lines[2].may_close = exchange.lines[0].closing  # waits until the first is closing too
-    exchange.lines[0].may_close = exchange.lines[2].closing
+    exchange.channels[1].problem = AgentMissing("bob", "f", "cat", "would not die")
+    exchange.channels[2].may_close = exchange.channels[
+        0
+    ].closing  # waits until the first is closing too
+    exchange.channels[0].may_close = exchange.channels[2].closing
     with pytest.raises(AgentMissing):
         await exchange.pool.close_all("s1")
-    assert [line.alive for line in exchange.lines] == [False, True, False]
-    assert await exchange.pool.get(members[1], exchange.open) is exchange.lines[1]  # still pooled
+    assert [line.alive for line in exchange.channels] == [False, True, False]
+    assert (
+        await exchange.pool.get(members[1], exchange.open) is exchange.channels[1]
+    )  # still pooled
 
 
 async def test_closing_is_not_cancelled_half_way() -> None:
-    exchange = Exchange()
+    exchange = ChannelOpener()
     await exchange.pool.get(ANN, exchange.open)
-    exchange.lines[0].may_close = anyio.Event()
+    exchange.channels[0].may_close = anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(exchange.pool.close, ANN)
-        await exchange.lines[0].closing.wait()
+        await exchange.channels[0].closing.wait()
         group.cancel_scope.cancel()
-        exchange.lines[0].may_close.set()
-    assert not exchange.lines[0].alive
+        exchange.channels[0].may_close.set()
+    assert not exchange.channels[0].alive

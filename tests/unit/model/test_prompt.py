@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from coterie.model.conversation import Message, compose
 
 
-def said(*texts: str) -> list[Message]:
+def messages(*texts: str) -> list[Message]:
     return [Message("k", seq, f"m{seq}", text, "") for seq, text in enumerate(texts, 1)]
 
 
@@ -22,7 +22,7 @@ def name(member: str) -> str:
 def test_the_prompt_is_bounded_by_both_and_ends_with_the_newest(
     texts: list[str], count: int, characters: int
 ) -> None:
-    prompt = compose(said(*texts), name, count=count, characters=characters)
+    prompt = compose(messages(*texts), name, count=count, characters=characters)
     head, _, newest = (
         prompt.rpartition("[MESSAGE]\n")
         if texts[-1] in ("", "x")

@@ -42,7 +42,7 @@ def program(command: str, *args: str, **more: object) -> Spawn:
 @asynccontextmanager
 async def started(spawn: Spawn, keeper: KeeperName = "subreaper") -> AsyncIterator[Child]:
     """A child that is terminated at the end of the block, whatever happens inside."""
-    await works_here(keeper)
+    await require_keeper(keeper)
     child = await start(spawn, keeper)
     try:
         yield child
@@ -50,7 +50,7 @@ async def started(spawn: Spawn, keeper: KeeperName = "subreaper") -> AsyncIterat
         assert await child.terminate()
 
 
-async def works_here(keeper: KeeperName) -> None:
+async def require_keeper(keeper: KeeperName) -> None:
     if keeper == "bubblewrap" and (problem := await bubblewrap.problem()) is not None:
         pytest.skip(f"bubblewrap: {problem}")
 
@@ -60,15 +60,15 @@ def token() -> str:
     return f"token-{uuid.uuid4().hex}"
 
 
-def carrying(word: str) -> list[int]:
+def pids_with_argument(word: str) -> list[int]:
     """Return the running processes with this word among their arguments."""
     parents = processes.snapshot()
     return [pid for pid in parents if word in processes.describe(pid, parents[pid]).argv]
 
 
-async def left(word: str) -> int:
+async def count_pids_with_argument(word: str) -> int:
     """Count those processes without blocking the event loop."""
-    return len(await anyio.to_thread.run_sync(carrying, word))
+    return len(await anyio.to_thread.run_sync(pids_with_argument, word))
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from coterie.rehearsal.server import RecordedRequest, RehearsalServer
-from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted, tool
+from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, CliHome, call, scripted, tool
 from tests.unit.rehearsal.recorded import FIXTURES
 from tests.unit.rehearsal.setups import SETUPS
 
@@ -85,7 +85,7 @@ async def make(wanted: Fixture, root: Path) -> dict[str, Any]:
     last = cli.args[-1:] if cli.args[-1] == "-" else ()
     args = cli.args[: len(cli.args) - len(last)]
     cli = replace(cli, args=(*args, *wanted.args, *last))
-    home = Home(cli, root, SETUPS[cli.name])
+    home = CliHome(cli, root, SETUPS[cli.name])
     responder = scripted(cli, *wanted.replies(cli, home.work / "note.txt"))
     async with RehearsalServer(responder) as server:
         ran = await home.run(server.url, "please read the note")

@@ -18,7 +18,7 @@ def fixture(name: str) -> Any:
     return json.loads((FIXTURES / f"{name}.json").read_text())
 
 
-def wire_and_asked(name: str) -> tuple[WireFormat, CompletionRequest]:
+def wire_and_request(name: str) -> tuple[WireFormat, CompletionRequest]:
     """Return the wire format of a recorded request, and the completion it asks for."""
     kept = fixture(name)
     data = json.dumps(kept["body"]).encode()
@@ -29,5 +29,5 @@ def wire_and_asked(name: str) -> tuple[WireFormat, CompletionRequest]:
     return wire, wire.read(request)
 
 
-def asked_by(name: str) -> CompletionRequest:
-    return wire_and_asked(name)[1]
+def request_of(name: str) -> CompletionRequest:
+    return wire_and_request(name)[1]

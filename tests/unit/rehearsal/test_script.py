@@ -25,7 +25,7 @@ from coterie.rehearsal.script import Script, ScriptedResponder, parse_script
 
 
 class Nobody:
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, request: CompletionRequest) -> Answer:
         return ModelReply(("nobody",))
 
 
@@ -36,11 +36,11 @@ def asking(message: str = "hello", **more: Any) -> CompletionRequest:
     return CompletionRequest(**{**fields, **more}, conversation=conversation)
 
 
-def playing(*rules: dict[str, Any], **more: Any) -> ScriptedResponder:
+def scripted(*rules: dict[str, Any], **more: Any) -> ScriptedResponder:
     return ScriptedResponder(Script.model_validate({"rules": list(rules), **more}), Nobody())
 
 
-async def said(responder: ScriptedResponder, *asked: CompletionRequest) -> list[str]:
+async def replies(responder: ScriptedResponder, *asked: CompletionRequest) -> list[str]:
     answers = [await responder.answer(each) for each in asked]
     return [each.text if isinstance(each, ModelReply) else type(each).__name__ for each in answers]
 
@@ -80,19 +80,19 @@ async def test_rules_are_for_those_who_fit(when: dict[str, Any], fits: bool) -> 
         model="gemini-2.5-pro",
         results=(ToolCall("sh", {}, "c"), ToolResult("c", "exit 1")),
     )
-    responder = playing(saying("mine", when=when))
-    assert await said(responder, asked) == ["mine" if fits else "nobody"]
+    responder = scripted(saying("mine", when=when))
+    assert await replies(responder, asked) == ["mine" if fits else "nobody"]
 
 
 async def test_the_first_rule_that_fits_answers() -> None:
-    responder = playing(saying("alice", when={"system": "Alice"}), saying("all"))
-    assert await said(responder, asking(system=("Alice",)), asking()) == ["alice", "all"]
+    responder = scripted(saying("alice", when={"system": "Alice"}), saying("all"))
+    assert await replies(responder, asking(system=("Alice",)), asking()) == ["alice", "all"]
 
 
 async def test_the_nth_request() -> None:
-    responder = playing(saying("second", when={"message": "x", "request": 2}), saying("other"))
+    responder = scripted(saying("second", when={"message": "x", "request": 2}), saying("other"))
     asked = [asking("x"), asking("y"), asking("x"), asking("x")]
-    assert await said(responder, *asked) == ["other", "other", "second", "other"]
+    assert await replies(responder, *asked) == ["other", "other", "second", "other"]
 
 
 # -- replies -----------------------------------------------------------------------------------
@@ -107,19 +107,19 @@ async def test_the_nth_request() -> None:
     ],
 )
 async def test_replies_follow_each_other(then: str, expected: list[str]) -> None:
-    responder = playing(saying("a", "b", then=then), saying("other"))
-    assert await said(responder, *[asking()] * 4) == expected
+    responder = scripted(saying("a", "b", then=then), saying("other"))
+    assert await replies(responder, *[asking()] * 4) == expected
 
 
 async def test_a_reply_may_be_given_several_times() -> None:
-    responder = playing({"replies": [{"fault": 429, "times": 2}, {"text": "ok"}]})
-    assert await said(responder, *[asking()] * 3) == ["ErrorReply", "ErrorReply", "ok"]
+    responder = scripted({"replies": [{"fault": 429, "times": 2}, {"text": "ok"}]})
+    assert await replies(responder, *[asking()] * 3) == ["ErrorReply", "ErrorReply", "ok"]
 
 
 async def test_where_no_rule_fits() -> None:
     rule = saying("x", when={"message": "never"})
-    assert await said(playing(rule), asking()) == ["nobody"]
-    [answer] = [await playing(rule, otherwise="refuse").answer(asking("what?"))]
+    assert await replies(scripted(rule), asking()) == ["nobody"]
+    [answer] = [await scripted(rule, otherwise="refuse").answer(asking("what?"))]
     assert answer == ErrorReply(400, "No rule of the script matches: what?")
 
 
@@ -134,7 +134,7 @@ async def test_a_whole_reply() -> None:
         "usage": {"input": 7, "output": 3},
         "pauseMs": 250,
     }
-    assert await playing({"replies": [line]}).answer(asking()) == ModelReply(
+    assert await scripted({"replies": [line]}).answer(asking()) == ModelReply(
         pieces=("I ", "run ", "it."),
         calls=(
             ToolCall("Bash", {"command": "ls"}, "c1"),
@@ -147,7 +147,7 @@ async def test_a_whole_reply() -> None:
 
 
 async def test_pieces_are_kept_as_written() -> None:
-    answer = await playing({"replies": [{"text": ["o", "ne"], "stop": "length"}]}).answer(asking())
+    answer = await scripted({"replies": [{"text": ["o", "ne"], "stop": "length"}]}).answer(asking())
     assert answer == ModelReply(("o", "ne"), stop="length")
 
 
@@ -167,7 +167,7 @@ async def test_pieces_are_kept_as_written() -> None:
     ],
 )
 async def test_faults(line: dict[str, Any], answer: Answer) -> None:
-    assert await playing({"replies": [line]}).answer(asking()) == answer
+    assert await scripted({"replies": [line]}).answer(asking()) == answer
 
 
 # -- the file ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from coterie.rehearsal.connection import MAX_BODY
 from coterie.rehearsal.server import RehearsalServer
-from tests.unit.rehearsal.talking import Given, request, talking
+from tests.unit.rehearsal.http_client import QueuedResponder, connect, request
 
 MESSAGES = "/v1/messages"
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -26,7 +26,7 @@ CHUNKED = b"POST /v1/messages HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunk
 @pytest.fixture
 async def server() -> AsyncIterator[RehearsalServer]:
     with anyio.fail_after(20):
-        async with RehearsalServer(Given()) as running:
+        async with RehearsalServer(QueuedResponder()) as running:
             yield running
 
 
@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[RehearsalServer]:
 
 async def test_many_requests_on_one_connection(server: RehearsalServer) -> None:
     assert server.url.startswith("http://127.0.0.1:")
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         first = await talk.ask(MESSAGES, HELLO)
         second = await talk.ask(MESSAGES, STREAMED)
         third = await talk.ask("/v1/models")
@@ -50,7 +50,7 @@ async def test_many_requests_on_one_connection(server: RehearsalServer) -> None:
 async def test_a_body_in_chunks(server: RehearsalServer) -> None:
     data = json.dumps(HELLO).encode()
     halves = b"%x;note=x\r\n%b\r\n%x\r\n%b\r\n" % (5, data[:5], len(data) - 5, data[5:])
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(CHUNKED + b"\r\n" + halves + b"0\r\ntrailer: x\r\n\r\n")
         assert (await talk.answer()).status == 200
         assert (await talk.ask(MESSAGES, HELLO)).status == 200
@@ -59,7 +59,7 @@ async def test_a_body_in_chunks(server: RehearsalServer) -> None:
 
 async def test_a_large_body(server: RehearsalServer) -> None:
     long = {**HELLO, "system": "x" * 2_000_000}
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         assert (await talk.ask(MESSAGES, long)).status == 200
     assert server.requests[0].body == long
 
@@ -67,7 +67,7 @@ async def test_a_large_body(server: RehearsalServer) -> None:
 async def test_a_client_that_waits_to_be_told(server: RehearsalServer) -> None:
     data = json.dumps(HELLO).encode()
     whole = request("POST", MESSAGES, data, {"expect": "100-continue"})
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(whole.removesuffix(data))
         assert (await talk.head())[0] == 100
         await talk.send(data)
@@ -79,7 +79,7 @@ async def test_a_client_that_waits_to_be_told(server: RehearsalServer) -> None:
 )
 async def test_packed_bodies(server: RehearsalServer, packing: str, pack: type[bytes]) -> None:
     data = pack(json.dumps(HELLO).encode())
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, data, {"content-encoding": packing}))
         assert (await talk.answer()).status == 200
     assert server.requests[0].body == HELLO
@@ -87,14 +87,14 @@ async def test_packed_bodies(server: RehearsalServer, packing: str, pack: type[b
 
 async def test_zstd_is_read_where_python_can(server: RehearsalServer) -> None:
     frame = bytes.fromhex(ZSTD)
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, frame, {"content-encoding": "zstd"}))
         assert (await talk.answer()).status == (200 if sys.version_info >= (3, 14) else 415)
 
 
 @pytest.mark.parametrize("packing", ["br", "gzip", "zstd"])
 async def test_a_body_that_cannot_be_unpacked(server: RehearsalServer, packing: str) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, b"\x28\xb5\x2f!", {"content-encoding": packing}))
         refused = await talk.answer()
         assert (await talk.ask(MESSAGES, HELLO)).status == 200
@@ -104,7 +104,7 @@ async def test_a_body_that_cannot_be_unpacked(server: RehearsalServer, packing: 
 
 async def test_a_small_body_that_would_be_huge(server: RehearsalServer) -> None:
     bomb = gzip.compress(b" " * (MAX_BODY + 10))
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, bomb, {"content-encoding": "gzip"}))
         assert (await talk.answer()).status == 415
 
@@ -125,25 +125,25 @@ async def test_a_small_body_that_would_be_huge(server: RehearsalServer) -> None:
     ],
 )
 async def test_what_is_no_request(server: RehearsalServer, sent: bytes, status: int) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(sent)
         answered = await talk.answer()
         assert answered.status == status
         assert answered.headers["connection"] == "close"
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         assert (await talk.ask(MESSAGES, HELLO)).status == 200
 
 
 async def test_a_client_that_leaves_harms_nothing(server: RehearsalServer) -> None:
     for sent in (b"", b"POST /v1/mess", CHUNKED + b"\r\n5\r\nab"):
-        async with talking(server.url) as talk:
+        async with connect(server.url) as talk:
             await talk.send(sent)
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         assert (await talk.ask(MESSAGES, HELLO)).status == 200
 
 
 async def test_it_closes_when_asked_to(server: RehearsalServer) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         answered = await talk.ask(MESSAGES, HELLO, connection="close")
         assert answered.headers["connection"] == "close"
         with pytest.raises((anyio.EndOfStream, anyio.IncompleteRead)):
@@ -154,7 +154,7 @@ async def test_it_closes_when_asked_to(server: RehearsalServer) -> None:
 
 
 async def test_what_is_looked_up(server: RehearsalServer) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("HEAD", "/api/hello", b"", {}))
         assert (await talk.answer(bodiless=True)).status == 200
         counted = await talk.ask(f"{MESSAGES}/count_tokens?beta=true", HELLO)
@@ -177,14 +177,14 @@ async def test_what_is_looked_up(server: RehearsalServer) -> None:
     ],
 )
 async def test_every_format(server: RehearsalServer, path: str) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         answered = await talk.ask(path, HELLO)
     assert (answered.status, b"fine" in answered.body) == (200, True)
     assert len(server.turns) == 1
 
 
 async def test_websockets_are_refused_so_that_codex_believes_it(server: RehearsalServer) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         answered = await talk.ask("/v1/responses", connection="Upgrade", upgrade="websocket")
     assert answered.status == 426
     assert server.turns == []
@@ -192,7 +192,7 @@ async def test_websockets_are_refused_so_that_codex_believes_it(server: Rehearsa
 
 @pytest.mark.parametrize("data", [b"{", b"[1]", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_no_object(server: RehearsalServer, data: bytes) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, data, {}))
         answered = await talk.answer()
     assert (answered.status, answered.json["error"]["type"]) == (400, "invalid_request_error")

@@ -21,7 +21,7 @@ from coterie.rehearsal.model_api import (
 )
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.wire import Credential
-from tests.unit.rehearsal.talking import Given, request, talking
+from tests.unit.rehearsal.http_client import QueuedResponder, connect, request
 
 MESSAGES = "/v1/messages"
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -31,7 +31,7 @@ STREAMED = {**HELLO, "stream": True}
 @pytest.fixture
 async def server() -> AsyncIterator[RehearsalServer]:
     with anyio.fail_after(20):
-        async with RehearsalServer(Given()) as running:
+        async with RehearsalServer(QueuedResponder()) as running:
             yield running
 
 
@@ -39,8 +39,8 @@ async def server() -> AsyncIterator[RehearsalServer]:
 
 
 async def test_refusals_say_when_to_come_back() -> None:
-    responder = Given(ErrorReply(429, "slow", 0.25), ErrorReply(500, "oh"))
-    async with RehearsalServer(responder) as server, talking(server.url) as talk:
+    responder = QueuedResponder(ErrorReply(429, "slow", 0.25), ErrorReply(500, "oh"))
+    async with RehearsalServer(responder) as server, connect(server.url) as talk:
         limited = await talk.ask(MESSAGES, STREAMED)
         broken = await talk.ask(MESSAGES, STREAMED)
     assert limited.status == 429
@@ -50,8 +50,8 @@ async def test_refusals_say_when_to_come_back() -> None:
 
 
 async def test_a_limit_is_told_in_the_headers_too() -> None:
-    responder = Given(ErrorReply(429, "no more", resets_in=3600))
-    async with RehearsalServer(responder) as server, talking(server.url) as talk:
+    responder = QueuedResponder(ErrorReply(429, "no more", resets_in=3600))
+    async with RehearsalServer(responder) as server, connect(server.url) as talk:
         limited = await talk.ask(MESSAGES, STREAMED)
     assert limited.headers["anthropic-ratelimit-unified-status"] == "rejected"
     assert limited.headers["retry-after"] == "3600"
@@ -60,7 +60,7 @@ async def test_a_limit_is_told_in_the_headers_too() -> None:
 @pytest.mark.parametrize("body", [STREAMED, HELLO])
 async def test_a_cut_reply(body: object) -> None:
     cut = ModelReply(("one ", "two ", "three ", "four"), breaks="cut")
-    async with RehearsalServer(Given(cut)) as server, talking(server.url) as talk:
+    async with RehearsalServer(QueuedResponder(cut)) as server, connect(server.url) as talk:
         answered = await talk.ask(MESSAGES, body)
     assert (answered.status, answered.whole) == (200, False)
     assert b"one" in answered.body
@@ -69,7 +69,7 @@ async def test_a_cut_reply(body: object) -> None:
 
 async def test_a_stalled_reply_stays_open() -> None:
     stalled = ModelReply(("one ", "two"), breaks="stall")
-    async with RehearsalServer(Given(stalled)) as server, talking(server.url) as talk:
+    async with RehearsalServer(QueuedResponder(stalled)) as server, connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(STREAMED).encode(), {}))
         assert (await talk.head())[0] == 200
         while b"one" not in await talk.chunk():
@@ -81,7 +81,7 @@ async def test_a_stalled_reply_stays_open() -> None:
 
 
 async def test_silence_sends_nothing_and_ends_with_the_server() -> None:
-    async with RehearsalServer(Given(NoReply())) as server, talking(server.url) as talk:
+    async with RehearsalServer(QueuedResponder(NoReply())) as server, connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(STREAMED).encode(), {}))
         await server.turn(1)
         with anyio.move_on_after(0.2) as silence:
@@ -90,17 +90,17 @@ async def test_silence_sends_nothing_and_ends_with_the_server() -> None:
 
 
 async def test_a_client_may_give_up_on_silence() -> None:
-    async with RehearsalServer(Given(NoReply())) as server:
-        async with talking(server.url) as talk:
+    async with RehearsalServer(QueuedResponder(NoReply())) as server:
+        async with connect(server.url) as talk:
             await talk.send(request("POST", MESSAGES, json.dumps(HELLO).encode(), {}) + b"more")
             await server.turn(1)
-        async with talking(server.url) as talk:
+        async with connect(server.url) as talk:
             assert (await talk.ask(MESSAGES, HELLO)).status == 200
 
 
 async def test_slow_streaming_waits_between_pieces() -> None:
     slow = ModelReply(("one ", "two ", "three"), pause=0.05)
-    async with RehearsalServer(Given(slow)) as server, talking(server.url) as talk:
+    async with RehearsalServer(QueuedResponder(slow)) as server, connect(server.url) as talk:
         began = anyio.current_time()
         answered = await talk.ask(MESSAGES, STREAMED)
     assert answered.whole
@@ -115,12 +115,12 @@ async def test_a_turn_can_be_waited_for_and_held_back() -> None:
         def __init__(self) -> None:
             self.go = anyio.Event()
 
-        async def answer(self, asked: CompletionRequest) -> Answer:
+        async def answer(self, request: CompletionRequest) -> Answer:
             await self.go.wait()
-            return reply(f"You said {asked.newest}.")
+            return reply(f"You said {request.newest}.")
 
     responder = Held()
-    async with RehearsalServer(responder) as server, talking(server.url) as talk:
+    async with RehearsalServer(responder) as server, connect(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(HELLO).encode(), {}))
         turn = await server.turn(1)
         assert turn.asked is not None
@@ -146,7 +146,7 @@ SECRET = "sk-very-secret"
 async def test_credentials_are_known_and_never_shown(
     server: RehearsalServer, path: str, headers: dict[str, str]
 ) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         assert (await talk.ask(path, HELLO, **headers)).status == 200
     [turn] = server.turns
     assert turn.token.reveal() == SECRET
@@ -159,7 +159,7 @@ async def test_credentials_are_known_and_never_shown(
 
 
 async def test_requests_without_a_credential(server: RehearsalServer) -> None:
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         await talk.ask(MESSAGES, HELLO)
     assert not server.turns[0].token
     assert repr(server.turns[0].token) == "<no token>"
@@ -174,7 +174,7 @@ async def test_only_so_many_are_kept_whole(
     server: RehearsalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "KEPT", 2)
-    async with talking(server.url) as talk:
+    async with connect(server.url) as talk:
         for _ in range(4):
             await talk.ask(MESSAGES, HELLO)
     assert [bool(each.body) for each in server.requests] == [False, False, True, True]
@@ -192,7 +192,7 @@ async def test_requests_are_answered_side_by_side() -> None:
             self.here = 0
             self.all = anyio.Event()
 
-        async def answer(self, asked: CompletionRequest) -> Answer:
+        async def answer(self, request: CompletionRequest) -> Answer:
             self.here += 1
             if self.here == 3:
                 self.all.set()
@@ -200,7 +200,7 @@ async def test_requests_are_answered_side_by_side() -> None:
             return reply("together")
 
     async def one(url: str) -> None:
-        async with talking(url) as talk:
+        async with connect(url) as talk:
             assert (await talk.ask(MESSAGES, HELLO)).status == 200
 
     with anyio.fail_after(10):
@@ -211,19 +211,19 @@ async def test_requests_are_answered_side_by_side() -> None:
 
 async def test_a_brain_that_fails_is_heard_of() -> None:
     class Broken:
-        async def answer(self, asked: CompletionRequest) -> Answer:
+        async def answer(self, request: CompletionRequest) -> Answer:
             raise RuntimeError("a bug in a test's responder")
 
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
-        async with RehearsalServer(Broken()) as server, talking(server.url) as talk:
+        async with RehearsalServer(Broken()) as server, connect(server.url) as talk:
             await talk.ask(MESSAGES, HELLO)
 
 
 async def test_nothing_is_left_when_it_ends() -> None:
-    async with RehearsalServer(Given()) as server:
+    async with RehearsalServer(QueuedResponder()) as server:
         url = server.url
-        async with talking(url) as talk:
+        async with connect(url) as talk:
             await talk.ask(MESSAGES, HELLO)
     with pytest.raises(OSError, match=r"refused|All connection attempts failed"):
-        async with talking(url):
+        async with connect(url):
             pass

@@ -16,14 +16,14 @@ from coterie.rehearsal.model_api import (
     ToolResult,
 )
 from coterie.rehearsal.simulation import Simulation, minimal_value, role, side_call
-from tests.unit.rehearsal.recorded import asked_by
+from tests.unit.rehearsal.recorded import request_of
 
 CLIS = ["claude", "codex", "codex_code_mode", "gemini", "qwen", "opencode"]
 
 
 def first_turn(name: str, message: str) -> CompletionRequest:
     """A recorded request, reduced to this message as its first turn."""
-    asked = asked_by(name)
+    asked = request_of(name)
     kept = [
         item for item in asked.conversation if isinstance(item, TextMessage) and item.role == "user"
     ]
@@ -101,7 +101,7 @@ async def test_it_says_what_came_of_it() -> None:
     honest = (
         "Alice: I am a stand-in for a model in this rehearsal, so I have nothing to say about it."
     )
-    assert (await answered(asked_by("claude"))).text == f"I got 2 lines. {honest}"
+    assert (await answered(request_of("claude"))).text == f"I got 2 lines. {honest}"
     call, failed = ToolCall("Read", {}, "c"), ToolResult("c", "no such file", failed=True)
     asked = first_turn("claude", "read note.txt")
     asked = replace(asked, conversation=(*asked.conversation, call, failed))

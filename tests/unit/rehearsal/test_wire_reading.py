@@ -9,7 +9,7 @@ from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.model_api import CompletionRequest, TextMessage, ToolCall, ToolResult
 from coterie.rehearsal.simulation import side_call
 from coterie.rehearsal.wire import ParsedRequest, WireFormat, client_of
-from tests.unit.rehearsal.recorded import asked_by
+from tests.unit.rehearsal.recorded import request_of
 
 ROLE = "You are Alice. You look at security only."
 PROMPT = "please read the note"
@@ -31,7 +31,7 @@ def posting(path: str, body: dict[str, object]) -> ParsedRequest:
     ],
 )
 def test_a_turn(name: str, dialect: str, model: str, shell: str) -> None:
-    asked = asked_by(name)
+    asked = request_of(name)
     assert (asked.dialect, asked.client, asked.model) == (dialect, name.partition("_")[0], model)
     assert asked.stream
     assert asked.newest == PROMPT
@@ -49,7 +49,7 @@ def test_a_turn(name: str, dialect: str, model: str, shell: str) -> None:
 
 @pytest.mark.parametrize(("name", "tool"), [("claude", "Read"), ("gemini", "read_file")])
 def test_inputs_come_as_objects(name: str, tool: str) -> None:
-    *_, call, result = asked_by(name).conversation
+    *_, call, result = request_of(name).conversation
     assert isinstance(call, ToolCall)
     assert isinstance(result, ToolResult)
     assert (call.name, call.input) == (tool, {"file_path": "/lab/work/note.txt"})
@@ -57,19 +57,19 @@ def test_inputs_come_as_objects(name: str, tool: str) -> None:
 
 
 def test_codex_patches_as_text() -> None:
-    call = asked_by("codex").conversation[-2]
+    call = request_of("codex").conversation[-2]
     assert isinstance(call, ToolCall)
     assert call.name == "apply_patch"
     assert str(call.input).startswith("*** Begin Patch\n")
 
 
 def test_side_calls_are_told_from_turns() -> None:
-    router = asked_by("gemini_router")
+    router = request_of("gemini_router")
     assert router.schema is not None
     name, reply = side_call(router) or ("", None)
     assert reply is not None
     assert (name, reply.text) == ("choice", '{"complexity_reasoning":"","complexity_score":1}')
-    name, reply = side_call(asked_by("opencode_title")) or ("", None)
+    name, reply = side_call(request_of("opencode_title")) or ("", None)
     assert reply is not None
     assert (name, reply.text) == ("title", "Rehearsal: please read the note")
 

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.rehearsal.model_api import ErrorReply, ModelReply, ReplyUsage, ToolCall
 from coterie.rehearsal.wire import SseEvent, WireFormat, unix_time
-from tests.unit.rehearsal.recorded import fixture, wire_and_asked
+from tests.unit.rehearsal.recorded import fixture, wire_and_request
 
 CALL = ToolCall("Bash", {"command": "ls -la", "description": "list"}, "toolu_1")
 REPLY = ModelReply(("Running ", "ls"), (CALL,), "hmm let me think", usage=ReplyUsage(10, 60))
@@ -19,12 +19,12 @@ NAMES = ["claude", "codex", "gemini", "qwen"]
 
 
 def streamed(name: str, reply: ModelReply) -> list[SseEvent]:
-    wire, asked = wire_and_asked(name)
+    wire, asked = wire_and_request(name)
     return list(wire.events(asked, reply))
 
 
 def whole(name: str, reply: ModelReply) -> Any:
-    wire, asked = wire_and_asked(name)
+    wire, asked = wire_and_request(name)
     return wire.whole(asked, reply)
 
 
@@ -213,14 +213,14 @@ def test_gemini_whole_and_empty() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_usage_is_counted_where_none_is_given(name: str) -> None:
-    wire, asked = wire_and_asked(name)
+    wire, asked = wire_and_request(name)
     text = json.dumps(wire.whole(asked, ModelReply(("x" * 400,))))
     assert f": {asked.size // 4}," in text
     assert '_tokens": 100' in text or 'TokenCount": 100' in text
 
 
 def refused(name: str, refusal: ErrorReply) -> tuple[int, Any]:
-    wire: WireFormat = wire_and_asked(name)[0]
+    wire: WireFormat = wire_and_request(name)[0]
     return wire.error(refusal)
 
 
@@ -267,7 +267,7 @@ def test_a_limit_tells_its_end() -> None:
 
 
 def headers(name: str, seconds: float) -> Mapping[str, str]:
-    wire: WireFormat = wire_and_asked(name)[0]
+    wire: WireFormat = wire_and_request(name)[0]
     return wire.limit_headers(seconds)
 
 

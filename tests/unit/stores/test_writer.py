@@ -35,7 +35,7 @@ from coterie.testing.contracts.samples import (
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every statement that reaches the database."""
     said: list[str] = []
 
@@ -49,7 +49,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-async def storage(said: list[str], tmp_path: Path) -> AsyncGenerator[SqliteStorage]:
+async def storage(statements: list[str], tmp_path: Path) -> AsyncGenerator[SqliteStorage]:
     storage = await SqliteStorage.open(tmp_path / "coterie.db")
     yield storage
     await storage.close()
@@ -64,13 +64,13 @@ async def fence(storage: SqliteStorage) -> Fence:
 
 
 async def test_a_turns_close_and_the_next_open_are_one_commit(
-    storage: SqliteStorage, fence: Fence, said: list[str]
+    storage: SqliteStorage, fence: Fence, statements: list[str]
 ) -> None:
-    said.clear()
+    statements.clear()
     for seq in range(1, 11):
         await storage.commit(fence, *opening(f"round/{seq}/turn/ann"))
         storage.post(fence, *closing(f"round/{seq}/turn/ann", seq))
-    assert said.count("COMMIT") == 10
+    assert statements.count("COMMIT") == 10
 
 
 async def test_the_log_is_cut_when_nothing_happens(
@@ -89,19 +89,19 @@ async def test_the_log_is_cut_when_nothing_happens(
 
 
 async def test_others_are_looked_for_only_while_somebody_waits(
-    storage: SqliteStorage, fence: Fence, said: list[str], monkeypatch: pytest.MonkeyPatch
+    storage: SqliteStorage, fence: Fence, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, begun = await storage.changed(0), time.monotonic()
     with anyio.fail_after(30):
-        while said.count("PRAGMA data_version") < 3:
+        while statements.count("PRAGMA data_version") < 3:
             with anyio.move_on_after(writer.POLL):
                 await storage.changed(seen)
-    looks = said.count("PRAGMA data_version")
+    looks = statements.count("PRAGMA data_version")
     assert looks <= 2 + (time.monotonic() - begun) / (writer.POLL * 0.9)
     await anyio.sleep(2 * writer.POLL)
-    looks = said.count("PRAGMA data_version")
+    looks = statements.count("PRAGMA data_version")
     await anyio.sleep(4 * writer.POLL)
-    assert said.count("PRAGMA data_version") <= looks + 1
+    assert statements.count("PRAGMA data_version") <= looks + 1
 
 
 async def test_a_cancelled_commit_is_kept_and_hurts_nobody(

@@ -16,7 +16,7 @@ import anyio
 
 from coterie.tools.run_command import CommandRunner
 from coterie.tools.sandbox import Sandbox
-from tests.unit.tools.workshop import Log, workshop
+from tests.unit.tools.member_project import Log, member_project
 
 
 def peak() -> int:
@@ -32,7 +32,7 @@ async def main(commands: CommandRunner, command: str) -> None:
 
 if __name__ == "__main__":
     folder, kind, mark, command = sys.argv[1:]
-    shop = workshop(Path(folder))
+    shop = member_project(Path(folder))
     held = Sandbox(kind)  # type: ignore[arg-type]
     commands = CommandRunner("ann", shop.root.path, shop.workspace, Log(mark=mark), held)
     anyio.run(main, commands, command)

@@ -17,16 +17,22 @@ from coterie.tools.edit_file import EditFile
 from coterie.tools.read_tools import ReadFile
 from coterie.tools.toolbox import PreparedCall, Toolbox, ToolOutcome
 from coterie.tools.workspace_files import FileVersions
-from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
+from tests.unit.tools.member_project import (
+    MemberProject,
+    call,
+    member_project,
+    toolbox,
+    without_digest,
+)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return workshop(tmp_path)
+def shop(tmp_path: Path) -> MemberProject:
+    return member_project(tmp_path)
 
 
 @pytest.fixture
-def box(shop: Workshop) -> Toolbox:
+def box(shop: MemberProject) -> Toolbox:
     versions = FileVersions()
     return toolbox(shop, ReadFile(shop.root, versions), EditFile(shop.root, versions))
 
@@ -54,7 +60,12 @@ def changed(line: int) -> ToolOutcome:
     ],
 )
 async def test_the_rest_of_the_file_stays_as_it_is(
-    shop: Workshop, box: Toolbox, before: bytes, change: tuple[str, str], after: bytes, line: int
+    shop: MemberProject,
+    box: Toolbox,
+    before: bytes,
+    change: tuple[str, str],
+    after: bytes,
+    line: int,
 ) -> None:
     file = shop.write("f", before)
     file.chmod(0o754)
@@ -130,7 +141,7 @@ async def test_the_rest_of_the_file_stays_as_it_is(
     ],
 )
 async def test_a_refused_edit_says_why_and_changes_nothing(
-    shop: Workshop, box: Toolbox, before: str | bytes, old: str, new: str, why: str
+    shop: MemberProject, box: Toolbox, before: str | bytes, old: str, new: str, why: str
 ) -> None:
     file = shop.write("f", before)
     # Everything but the access time: refusing an edit involves reading the file.
@@ -140,7 +151,7 @@ async def test_a_refused_edit_says_why_and_changes_nothing(
     assert facts(file.stat()) == state
 
 
-async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox) -> None:
+async def test_a_new_file_and_its_folders_are_made(shop: MemberProject, box: Toolbox) -> None:
     before = os.umask(0o027)
     try:
         made = await edit(box, "", "hello\n", "a/b/c.txt")
@@ -158,7 +169,7 @@ async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox)
     assert (await edit(box, "", "full", "empty")).output["done"] == "changed"
 
 
-async def test_what_is_not_there_is_not_edited(shop: Workshop, box: Toolbox) -> None:
+async def test_what_is_not_there_is_not_edited(shop: MemberProject, box: Toolbox) -> None:
     assert await edit(box, "a", "b", "none") == ToolOutcome.refused(
         "There is no file none. To create it, leave oldStr empty."
     )
@@ -170,7 +181,7 @@ async def test_what_is_not_there_is_not_edited(shop: Workshop, box: Toolbox) -> 
 
 
 async def test_a_file_changed_under_the_agent_must_be_read_again(
-    shop: Workshop, box: Toolbox
+    shop: MemberProject, box: Toolbox
 ) -> None:
     file = shop.write("f", "one\ntwo\n")
     await call(box, "readFile", path="f")
@@ -184,7 +195,7 @@ async def test_a_file_changed_under_the_agent_must_be_read_again(
     assert await edit(box, "two", "2") == changed(2)  # it knows its own change
 
 
-async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: Toolbox) -> None:
+async def test_after_a_restart_it_knows_what_it_had_read(shop: MemberProject, box: Toolbox) -> None:
     file = shop.write("f", "one\n")
     read = await call(box, "readFile", path="f")
     file.write_text("one!\n")
@@ -196,7 +207,7 @@ async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: To
     }
 
 
-async def test_an_edit_is_known_before_the_next_one_may_begin(shop: Workshop) -> None:
+async def test_an_edit_is_known_before_the_next_one_may_begin(shop: MemberProject) -> None:
     class Watched(FileVersions):
         def record(self, path: str, digest: str) -> None:
             assert self.lock.locked()
@@ -208,7 +219,7 @@ async def test_an_edit_is_known_before_the_next_one_may_begin(shop: Workshop) ->
     assert list(versions.digests) == ["f"]
 
 
-async def test_edits_at_once_do_not_lose_each_other(shop: Workshop, box: Toolbox) -> None:
+async def test_edits_at_once_do_not_lose_each_other(shop: MemberProject, box: Toolbox) -> None:
     file = shop.write("f", "".join(f"<{n}>\n" for n in range(20)))
     async with anyio.create_task_group() as group:
         for number in range(20):
@@ -216,7 +227,7 @@ async def test_edits_at_once_do_not_lose_each_other(shop: Workshop, box: Toolbox
     assert file.read_text() == "".join(f"[{n}]\n" for n in range(20))
 
 
-async def test_a_link_is_edited_where_it_leads(shop: Workshop, box: Toolbox) -> None:
+async def test_a_link_is_edited_where_it_leads(shop: MemberProject, box: Toolbox) -> None:
     file = shop.write("src/real", "one\n")
     (shop.project / "link").symlink_to("src/real")
     assert (await edit(box, "one", "two", "link")).output["path"] == "src/real"
@@ -229,7 +240,7 @@ async def preview(box: Toolbox, old: str, new: str, path: str = "f") -> ToolOutc
     return await box.preview(prepared)
 
 
-async def test_a_preview_is_the_diff_and_changes_nothing(shop: Workshop, box: Toolbox) -> None:
+async def test_a_preview_is_the_diff_and_changes_nothing(shop: MemberProject, box: Toolbox) -> None:
     file = shop.write("f", "one\ntwo\nthree\n")
     assert await preview(box, "two", "2") == ToolOutcome(
         {"path": "f", "diff": "--- f\n+++ f\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"}

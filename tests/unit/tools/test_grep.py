@@ -13,16 +13,16 @@ import pytest
 from coterie.tools import read_tools
 from coterie.tools.read_tools import Grep
 from coterie.tools.toolbox import Toolbox, ToolOutcome
-from tests.unit.process.children import carrying, left, token, until
-from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+from tests.unit.process.children import count_pids_with_argument, pids_with_argument, token, until
+from tests.unit.tools.member_project import MemberProject, call, member_project, toolbox
 
 RIPGREP = os.environ["PATH"] if shutil.which("rg") else None
 OURS = "/nonexistent"
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    made = workshop(tmp_path, git=True)
+def shop(tmp_path: Path) -> MemberProject:
+    made = member_project(tmp_path, git=True)
     made.write("src/a.py", "import os\ndef find():\n    return 1\n")
     made.write("src/b.ts", "function find() {}\n")
     made.write(".github/ci.yml", "find: me\n")
@@ -36,14 +36,14 @@ def shop(tmp_path: Path) -> Workshop:
 
 
 @pytest.fixture(params=["ripgrep", "ours"])
-def box(shop: Workshop, request: pytest.FixtureRequest) -> Toolbox:
+def box(shop: MemberProject, request: pytest.FixtureRequest) -> Toolbox:
     if request.param == "ripgrep" and RIPGREP is None:
         pytest.skip("ripgrep is not installed")
     where = RIPGREP if request.param == "ripgrep" and RIPGREP else OURS
     return toolbox(shop, Grep(shop.root, where))
 
 
-def found(*lines: str) -> ToolOutcome:
+def matches(*lines: str) -> ToolOutcome:
     return ToolOutcome({"count": len(lines), "matches": "\n".join(lines)})
 
 
@@ -72,7 +72,7 @@ async def test_lines_are_found(
 ) -> None:
     outcome = await call(box, "grep", **arguments)
     ordered = "\n".join(sorted(str(outcome.output["matches"]).split("\n")))
-    assert ToolOutcome({**outcome.output, "matches": ordered}) == found(*sorted(lines))
+    assert ToolOutcome({**outcome.output, "matches": ordered}) == matches(*sorted(lines))
 
 
 async def test_what_is_wrong_is_said(box: Toolbox) -> None:
@@ -83,31 +83,33 @@ async def test_what_is_wrong_is_said(box: Toolbox) -> None:
         assert (await call(box, "grep", pattern="secret", path=path)).is_error
 
 
-async def test_what_git_ignores_is_skipped_unless_it_is_named(shop: Workshop, box: Toolbox) -> None:
+async def test_what_git_ignores_is_skipped_unless_it_is_named(
+    shop: MemberProject, box: Toolbox
+) -> None:
     shop.write(".gitignore", "build/\n*.log\n!kept.log\n")
     for path in ("build/out/x.py", "src/build/y.py", "src/a.log", "src/kept.log", "built/z.py"):
         shop.write(path, "here it is\n")
     everywhere = await call(box, "grep", pattern="here it is")
-    assert everywhere == found("built/z.py:1:here it is", "src/kept.log:1:here it is")
+    assert everywhere == matches("built/z.py:1:here it is", "src/kept.log:1:here it is")
     below = await call(box, "grep", pattern="here it is", path="src")
-    assert below == found("src/kept.log:1:here it is")
+    assert below == matches("src/kept.log:1:here it is")
     for path, line in {"src/a.log": "src/a.log", "build/out": "build/out/x.py"}.items():
         named = await call(box, "grep", pattern="here it is", path=path)
-        assert named == found(f"{line}:1:here it is")
+        assert named == matches(f"{line}:1:here it is")
 
 
-async def test_a_members_own_part_of_coterie_is_searched(shop: Workshop, box: Toolbox) -> None:
+async def test_a_members_own_part_of_coterie_is_searched(shop: MemberProject, box: Toolbox) -> None:
     own = ".coterie/teams/review/ann"
     for path in (f"{own}/notes.md", f"{own}/home/.coterie/x", ".coterie/teams/review/bob/notes.md"):
         shop.write(path, "here it is\n")
-    assert await call(box, "grep", pattern="here it is") == found()
+    assert await call(box, "grep", pattern="here it is") == matches()
     below = await call(box, "grep", pattern="here it is", path=own)
-    assert below == found(f"{own}/notes.md:1:here it is")
+    assert below == matches(f"{own}/notes.md:1:here it is")
     outcome = await call(box, "grep", pattern="here it is", path=".coterie/teams/review/bob")
     assert outcome.is_error
 
 
-async def test_too_much_is_cut_and_said_to_be(shop: Workshop, box: Toolbox) -> None:
+async def test_too_much_is_cut_and_said_to_be(shop: MemberProject, box: Toolbox) -> None:
     shop.write("many.txt", "here it is, once more\n" * 100_000)
     outcome = await call(box, "grep", pattern="once more")
     assert (
@@ -119,24 +121,24 @@ async def test_too_much_is_cut_and_said_to_be(shop: Workshop, box: Toolbox) -> N
     assert all(line.endswith("here it is, once more") for line in lines)
 
 
-async def test_a_line_without_end_is_cut(shop: Workshop, box: Toolbox) -> None:
+async def test_a_line_without_end_is_cut(shop: MemberProject, box: Toolbox) -> None:
     shop.write("one.txt", "start " + "x" * 100_000)
     outcome = await call(box, "grep", pattern="start")
     assert len(str(outcome.output["matches"])) < 1000
 
 
-async def test_a_search_that_is_broken_off_is_ended(shop: Workshop) -> None:
+async def test_a_search_that_is_broken_off_is_ended(shop: MemberProject) -> None:
     shop.write("evil.txt", "a" * 60 + "b\n")
     box, pattern = toolbox(shop, Grep(shop.root, OURS)), f"(a+)+$|{token()}"
     async with anyio.create_task_group() as group:
         group.start_soon(partial(call, box, "grep", pattern=pattern))
-        await until(lambda: len(carrying(pattern)) == 1)
+        await until(lambda: len(pids_with_argument(pattern)) == 1)
         group.cancel_scope.cancel()
-    assert await left(pattern) == 0
+    assert await count_pids_with_argument(pattern) == 0
 
 
 async def test_a_pattern_that_takes_for_ever_is_stopped(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: MemberProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_tools, "TIMEOUT", 0.5)
     shop.write("evil.txt", "a" * 60 + "b\n")

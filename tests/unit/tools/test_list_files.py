@@ -9,13 +9,13 @@ import pytest
 
 from coterie.tools.read_tools import ListFiles, folded
 from coterie.tools.toolbox import ToolOutcome
-from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+from tests.unit.tools.member_project import MemberProject, call, member_project, toolbox
 
 FILES = ("README.md", "src/a.py", "src/b.py", "src/deep/c.py", "build/out.o", "node_modules/m/i.js")
 
 
-def filled(folder: Path, *, git: bool) -> Workshop:
-    shop = workshop(folder, git=git)
+def filled(folder: Path, *, git: bool) -> MemberProject:
+    shop = member_project(folder, git=git)
     for name in FILES:
         shop.write(name, "x")
     shop.write(".gitignore", "build/\nnode_modules/\n")
@@ -24,16 +24,16 @@ def filled(folder: Path, *, git: bool) -> Workshop:
 
 
 @pytest.fixture
-def in_git(tmp_path: Path) -> Workshop:
+def in_git(tmp_path: Path) -> MemberProject:
     return filled(tmp_path, git=True)
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Workshop:
+def plain(tmp_path: Path) -> MemberProject:
     return filled(tmp_path, git=False)
 
 
-async def listed(shop: Workshop, path: str = ".") -> ToolOutcome:
+async def listed(shop: MemberProject, path: str = ".") -> ToolOutcome:
     return await call(toolbox(shop, ListFiles(shop.root)), "listFiles", path=path)
 
 
@@ -41,7 +41,7 @@ def names(outcome: ToolOutcome) -> list[str]:
     return str(outcome.output["files"]).split("\n")
 
 
-async def test_in_git_what_git_would_keep(in_git: Workshop) -> None:
+async def test_in_git_what_git_would_keep(in_git: MemberProject) -> None:
     shop = in_git
     subprocess.run(["git", "-C", shop.project, "add", "src/a.py", "README.md"], check=True)
     (shop.project / "README.md").unlink()
@@ -58,13 +58,13 @@ async def test_in_git_what_git_would_keep(in_git: Workshop) -> None:
     assert names(await listed(shop, "build")) == ["out.o"]
 
 
-async def test_a_folder_of_a_larger_repository(tmp_path: Path, plain: Workshop) -> None:
+async def test_a_folder_of_a_larger_repository(tmp_path: Path, plain: MemberProject) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     assert names(await listed(plain, "src")) == ["a.py", "b.py", "deep/c.py"]
     assert "node_modules/m/i.js" not in names(await listed(plain))
 
 
-async def test_without_git_the_usual_is_left_out(plain: Workshop) -> None:
+async def test_without_git_the_usual_is_left_out(plain: MemberProject) -> None:
     shop = plain
     shop.write("src/__pycache__/a.pyc", "x")
     assert names(await listed(shop)) == [
@@ -77,7 +77,7 @@ async def test_without_git_the_usual_is_left_out(plain: Workshop) -> None:
     ]
 
 
-async def test_a_repository_cannot_have_anything_run(tmp_path: Path, in_git: Workshop) -> None:
+async def test_a_repository_cannot_have_anything_run(tmp_path: Path, in_git: MemberProject) -> None:
     ran = tmp_path / "ran"
     with (in_git.project / ".git" / "config").open("a") as config:
         config.write(f"[core]\n\tfsmonitor = touch {ran}\n")
@@ -85,7 +85,7 @@ async def test_a_repository_cannot_have_anything_run(tmp_path: Path, in_git: Wor
     assert not ran.exists()
 
 
-async def test_what_cannot_be_listed_says_so(plain: Workshop) -> None:
+async def test_what_cannot_be_listed_says_so(plain: MemberProject) -> None:
     shop = plain
     assert await listed(shop, "README.md") == ToolOutcome.refused("README.md is not a folder.")
     assert await listed(shop, "sr") == ToolOutcome.refused("There is no folder sr. Similar: src.")

@@ -13,7 +13,7 @@ from coterie.tools.read_tools import Grep, ListFiles, ReadFile
 from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.toolbox import PreparedCall, Toolbox
 from coterie.tools.workspace_files import FileVersions
-from tests.unit.tools.workshop import call, toolbox, workshop
+from tests.unit.tools.member_project import call, member_project, toolbox
 
 ODD = "d<0xE9>/n<0xE9>w.py"
 REAL = os.fsdecode(b"d\xe9/n\xe9w.py")
@@ -21,7 +21,7 @@ REAL = os.fsdecode(b"d\xe9/n\xe9w.py")
 
 @pytest.fixture(params=[True, False], ids=["git", "no git"])
 def box(tmp_path: Path, request: pytest.FixtureRequest) -> Toolbox:
-    shop = workshop(tmp_path, git=bool(request.param))
+    shop = member_project(tmp_path, git=bool(request.param))
     shop.write(REAL, "def total():\n    return needle\n")
     shop.write("plain <0xE9>.py", "def other(): ...\n")
     versions = FileVersions()

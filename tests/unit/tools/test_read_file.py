@@ -10,15 +10,21 @@ from coterie.tools import read_tools, workspace_files
 from coterie.tools.read_tools import ReadFile
 from coterie.tools.toolbox import ToolOutcome
 from coterie.tools.workspace_files import FileVersions
-from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
+from tests.unit.tools.member_project import (
+    MemberProject,
+    call,
+    member_project,
+    toolbox,
+    without_digest,
+)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return workshop(tmp_path)
+def shop(tmp_path: Path) -> MemberProject:
+    return member_project(tmp_path)
 
 
-async def read(shop: Workshop, path: str, **more: object) -> ToolOutcome:
+async def read(shop: MemberProject, path: str, **more: object) -> ToolOutcome:
     box = toolbox(shop, ReadFile(shop.root, FileVersions()))
     return without_digest(await call(box, "readFile", path=path, **more))
 
@@ -43,13 +49,13 @@ def text(shown: str, lines: str, note: str = "") -> ToolOutcome:
     ],
 )
 async def test_a_text_is_shown_as_it_is(
-    shop: Workshop, data: bytes, shown: str, lines: str
+    shop: MemberProject, data: bytes, shown: str, lines: str
 ) -> None:
     shop.write("f", data)
     assert await read(shop, "f") == text(shown, lines)
 
 
-async def test_a_part_of_it(shop: Workshop) -> None:
+async def test_a_part_of_it(shop: MemberProject) -> None:
     shop.write("f", "".join(f"line {n}\n" for n in range(1, 11)))
     assert await read(shop, "f", offset=3, limit=2) == text(
         "line 3\nline 4", "3-4 of 10", "There is more: continue with offset 5."
@@ -60,7 +66,7 @@ async def test_a_part_of_it(shop: Workshop) -> None:
     )
 
 
-async def test_a_long_one_comes_in_parts_that_make_the_whole(shop: Workshop) -> None:
+async def test_a_long_one_comes_in_parts_that_make_the_whole(shop: MemberProject) -> None:
     lines = [f"{n} {'x' * 500}" for n in range(1, 101)]
     shop.write("f", "\n".join(lines))
     seen: list[str] = []
@@ -71,7 +77,7 @@ async def test_a_long_one_comes_in_parts_that_make_the_whole(shop: Workshop) -> 
     assert seen == lines
 
 
-async def test_a_line_without_end_is_cut(shop: Workshop) -> None:
+async def test_a_line_without_end_is_cut(shop: MemberProject) -> None:
     shop.write("f", "x" * 40_000 + "\nnext\n")
     assert await read(shop, "f") == text(
         "x" * 30_000 + "\n… 10,000 characters left out …",
@@ -80,13 +86,13 @@ async def test_a_line_without_end_is_cut(shop: Workshop) -> None:
     )
 
 
-async def test_what_is_no_text_is_explained(shop: Workshop) -> None:
+async def test_what_is_no_text_is_explained(shop: MemberProject) -> None:
     shop.write("f", b"\x7fELF\0\0\0\0")
     assert await read(shop, "f") == ToolOutcome.refused("f is not a text file (8 bytes).")
 
 
 async def test_a_huge_one_is_only_looked_into(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: MemberProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace_files, "MAX_WHOLE_FILE_BYTES", 1000)
     monkeypatch.setattr(read_tools, "BLOCK", 64)

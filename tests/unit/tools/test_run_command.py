@@ -9,7 +9,7 @@ import pytest
 
 from coterie.tools.run_command import CommandResult, CommandRunner, check_output, notes
 from coterie.tools.sandbox import Sandbox
-from tests.unit.tools.workshop import Log, Workshop, workshop
+from tests.unit.tools.member_project import Log, MemberProject, member_project
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,13 @@ def test_a_check_says_what_could_not_be_stopped_and_what_was_reverted() -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return workshop(tmp_path, git=True)
+def shop(tmp_path: Path) -> MemberProject:
+    return member_project(tmp_path, git=True)
 
 
-async def test_nothing_of_the_guard_stays_if_the_sandbox_cannot_be_set_up(shop: Workshop) -> None:
+async def test_nothing_of_the_guard_stays_if_the_sandbox_cannot_be_set_up(
+    shop: MemberProject,
+) -> None:
     broken = replace(shop.workspace, tmp=Path("a\0b"))
     runner = CommandRunner("ann", shop.root.path, broken, Log(), Sandbox("bubblewrap"))
     before = sorted((shop.project / ".git").iterdir())

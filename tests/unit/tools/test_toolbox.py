@@ -14,10 +14,10 @@ from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.toolbox import PreparedCall, Toolbox, ToolInput, ToolOutcome, fields, schema
 from coterie.tools.workspace_files import FileVersions
-from tests.unit.tools.workshop import Log, Workshop, workshop
+from tests.unit.tools.member_project import Log, MemberProject, member_project
 
 
-def made(shop: Workshop, sandbox: Sandbox) -> Toolbox:
+def make_toolbox(shop: MemberProject, sandbox: Sandbox) -> Toolbox:
     root, seen = shop.root, FileVersions()
     commands = CommandRunner("ann", root.path, shop.workspace, Log(), sandbox)
     tools = [
@@ -31,13 +31,13 @@ def made(shop: Workshop, sandbox: Sandbox) -> Toolbox:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return workshop(tmp_path)
+def shop(tmp_path: Path) -> MemberProject:
+    return member_project(tmp_path)
 
 
 @pytest.fixture
-def box(shop: Workshop) -> Toolbox:
-    return made(shop, Sandbox("bubblewrap"))
+def box(shop: MemberProject) -> Toolbox:
+    return make_toolbox(shop, Sandbox("bubblewrap"))
 
 
 def test_what_the_model_is_told(box: Toolbox) -> None:
@@ -248,8 +248,8 @@ def test_a_good_call_is_what_the_rules_need_to_know(
     assert tool.read_only == (name in {"readFile", "listFiles", "grep"})
 
 
-def test_where_nothing_holds_a_command_a_person_must_be_asked(shop: Workshop) -> None:
-    box = made(shop, Sandbox("none"))
+def test_where_nothing_holds_a_command_a_person_must_be_asked(shop: MemberProject) -> None:
+    box = make_toolbox(shop, Sandbox("none"))
     asked = {
         name: prepared.must_ask
         for name, arguments in {"runCommand": {"command": "ls"}, "listFiles": {}}.items()
@@ -258,7 +258,7 @@ def test_where_nothing_holds_a_command_a_person_must_be_asked(shop: Workshop) ->
     assert asked == {"runCommand": True, "listFiles": False}
 
 
-async def test_what_the_system_refuses_is_an_outcome(shop: Workshop, box: Toolbox) -> None:
+async def test_what_the_system_refuses_is_an_outcome(shop: MemberProject, box: Toolbox) -> None:
     prepared = box.check("readFile", {"path": "x" * 300})
     assert isinstance(prepared, PreparedCall)
     assert await box.run(prepared) == ToolOutcome.refused(f"{'x' * 300}: File name too long")

@@ -15,12 +15,12 @@ import pytest
 from coterie.tools.edit_file import EditFile
 from coterie.tools.read_tools import Grep, ReadFile
 from coterie.tools.workspace_files import FileVersions, MissingFolder, ToolError, WorkspaceRoot
-from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+from tests.unit.tools.member_project import MemberProject, call, member_project, toolbox
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    made = workshop(tmp_path)
+def shop(tmp_path: Path) -> MemberProject:
+    made = member_project(tmp_path)
     made.write("src/main.py", "main\n")
     made.write("src/deep/er.py", "deeper\n")
     return made
@@ -37,7 +37,7 @@ def refusal(act: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_paths_are_taken_as_they_are_meant(shop: Workshop) -> None:
+def test_paths_are_taken_as_they_are_meant(shop: MemberProject) -> None:
     root, work = shop.root, shop.workspace.execution_dir
     assert root.path == shop.project.resolve()
     for path in (
@@ -50,7 +50,7 @@ def test_paths_are_taken_as_they_are_meant(shop: Workshop) -> None:
         assert read(root, path) == "src/main.py: main"
 
 
-def test_links_that_stay_inside_are_followed(shop: Workshop) -> None:
+def test_links_that_stay_inside_are_followed(shop: MemberProject) -> None:
     links = {
         "file": "src/main.py",
         "folder": "src",
@@ -65,7 +65,7 @@ def test_links_that_stay_inside_are_followed(shop: Workshop) -> None:
     assert read(shop.root, "folder/deep/../main.py") == "src/main.py: main"
 
 
-def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
+def test_what_leads_out_is_refused_and_says_so(shop: MemberProject) -> None:
     links = {
         "link": str(shop.outside / "secret.txt"),
         "near": "../outside/secret.txt",
@@ -98,7 +98,7 @@ def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
             )
 
 
-def test_other_refusals_say_what_is_wrong(shop: Workshop) -> None:
+def test_other_refusals_say_what_is_wrong(shop: MemberProject) -> None:
     (shop.project / "round").symlink_to("round")
     os.mkfifo(shop.project / "pipe")
     for path, told in {
@@ -116,7 +116,7 @@ def test_other_refusals_say_what_is_wrong(shop: Workshop) -> None:
         assert refusal(lambda p=path: read(shop.root, p)) == told
 
 
-def test_of_coterie_a_member_sees_its_own(shop: Workshop) -> None:
+def test_of_coterie_a_member_sees_its_own(shop: MemberProject) -> None:
     mine = shop.write(".coterie/teams/review/ann/notes.md", "mine").relative_to(shop.project)
     shop.write(".coterie/teams/review/bob/notes.md", "his")
     shop.write(".coterie/teams/review/_shared_assets/guide.md", "ours")
@@ -128,14 +128,14 @@ def test_of_coterie_a_member_sees_its_own(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("path", [".git/config", "sub/.git/hooks/x", ".coterie/x", "g/x", ".GIT/x"])
-def test_git_and_coterie_are_not_written(shop: Workshop, path: str) -> None:
+def test_git_and_coterie_are_not_written(shop: MemberProject, path: str) -> None:
     (shop.project / "g").symlink_to(".git")
     told = refusal(lambda: shop.root.resolve(path, writing=True, make=True).__enter__())
     assert "must not be edited" in told
     assert not (shop.project / ".git").exists()
 
 
-def test_folders_are_made_only_when_asked(shop: Workshop) -> None:
+def test_folders_are_made_only_when_asked(shop: MemberProject) -> None:
     with pytest.raises(MissingFolder), shop.root.resolve("a/b/c", writing=True):
         pass
     with shop.root.resolve("a/b/c", writing=True, make=True) as place:
@@ -143,7 +143,7 @@ def test_folders_are_made_only_when_asked(shop: Workshop) -> None:
     assert (shop.project / "a" / "b").is_dir()
 
 
-def test_nothing_stays_open(shop: Workshop) -> None:
+def test_nothing_stays_open(shop: MemberProject) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -185,7 +185,7 @@ def swapping(real: Path, target: Path) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("swapped", ["d", "d/f"])
-async def test_a_link_swapped_in_never_leads_out(shop: Workshop, swapped: str) -> None:
+async def test_a_link_swapped_in_never_leads_out(shop: MemberProject, swapped: str) -> None:
     shop.write("d/f", "inside\n")
     (shop.outside / "f").write_text("outside\n")
     root, seen = shop.root, FileVersions()

@@ -13,7 +13,7 @@ from coterie.model.remote import GitRemote
 from coterie.workflows.shared_branches import SharedFiles
 
 
-class Kept:
+class MemorySharing:
     """`ports.Sharing` in memory."""
 
     machine, token, for_others = "here", 1, False
@@ -62,7 +62,7 @@ async def test_neither_the_key_nor_what_checks_and_drafts_leave_is_sent(tmp_path
         path = anyio.Path(session / name)
         await path.parent.mkdir(parents=True, exist_ok=True)
         await path.write_text(text)
-    kept = Kept()
+    kept = MemorySharing()
     await SharedFiles(kept, tmp_path / "here", "k3f9").send()
     sent = {path: kept.data[digest].decode() for path, digest in kept.paths.items()}
     assert sent == {name: files[name] for name in list(files)[:4]}

@@ -34,7 +34,7 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def whole(outside: Path) -> bool:
+def is_untouched(outside: Path) -> bool:
     found = {str(path.relative_to(outside)) for path in outside.rglob("*")}
     texts = {path.read_text() for path in outside.rglob("canary")}
     return (found, texts) == ({"canary", "in", "in/canary"}, {"mine"})
@@ -67,7 +67,7 @@ def test_no_folder_is_reached_through_a_link(base: Path, outside: Path, depth: i
     ):
         with pytest.raises(NotOurs, match="is a link: Coterie did not create it"):
             attempt()
-    assert whole(outside)
+    assert is_untouched(outside)
 
 
 def test_no_file_is_reached_through_a_link(base: Path, outside: Path) -> None:
@@ -82,7 +82,7 @@ def test_no_file_is_reached_through_a_link(base: Path, outside: Path) -> None:
         open_file(folder, base / "hard", os.O_WRONLY | os.O_APPEND)
     write_file(base, ("x",), b"ours")  # replaces the link, not its target
     assert (base / "x").read_bytes() == b"ours"
-    assert whole(outside)
+    assert is_untouched(outside)
 
 
 def test_nothing_of_another_users_is_read(base: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_link_where_we_keep_something(base: Path, outside: Path, name: str) ->
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(outside)
     use(base)
-    assert whole(outside)
+    assert is_untouched(outside)
 
 
 def test_a_link_in_place_of_a_members_prompt(base: Path, outside: Path) -> None:
@@ -169,4 +169,4 @@ def test_a_link_in_place_of_a_members_prompt(base: Path, outside: Path) -> None:
         (folder / name).symlink_to(outside / "canary")
     save_identity(base.parent, "pair", ANN)
     assert not (folder / "identity.json").is_symlink()
-    assert whole(outside)
+    assert is_untouched(outside)

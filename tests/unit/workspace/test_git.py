@@ -14,13 +14,13 @@ from coterie.errors import GitFailed
 from coterie.model.workspace import unfinished_name
 from coterie.workspace.git import Git, LinkedWorktree, repository_of
 from coterie.workspace.worktree import Worktree
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 from tests.unit.workspace.repository import bare_git, commit, new_repository
 
 
 @pytest.fixture
-def repository(house: House) -> Git:
-    return new_repository(house.project)
+def repository(user: IsolatedUser) -> Git:
+    return new_repository(user.project)
 
 
 def add(git: Git, name: str = "tree", branch: str = "coterie/pair/ann") -> Path:
@@ -32,49 +32,51 @@ def add(git: Git, name: str = "tree", branch: str = "coterie/pair/ann") -> Path:
 # -- reading a repository ----------------------------------------------------------------------
 
 
-def test_a_folder_is_in_a_repository_or_in_none(house: House, repository: Git) -> None:
-    inner = house.project / "a" / "b"
+def test_a_folder_is_in_a_repository_or_in_none(user: IsolatedUser, repository: Git) -> None:
+    inner = user.project / "a" / "b"
     inner.mkdir(parents=True)
-    assert repository_of(inner) == Git(house.project)
-    assert repository_of(house.home) is None
-    assert repository.common_dir == house.project / ".git"
+    assert repository_of(inner) == Git(user.project)
+    assert repository_of(user.home) is None
+    assert repository.common_dir == user.project / ".git"
     tree = add(repository)
     assert repository_of(tree) == Git(tree)
-    assert Git(tree).common_dir == house.project / ".git"
+    assert Git(tree).common_dir == user.project / ".git"
 
 
-def test_head(house: House, repository: Git) -> None:
-    assert repository.head() == bare_git(house.project, "rev-parse", "HEAD")
+def test_head(user: IsolatedUser, repository: Git) -> None:
+    assert repository.head() == bare_git(user.project, "rev-parse", "HEAD")
     assert repository.commit("refs/heads/nobody") is None
-    empty = house.home / "empty"
-    bare_git(house.home, "init", "-q", "empty")
+    empty = user.home / "empty"
+    bare_git(user.home, "init", "-q", "empty")
     assert Git(empty).head() is None
 
 
-def test_what_is_there_is_seen_and_nothing_in_its_place(house: House, repository: Git) -> None:
-    first = bare_git(house.project, "rev-parse", "HEAD")
+def test_what_is_there_is_seen_and_nothing_in_its_place(
+    user: IsolatedUser, repository: Git
+) -> None:
+    first = bare_git(user.project, "rev-parse", "HEAD")
     true, other = (
-        bare_git(house.project, "commit-tree", "-p", first, "-m", word, f"{first}^{{tree}}")
+        bare_git(user.project, "commit-tree", "-p", first, "-m", word, f"{first}^{{tree}}")
         for word in ("true", "other")
     )
-    bare_git(house.project, "replace", true, other)
-    (house.project / ".git" / "info").mkdir(exist_ok=True)
-    (house.project / ".git" / "info" / "grafts").write_text(f"{true}\n")
+    bare_git(user.project, "replace", true, other)
+    (user.project / ".git" / "info").mkdir(exist_ok=True)
+    (user.project / ".git" / "info" / "grafts").write_text(f"{true}\n")
     said = ("log", "-1", "--format=%s %P", true)
-    assert bare_git(house.project, *said) == "other"  # the control: replaced, without a parent
+    assert bare_git(user.project, *said) == "other"  # the control: replaced, without a parent
     assert repository.run(*said).strip() == f"true {first}"
 
 
-def test_what_git_says_when_it_fails(house: House, repository: Git) -> None:
+def test_what_git_says_when_it_fails(user: IsolatedUser, repository: Git) -> None:
     with pytest.raises(GitFailed) as caught:
         repository.run("rev-parse", "--verify", "nobody")
     failed = caught.value
-    assert (failed.command, failed.folder, failed.status) == ("rev-parse", str(house.project), 128)
+    assert (failed.command, failed.folder, failed.status) == ("rev-parse", str(user.project), 128)
     assert str(failed) == (
-        f"git rev-parse failed in {house.project}: fatal: Needed a single revision"
+        f"git rev-parse failed in {user.project}: fatal: Needed a single revision"
     )
     with pytest.raises(GitFailed, match="not a git repository"):
-        _ = Git(house.home).common_dir
+        _ = Git(user.home).common_dir
 
 
 def test_without_git(repository: Git, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +91,14 @@ def test_git_is_given_words(repository: Git) -> None:
 
 
 def test_one_that_never_ends_is_ended_with_what_it_started(
-    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = house.home / "git"
-    held = house.home / "held"
+    program = user.home / "git"
+    held = user.home / "held"
     os.mkfifo(held)
     program.write_text(f"#!/bin/sh\nsleep 60 > {held} &\nwait\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{user.home}:{os.environ['PATH']}")
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(reader, "rb") as file:
         with pytest.raises(GitFailed, match=r"status failed in .*: it took longer than 1 s$"):
@@ -107,10 +109,10 @@ def test_one_that_never_ends_is_ended_with_what_it_started(
 
 
 def test_the_environment_of_a_hook_does_not_lead_elsewhere(
-    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR"):
-        monkeypatch.setenv(name, str(house.home))
+        monkeypatch.setenv(name, str(user.home))
     assert repository.head() is not None
     assert add(repository).is_dir()
 
@@ -118,20 +120,20 @@ def test_the_environment_of_a_hook_does_not_lead_elsewhere(
 # -- an untrusted repository --------------------------------------------------------------------
 
 
-def hostile(house: House) -> Path:
+def hostile(user: IsolatedUser) -> Path:
     """Create a repository whose own configuration would run a program at every opportunity."""
-    fired = house.home / "fired"
+    fired = user.home / "fired"
     fires = f"touch {fired}"
-    git = house.project / ".git"
-    (house.project / ".gitattributes").write_text("* filter=evil diff=evil\n")
-    (house.project / "new.txt").write_text("new\n")
-    commit(house.project, "attributes")
+    git = user.project / ".git"
+    (user.project / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (user.project / "new.txt").write_text("new\n")
+    commit(user.project, "attributes")
     for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-commit"):
         hook = git / "hooks" / name
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\n{fires}\n")
         hook.chmod(0o755)
-    program = house.home / "program"
+    program = user.home / "program"
     program.write_text(f"#!/bin/sh\n{fires}\nexit 1\n")
     program.chmod(0o755)
     for key, value in {
@@ -149,12 +151,12 @@ def hostile(house: House) -> Path:
         "filter.evil.process": program,
         "filter.evil.required": "true",
     }.items():
-        bare_git(house.project, "config", key, str(value))
+        bare_git(user.project, "config", key, str(value))
     return fired
 
 
-def test_nothing_of_a_hostile_repository_runs(house: House, repository: Git) -> None:
-    fired = hostile(house)
+def test_nothing_of_a_hostile_repository_runs(user: IsolatedUser, repository: Git) -> None:
+    fired = hostile(user)
     tree = add(repository)
     assert (tree / "new.txt").read_text() == "new\n"
     (tree / "new.txt").write_text("changed\n")
@@ -179,44 +181,44 @@ def test_nothing_of_a_hostile_repository_runs(house: House, repository: Git) -> 
 )
 @pytest.mark.parametrize("file", ["config", "config.worktree"])
 def test_a_filter_is_off_however_it_is_configured(
-    house: House, repository: Git, config: str, file: str
+    user: IsolatedUser, repository: Git, config: str, file: str
 ) -> None:
-    fired, program = house.home / "fired", house.home / "program"
+    fired, program = user.home / "fired", user.home / "program"
     program.write_text(f"#!/bin/sh\ntouch {fired}\nexit 1\n")
     program.chmod(0o755)
-    (house.project / ".gitattributes").write_text("* filter=evil\n")
-    commit(house.project, "attributes")
-    bare_git(house.project, "config", "extensions.worktreeConfig", "true")
+    (user.project / ".gitattributes").write_text("* filter=evil\n")
+    commit(user.project, "attributes")
+    bare_git(user.project, "config", "extensions.worktreeConfig", "true")
     included = f'[filter "evil"]\nsmudge = "{program}"\n'
-    (house.project / ".git" / "included").write_text(included)
-    with (house.project / ".git" / file).open("a") as written:
+    (user.project / ".git" / "included").write_text(included)
+    with (user.project / ".git" / file).open("a") as written:
         written.write(config.format(program))
-    (house.project / "file.txt").unlink()
+    (user.project / "file.txt").unlink()
     repository.run("reset", "--hard", "--quiet")
-    assert (house.project / "file.txt").exists()
+    assert (user.project / "file.txt").exists()
     assert not fired.exists()
-    (house.project / "file.txt").unlink()
-    bare_git(house.project, "reset", "--hard", "--quiet", check=False)
+    (user.project / "file.txt").unlink()
+    bare_git(user.project, "reset", "--hard", "--quiet", check=False)
     assert fired.exists()  # plain git obeys it
 
 
 def test_one_call_is_one_process(
-    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+    user: IsolatedUser, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hostile(house)
-    program, calls = house.home / "git", house.home / "calls"
+    hostile(user)
+    program, calls = user.home / "git", user.home / "calls"
     real = next(path for path in os.get_exec_path() if Path(path, "git").exists())
     program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {real}/git "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{user.home}:{os.environ['PATH']}")
     assert repository.head() is not None
     assert len(calls.read_text().splitlines()) == 1
 
 
 def test_a_configuration_that_cannot_be_read_does_not_hold_us_up(
-    house: House, repository: Git
+    user: IsolatedUser, repository: Git
 ) -> None:
-    os.mkfifo(house.project / ".git" / "config.worktree")
+    os.mkfifo(user.project / ".git" / "config.worktree")
     assert repository.head() is not None
 
 
@@ -230,35 +232,35 @@ def test_a_configuration_that_cannot_be_read_does_not_hold_us_up(
     ],
 )
 def test_the_same_repository_harms_a_bare_git(
-    house: House, repository: Git, words: tuple[str, ...]
+    user: IsolatedUser, repository: Git, words: tuple[str, ...]
 ) -> None:
-    fired = hostile(house)
-    (house.project / "new.txt").write_text("changed\n")
-    subprocess.run(["git", *words], cwd=house.project, capture_output=True, check=False)
+    fired = hostile(user)
+    (user.project / "new.txt").write_text("changed\n")
+    subprocess.run(["git", *words], cwd=user.project, capture_output=True, check=False)
     assert fired.exists()
 
 
-def test_a_filter_of_the_users_own_counts(house: House, repository: Git) -> None:
-    (house.project / ".gitattributes").write_text("*.txt filter=mine\n")
-    (house.project / "new.txt").write_text("new\n")
-    commit(house.project, "attributes")
-    bare_git(house.project, "config", "--global", "filter.mine.smudge", "tr a-z A-Z")
+def test_a_filter_of_the_users_own_counts(user: IsolatedUser, repository: Git) -> None:
+    (user.project / ".gitattributes").write_text("*.txt filter=mine\n")
+    (user.project / "new.txt").write_text("new\n")
+    commit(user.project, "attributes")
+    bare_git(user.project, "config", "--global", "filter.mine.smudge", "tr a-z A-Z")
     assert (add(repository) / "new.txt").read_text() == "NEW\n"
 
 
-def test_a_folder_that_looks_like_a_repository(house: House, repository: Git) -> None:
-    inner = house.project / "inner"
-    bare_git(house.project, "init", "-q", "--bare", "inner")
+def test_a_folder_that_looks_like_a_repository(user: IsolatedUser, repository: Git) -> None:
+    inner = user.project / "inner"
+    bare_git(user.project, "init", "-q", "--bare", "inner")
     with pytest.raises(GitFailed, match="not a git repository"):
         Git(inner).run("status")
 
 
-def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: Git) -> None:
+def test_a_pointer_that_an_agent_forged_is_not_asked(user: IsolatedUser, repository: Git) -> None:
     tree = add(repository)
     [linked] = repository.worktrees()
-    bare_git(house.home, "init", "-q", "forged")
+    bare_git(user.home, "init", "-q", "forged")
     (tree / "loop").symlink_to("loop")
-    for forged in (f"{house.home}/forged/.git", "loop", "loop/.git", "a\0b"):
+    for forged in (f"{user.home}/forged/.git", "loop", "loop/.git", "a\0b"):
         (tree / ".git").write_text(f"gitdir: {forged}\n")
         assert not linked.alive
         with pytest.raises(GitFailed, match="does not point back to this folder"):
@@ -270,21 +272,19 @@ def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: G
 # -- worktrees ---------------------------------------------------------------------------------
 
 
-def test_worktrees(house: House, repository: Git) -> None:
+def test_worktrees(user: IsolatedUser, repository: Git) -> None:
     head = repository.head()
     assert repository.worktrees() == ()
     tree = add(repository)
-    detached = house.home / "detached"
-    bare_git(house.project, "worktree", "add", "-q", "--detach", str(detached))
-    places = house.project / ".git" / "worktrees"
+    detached = user.home / "detached"
+    bare_git(user.project, "worktree", "add", "-q", "--detach", str(detached))
+    places = user.project / ".git" / "worktrees"
     assert set(repository.worktrees()) == {
         LinkedWorktree(tree, places / "tree", head, "coterie/pair/ann"),
         LinkedWorktree(detached, places / "detached", head, None),
     }
     assert all(one.alive for one in repository.worktrees())
-    assert (
-        bare_git(house.project, "config", "--local", "--get-regexp", "^branch", check=False) == ""
-    )
+    assert bare_git(user.project, "config", "--local", "--get-regexp", "^branch", check=False) == ""
 
 
 def test_a_branch_that_is_there_is_gone_on_with(repository: Git) -> None:
@@ -295,7 +295,7 @@ def test_a_branch_that_is_there_is_gone_on_with(repository: Git) -> None:
     assert Git(add(repository)).head() == done
 
 
-def test_a_snapshot_holds_all_that_is_not_ignored(house: House, repository: Git) -> None:
+def test_a_snapshot_holds_all_that_is_not_ignored(user: IsolatedUser, repository: Git) -> None:
     tree = add(repository)
     (tree / "staged.txt").write_text("staged\n")
     bare_git(tree, "add", "staged.txt")
@@ -310,27 +310,27 @@ def test_a_snapshot_holds_all_that_is_not_ignored(house: House, repository: Git)
     shown = repository.run("log", "-1", "--format=%an <%ae> %s", kept).strip()
     assert shown == "Coterie <coterie@localhost> Kept"
     assert repository.commit("coterie/pair/ann") == repository.head()
-    assert bare_git(house.project, "status", "--porcelain") == ""
+    assert bare_git(user.project, "status", "--porcelain") == ""
 
 
-def test_a_snapshot_touches_nothing(house: House, repository: Git) -> None:
-    before = bare_git(house.project, "for-each-ref"), (house.project / ".git/index").read_bytes()
+def test_a_snapshot_touches_nothing(user: IsolatedUser, repository: Git) -> None:
+    before = bare_git(user.project, "for-each-ref"), (user.project / ".git/index").read_bytes()
     assert repository.snapshot("nothing new") == repository.head()
-    (house.project / "new.txt").write_text("new\n")
-    bare_git(house.project, "config", "--global", "user.name", "Ada")
-    bare_git(house.project, "config", "--global", "user.email", "ada@example.org")
+    (user.project / "new.txt").write_text("new\n")
+    bare_git(user.project, "config", "--global", "user.name", "Ada")
+    bare_git(user.project, "config", "--global", "user.email", "ada@example.org")
     made = repository.snapshot("new")
     assert repository.run("log", "-1", "--format=%an %ae %P", made).split() == [
         "Ada",
         "ada@example.org",
         repository.head(),
     ]
-    after = bare_git(house.project, "for-each-ref"), (house.project / ".git/index").read_bytes()
+    after = bare_git(user.project, "for-each-ref"), (user.project / ".git/index").read_bytes()
     assert after == before
 
 
-def test_what_a_crash_left_half_way_is_in_no_snapshot(house: House, repository: Git) -> None:
-    for folder in (house.project, house.project / "deep" / "er"):
+def test_what_a_crash_left_half_way_is_in_no_snapshot(user: IsolatedUser, repository: Git) -> None:
+    for folder in (user.project, user.project / "deep" / "er"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / unfinished_name()).write_text("half")
         (folder / ".coterie-of-mine").write_text("whole")

@@ -19,7 +19,7 @@ SESSION = "k3f9"
 
 
 @dataclass(frozen=True)
-class Travels:
+class ExchangingClones:
     """Two clones, and the bare repository through which they exchange branches."""
 
     here: Git
@@ -37,16 +37,16 @@ class Travels:
 
 
 @pytest.fixture
-def travels(tmp_path: Path) -> Travels:
+def clones(tmp_path: Path) -> ExchangingClones:
     here, bare = new_repository(tmp_path / "here"), tmp_path / "bare git.git"
     bare_git(tmp_path, "clone", "-q", str(here.folder), "there")
     bare_git(tmp_path, "init", "-q", "--bare", str(bare))
-    return Travels(here, Git(tmp_path / "there"), GitRemote(str(bare)))
+    return ExchangingClones(here, Git(tmp_path / "there"), GitRemote(str(bare)))
 
 
-def test_a_ref_is_made_once_and_fetched_by_another_clone(travels: Travels) -> None:
-    here, there, remote = travels.here, travels.there, travels.remote
-    made = travels.work("second")
+def test_a_ref_is_made_once_and_fetched_by_another_clone(clones: ExchangingClones) -> None:
+    here, there, remote = clones.here, clones.there, clones.remote
+    made = clones.work("second")
     ref = sent_ref(SESSION, "T1", 3, made)
     assert ref == f"refs/coterie/k3f9/T1/3/{made}"
     for _ in range(2):  # repeated as if the answer had been lost
@@ -59,8 +59,8 @@ def test_a_ref_is_made_once_and_fetched_by_another_clone(travels: Travels) -> No
     assert not (there.folder / ".git" / "FETCH_HEAD").exists()
 
 
-def test_a_late_push_to_a_ref_that_is_taken_is_refused(travels: Travels) -> None:
-    here, remote, first, second = travels.here, travels.remote, travels.work("1"), travels.work("2")
+def test_a_late_push_to_a_ref_that_is_taken_is_refused(clones: ExchangingClones) -> None:
+    here, remote, first, second = clones.here, clones.remote, clones.work("1"), clones.work("2")
     ref = sent_ref(SESSION, "T1", 3, first)
     push_new(here, remote, ref, first)
     with pytest.raises(UsageError, match="is already on the remote, at "):
@@ -69,24 +69,26 @@ def test_a_late_push_to_a_ref_that_is_taken_is_refused(travels: Travels) -> None
 
 
 def test_what_is_gone_or_another_commit_is_told_from_a_remote_that_is_away(
-    travels: Travels,
+    clones: ExchangingClones,
 ) -> None:
-    here, there, remote, made = travels.here, travels.there, travels.remote, travels.work("second")
+    here, there, remote, made = clones.here, clones.there, clones.remote, clones.work("second")
     ref = sent_ref(SESSION, "T1", 3, made)
     with pytest.raises(UsageError, match="no longer on the remote"):
         fetch(there, remote, {ref: made})
     bare_git(here.folder, "push", "-q", remote.url, f"HEAD~1:{ref}")
     with pytest.raises(UsageError, match="sent under that name"):
         fetch(there, remote, {ref: made})
-    travels.bare.rename(travels.bare.with_name("away"))
+    clones.bare.rename(clones.bare.with_name("away"))
     with pytest.raises(GitFailed):
         fetch(there, remote, {ref: made})
     with pytest.raises(GitFailed):
         push_new(here, remote, ref, made)
 
 
-def test_refs_of_a_session_are_listed_and_removed_as_they_were_seen(travels: Travels) -> None:
-    here, remote, first, second = travels.here, travels.remote, travels.work("1"), travels.work("2")
+def test_refs_of_a_session_are_listed_and_removed_as_they_were_seen(
+    clones: ExchangingClones,
+) -> None:
+    here, remote, first, second = clones.here, clones.remote, clones.work("1"), clones.work("2")
     mine = {sent_ref(SESSION, "T1", 3, first): first, sent_ref(SESSION, "T2", 1, second): second}
     others = {sent_ref("k3f9x", "T1", 1, first): first}
     for ref, made in {**mine, **others}.items():
@@ -115,11 +117,11 @@ HOOKS = (
 )  # fmt: skip
 
 
-def plant(travels: Travels, marks: Path) -> None:
+def plant(clones: ExchangingClones, marks: Path) -> None:
     """Make every git that trusts either repository leave a mark or talk to another remote."""
     marks.mkdir()
-    url, here = travels.remote.url, travels.here.folder
-    for folder in (here / ".git", travels.bare):
+    url, here = clones.remote.url, clones.here.folder
+    for folder in (here / ".git", clones.bare):
         for name in HOOKS:
             program(folder / "hooks" / name, f"touch {marks}/{name}; cat > {marks}/null")
     bare_git(marks.parent, "init", "-q", "--bare", "elsewhere.git")
@@ -137,11 +139,11 @@ def plant(travels: Travels, marks: Path) -> None:
 
 
 def test_settings_and_hooks_of_either_repository_do_nothing(
-    travels: Travels, tmp_path: Path
+    clones: ExchangingClones, tmp_path: Path
 ) -> None:
-    marks, made = tmp_path / "marks", travels.work("second")
-    plant(travels, marks)
-    here, there, remote, ref = travels.here, travels.there, travels.remote, f"refs/coterie/k/{made}"
+    marks, made = tmp_path / "marks", clones.work("second")
+    plant(clones, marks)
+    here, there, remote, ref = clones.here, clones.there, clones.remote, f"refs/coterie/k/{made}"
     push_new(here, remote, ref, made)
     fetch(there, remote, {ref: made})
     nobody = GitRemote("ssh://nobody@localhost:1/shop.git")
@@ -163,9 +165,9 @@ def test_settings_and_hooks_of_either_repository_do_nothing(
 
 
 @pytest.mark.parametrize("url", ["ext::touch {}", "git://localhost/x", "http://localhost/x", "x"])
-def test_no_other_protocol_is_spoken(travels: Travels, tmp_path: Path, url: str) -> None:
+def test_no_other_protocol_is_spoken(clones: ExchangingClones, tmp_path: Path, url: str) -> None:
     with pytest.raises(ValueError, match="is not "):
-        remote_refs(travels.here, GitRemote(url.format(tmp_path / "mark")))
+        remote_refs(clones.here, GitRemote(url.format(tmp_path / "mark")))
     assert not (tmp_path / "mark").exists()
 
 
@@ -175,13 +177,13 @@ def ssh(tmp_path: Path, text: str) -> GitRemote:
     return GitRemote("ada@db.example.org:shop.git", {"GIT_SSH_COMMAND": f"'{command}'"})
 
 
-def test_the_user_s_own_way_to_a_host_is_taken(travels: Travels, tmp_path: Path) -> None:
+def test_the_user_s_own_way_to_a_host_is_taken(clones: ExchangingClones, tmp_path: Path) -> None:
     runs = f'shift $(($# - 1)); echo "$1" > {tmp_path}/asked; cd {tmp_path}; eval "$1"'
-    remote, made = ssh(tmp_path, runs), travels.work("second")
+    remote, made = ssh(tmp_path, runs), clones.work("second")
     bare_git(tmp_path, "init", "-q", "--bare", "shop.git")
-    push_new(travels.here, remote, f"refs/coterie/k/{made}", made)
+    push_new(clones.here, remote, f"refs/coterie/k/{made}", made)
     assert (tmp_path / "asked").read_text() == "git-receive-pack 'shop.git'\n"
-    assert remote_refs(travels.here, remote) == {f"refs/coterie/k/{made}": made}
+    assert remote_refs(clones.here, remote) == {f"refs/coterie/k/{made}": made}
 
 
 def runs(pid: int) -> bool:
@@ -193,14 +195,14 @@ def runs(pid: int) -> bool:
 
 
 async def test_a_remote_that_hangs_is_waited_for_no_longer_than_somebody_wants(
-    travels: Travels, tmp_path: Path
+    clones: ExchangingClones, tmp_path: Path
 ) -> None:
     """Afterwards git and its children are gone, and nothing was asked on the terminal."""
     begun = tmp_path / "begun"
     remote = ssh(tmp_path, f"(: < /dev/tty) 2> {tmp_path}/tty; echo $$ > {begun}; exec sleep 600")
 
     async def push() -> None:
-        await anyio.to_thread.run_sync(push_new, travels.here, remote, "refs/coterie/k/1", "HEAD")
+        await anyio.to_thread.run_sync(push_new, clones.here, remote, "refs/coterie/k/1", "HEAD")
 
     async with anyio.create_task_group() as group:
         group.start_soon(push)

@@ -25,7 +25,7 @@ from coterie.model.team import Member, Mode, Permissions
 from coterie.model.workspace import ToolCommands, Workspace
 from coterie.ports import ChildLog
 from coterie.workspace.folder import open_workspace
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ANN = Member(
     id="ann", name="ann", display_name="Ann", agent="gemini", system_instruction="Ask @rex first."
@@ -33,8 +33,8 @@ ANN = Member(
 URL = "http://127.0.0.1:4711"
 
 
-def workspace(house: House, env: dict[str, str] | None = None, **more: Any) -> Workspace:
-    made = open_workspace(house.project, "pair", ANN, {"PATH": "/usr/bin:/bin", **(env or {})})
+def workspace(user: IsolatedUser, env: dict[str, str] | None = None, **more: Any) -> Workspace:
+    made = open_workspace(user.project, "pair", ANN, {"PATH": "/usr/bin:/bin", **(env or {})})
     return replace(made, **more)
 
 
@@ -46,8 +46,8 @@ def settings(place: Workspace) -> dict[str, Any]:
     return json.loads((place.home / ".gemini" / "settings.json").read_text())
 
 
-def sign_in(house: House, env: dict[str, str] | None = None, **more: Any) -> str:
-    place = workspace(house, env, **more)
+def sign_in(user: IsolatedUser, env: dict[str, str] | None = None, **more: Any) -> str:
+    place = workspace(user, env, **more)
     gemini.prepare(ANN, place)
     return settings(place)["security"]["auth"]["selectedType"]
 
@@ -55,10 +55,10 @@ def sign_in(house: House, env: dict[str, str] | None = None, **more: Any) -> str
 # -- Gemini ------------------------------------------------------------------------------------
 
 
-def test_a_home(house: House) -> None:
-    place = workspace(house, team_instruction="Be kind.\n")
+def test_a_home(user: IsolatedUser) -> None:
+    place = workspace(user, team_instruction="Be kind.\n")
     home = gemini.prepare(ANN, place)
-    assert (home.cwd, home.args) == (house.project.resolve(), ())
+    assert (home.cwd, home.args) == (user.project.resolve(), ())
     own = place.home / ".gemini"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert stat.S_IMODE((own / "settings.json").stat().st_mode) == 0o600
@@ -70,16 +70,16 @@ def test_a_home(house: House) -> None:
     assert home.env["HOME"] == str(place.home)
 
 
-def test_an_edited_team_reaches_a_home_that_is_there(house: House) -> None:
-    gemini.prepare(ANN, workspace(house, team_instruction="Be kind."))
-    place = workspace(house, team_instruction="")
+def test_an_edited_team_reaches_a_home_that_is_there(user: IsolatedUser) -> None:
+    gemini.prepare(ANN, workspace(user, team_instruction="Be kind."))
+    place = workspace(user, team_instruction="")
     gemini.prepare(ANN.model_copy(update={"system_instruction": "Ask nobody."}), place)
     assert (place.home / ".gemini" / "GEMINI.md").read_text() == "Ask nobody.\n"
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
-    place = workspace(house)
-    theirs = house.home / "settings.json"
+def test_a_link_in_the_place_of_a_file_is_not_followed(user: IsolatedUser) -> None:
+    place = workspace(user)
+    theirs = user.home / "settings.json"
     theirs.write_text("{}")
     (place.home / ".gemini").mkdir()
     (place.home / ".gemini" / "settings.json").symlink_to(theirs)
@@ -87,7 +87,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
     assert theirs.read_text() == "{}"
     (place.home / ".gemini" / "policies" / "coterie.toml").unlink()
     (place.home / ".gemini" / "policies").rmdir()
-    (place.home / ".gemini" / "policies").symlink_to(house.home)
+    (place.home / ".gemini" / "policies").symlink_to(user.home)
     with pytest.raises(UsageError, match="is not a folder"):
         gemini.prepare(ANN, place)
 
@@ -105,8 +105,8 @@ WRITING = ["write_file", "replace", "run_shell_command"]
 
 
 @pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
-def test_rules(house: House, mode: Mode) -> None:
-    place = replace(workspace(house), tools=ToolCommands("list it", "/call it"))
+def test_rules(user: IsolatedUser, mode: Mode) -> None:
+    place = replace(workspace(user), tools=ToolCommands("list it", "/call it"))
     gemini.prepare(ann(mode), place)
     harmless, *others = rules(place)
     assert harmless[0] == "allow"
@@ -118,20 +118,20 @@ def test_rules(house: House, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", ["read", "full"])
-def test_one_who_is_started_by_hand_asks_the_person(house: House, mode: Mode) -> None:
-    place = workspace(house)
+def test_one_who_is_started_by_hand_asks_the_person(user: IsolatedUser, mode: Mode) -> None:
+    place = workspace(user)
     gemini.prepare(ann(mode), place)
     assert rules(place) == ([("deny", WRITING, None)] if mode == "read" else [])
     settings = json.loads((place.home / ".gemini" / "settings.json").read_text())
     assert settings["tools"] == {"shell": {"enableInteractiveShell": False}}
 
 
-def test_a_rehearsal_has_nobodys_key(house: House) -> None:
-    (house.home / ".gemini").mkdir()
-    (house.home / ".gemini" / "oauth_creds.json").write_text("{}")
+def test_a_rehearsal_has_nobodys_key(user: IsolatedUser) -> None:
+    (user.home / ".gemini").mkdir()
+    (user.home / ".gemini" / "oauth_creds.json").write_text("{}")
     real = {"GOOGLE_API_KEY": "real", "GOOGLE_GENAI_USE_VERTEXAI": "true", "GEMINI_API_KEY": "real"}
-    assert sign_in(house, user_home=house.home) == "oauth-personal"
-    place = workspace(house, real, rehearsal=URL, user_home=house.home)
+    assert sign_in(user, user_home=user.home) == "oauth-personal"
+    place = workspace(user, real, rehearsal=URL, user_home=user.home)
     home = gemini.prepare(ANN, place)
     assert settings(place)["security"]["auth"]["selectedType"] == "gemini-api-key"
     assert home.args == ("--model", "gemini-2.5-pro")
@@ -143,37 +143,37 @@ def test_a_rehearsal_has_nobodys_key(house: House) -> None:
     assert not (place.home / ".gemini" / "oauth_creds.json").is_symlink()
 
 
-def test_who_signs_in_with_what(house: House) -> None:
-    own = house.home / ".gemini"
+def test_who_signs_in_with_what(user: IsolatedUser) -> None:
+    own = user.home / ".gemini"
     own.mkdir()
 
     def chose(what: object) -> None:
         (own / "settings.json").write_text(json.dumps(what))
 
-    user: dict[str, Any] = {"user_home": house.home}
-    assert sign_in(house) == "gemini-api-key"
-    assert sign_in(house, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, **user) == "vertex-ai"
+    user_home: dict[str, Any] = {"user_home": user.home}
+    assert sign_in(user) == "gemini-api-key"
+    assert sign_in(user, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, **user_home) == "vertex-ai"
     chose({"security": {"auth": {"selectedType": "oauth-personal"}}})
     # Without a login Gemini would prompt for one on the protocol's stream.
-    assert sign_in(house, **user) == "gemini-api-key"
+    assert sign_in(user, **user_home) == "gemini-api-key"
     (own / "oauth_creds.json").write_text("{}")
-    assert sign_in(house, {"GEMINI_API_KEY": "k"}, **user) == "oauth-personal"
+    assert sign_in(user, {"GEMINI_API_KEY": "k"}, **user_home) == "oauth-personal"
     chose({"security": {"auth": {"selectedType": "vertex-ai"}}})
-    assert sign_in(house, **user) == "vertex-ai"
+    assert sign_in(user, **user_home) == "vertex-ai"
     for odd in ({"security": []}, {"security": {"auth": {"selectedType": 5}}}, []):
         chose(odd)
-        assert sign_in(house, **user) == "oauth-personal"
-        assert sign_in(house, {"GEMINI_API_KEY": "k"}, **user) == "gemini-api-key"
+        assert sign_in(user, **user_home) == "oauth-personal"
+        assert sign_in(user, {"GEMINI_API_KEY": "k"}, **user_home) == "gemini-api-key"
     (own / "settings.json").write_text("{ not JSON")
-    assert sign_in(house, **user) == "oauth-personal"
+    assert sign_in(user, **user_home) == "oauth-personal"
 
 
-def test_logins_are_linked(house: House) -> None:
-    own = house.home / ".gemini"
+def test_logins_are_linked(user: IsolatedUser) -> None:
+    own = user.home / ".gemini"
     own.mkdir()
     (own / "oauth_creds.json").write_text("secret")
     (own / ".env").write_text("GEMINI_API_KEY=secret")
-    place = workspace(house, user_home=house.home)
+    place = workspace(user, user_home=user.home)
     gemini.prepare(ANN, place)
     assert (place.home / ".gemini" / "oauth_creds.json").readlink() == own / "oauth_creds.json"
     assert (place.home / ".env").readlink() == own / ".env"
@@ -188,15 +188,15 @@ def test_logins_are_linked(house: House) -> None:
 # -- the project's own instructions ------------------------------------------------------------
 
 
-def test_the_materials_instructions_where_it_is_trusted(house: House, tmp_path: Path) -> None:
-    (house.project / ".git").mkdir()
-    below = house.project / "shop"
+def test_the_materials_instructions_where_it_is_trusted(user: IsolatedUser, tmp_path: Path) -> None:
+    (user.project / ".git").mkdir()
+    below = user.project / "shop"
     below.mkdir()
-    (house.project.parent / "GEMINI.md").write_text("Not of this repository.")
-    (house.project / "GEMINI.md").write_text("Use tabs.\n")
+    (user.project.parent / "GEMINI.md").write_text("Not of this repository.")
+    (user.project / "GEMINI.md").write_text("Use tabs.\n")
     (below / "GEMINI.md").write_text("Use spaces.\n")
     member = ANN.model_copy(update={"execution_dir": str(below)})
-    made = open_workspace(house.project, "pair", member, {})
+    made = open_workspace(user.project, "pair", member, {})
     memory = made.home / ".gemini" / "GEMINI.md"
     gemini.prepare(member, made)
     assert memory.read_text() == "Ask @rex first.\n"
@@ -236,13 +236,13 @@ def test_whose_home_it_is(name: str, command: str, adapter: type[AcpAdapter]) ->
     assert type(getattr(made, "inner", made)) is adapter  # a wrapper may maintain the login
 
 
-def test_an_agent_that_nobody_knows(house: House) -> None:
-    (house.project / "AGENTS.md").write_text("Use tabs.")
+def test_an_agent_that_nobody_knows(user: IsolatedUser) -> None:
+    (user.project / "AGENTS.md").write_text("Use tabs.")
     env = {"ACME_KEY": "k", "OPENAI_API_KEY": "real"}
-    place = workspace(house, env, team_instruction="Be kind.", trusted=True)
+    place = workspace(user, env, team_instruction="Be kind.", trusted=True)
     home = acp.prepare(ANN, place)
     assert home == acp.AcpHome(
-        cwd=house.project.resolve(),
+        cwd=user.project.resolve(),
         env=place.env,
         introduction="[SYSTEM]\nAsk @rex first.\n\nBe kind.\n\n",
     )
@@ -253,13 +253,13 @@ def test_an_agent_that_nobody_knows(house: House) -> None:
     assert (rehearsing["ACME_KEY"], rehearsing["OPENAI_BASE_URL"]) == ("k", f"{URL}/v1")
 
 
-def test_qwen(house: House) -> None:
-    (house.project / "QWEN.md").write_text("Use tabs.")
-    place = workspace(house, trusted=True)
+def test_qwen(user: IsolatedUser) -> None:
+    (user.project / "QWEN.md").write_text("Use tabs.")
+    place = workspace(user, trusted=True)
     home = acp.prepare(ann("read"), place, qwen.set_up)
     own = place.home / ".qwen"
     trust = json.loads((own / "trustedFolders.json").read_text())
-    assert trust == {str(house.project.resolve()): "DO_NOT_TRUST"}
+    assert trust == {str(user.project.resolve()): "DO_NOT_TRUST"}
     told = json.loads((own / "settings.json").read_text())
     assert "run_shell_command" in told["tools"]["exclude"]
     assert (home.args, home.reads_only) == ((), True)
@@ -274,11 +274,11 @@ def test_qwen(house: House) -> None:
     assert told["tools"]["discoveryCommand"] == "list it"
 
 
-def test_opencode(house: House) -> None:
-    login = house.home / ".local" / "share" / "opencode" / "auth.json"
+def test_opencode(user: IsolatedUser) -> None:
+    login = user.home / ".local" / "share" / "opencode" / "auth.json"
     login.parent.mkdir(parents=True)
     login.write_text("{}")
-    place = workspace(house, user_home=house.home)
+    place = workspace(user, user_home=user.home)
     home = acp.prepare(ANN, place, opencode.set_up)
     assert (home.problem, home.reads_only) == (None, False)
     assert (place.home / ".local/share/opencode/auth.json").readlink() == login
@@ -298,18 +298,18 @@ def test_opencode(house: House) -> None:
 
 
 @pytest.mark.parametrize("name", ["opencode.json", "opencode.jsonc", ".opencode"])
-def test_opencode_is_not_started_where_it_would_run_plug_ins(house: House, name: str) -> None:
-    below = house.project / "shop"
+def test_opencode_is_not_started_where_it_would_run_plug_ins(user: IsolatedUser, name: str) -> None:
+    below = user.project / "shop"
     below.mkdir()
-    (house.project / name).mkdir()
+    (user.project / name).mkdir()
     member = ANN.model_copy(update={"execution_dir": str(below)})
-    made = open_workspace(house.project, "pair", member, {})
+    made = open_workspace(user.project, "pair", member, {})
     problem = acp.prepare(member, made, opencode.set_up).problem
     assert problem is not None
-    assert str(house.project / name) in problem
+    assert str(user.project / name) in problem
     # Only folders inside the repository count, and the user's own installation does not.
     (below / ".git").mkdir()
     assert acp.prepare(member, made, opencode.set_up).problem is None
     (below / ".git").rmdir()
-    own = replace(made, user_home=house.project.resolve())
+    own = replace(made, user_home=user.project.resolve())
     assert acp.prepare(member, own, opencode.set_up).problem is None

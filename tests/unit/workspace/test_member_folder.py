@@ -19,7 +19,7 @@ from coterie.workspace.folder import (
     open_workspace,
     write_instructions,
 )
-from tests.conftest import House
+from tests.conftest import IsolatedUser
 
 ANN = Member(id="ann", name="ann", display_name="Ann", agent="x")
 
@@ -32,12 +32,12 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_tasks_that_begin_at_once_make_it_together(house: House) -> None:
+def test_tasks_that_begin_at_once_make_it_together(user: IsolatedUser) -> None:
     begin = threading.Barrier(8)
 
     def make(team: str) -> Workspace:
         begin.wait()
-        return make_folder(house.project, team, ANN)
+        return make_folder(user.project, team, ANN)
 
     with ThreadPoolExecutor(8) as tasks:
         for number in range(40):
@@ -45,59 +45,59 @@ def test_tasks_that_begin_at_once_make_it_together(house: House) -> None:
             assert made == made[:1] * 8
 
 
-def test_a_folder_is_made_and_kept(house: House) -> None:
-    folder = house.project / ".coterie" / "teams" / "pair" / "ann"
-    made = make_folder(house.project, "pair", ANN)
+def test_a_folder_is_made_and_kept(user: IsolatedUser) -> None:
+    folder = user.project / ".coterie" / "teams" / "pair" / "ann"
+    made = make_folder(user.project, "pair", ANN)
     assert made == Workspace(
         folder=folder, home=folder / "home", tmp=folder / "tmp", execution_dir=folder / "work"
     )
     assert (mode(folder), mode(made.home), mode(made.tmp)) == (0o700, 0o700, 0o700)
-    assert made.execution_dir.resolve() == house.project
+    assert made.execution_dir.resolve() == user.project
     (made.home / "memory").write_text("kept")
-    assert make_folder(house.project, "pair", ANN) == made
+    assert make_folder(user.project, "pair", ANN) == made
     assert (made.home / "memory").read_text() == "kept"
 
 
-def test_a_project_may_be_moved(house: House) -> None:
-    make_folder(house.project, "pair", ANN)
-    moved = house.project.rename(house.project.with_name("moved"))
+def test_a_project_may_be_moved(user: IsolatedUser) -> None:
+    make_folder(user.project, "pair", ANN)
+    moved = user.project.rename(user.project.with_name("moved"))
     made = make_folder(moved, "pair", ANN)
     assert made.execution_dir.resolve() == moved
 
 
-def test_what_a_person_linked_is_kept(house: House, tmp_path: Path) -> None:
-    made = make_folder(house.project, "pair", ANN)
+def test_what_a_person_linked_is_kept(user: IsolatedUser, tmp_path: Path) -> None:
+    made = make_folder(user.project, "pair", ANN)
     material = tmp_path / "material"
     material.mkdir()
     made.execution_dir.unlink()
     made.execution_dir.symlink_to(material)
-    assert make_folder(house.project, "pair", ANN).execution_dir.resolve() == material
+    assert make_folder(user.project, "pair", ANN).execution_dir.resolve() == material
     made.execution_dir.unlink()
     made.execution_dir.mkdir()  # a worktree
-    assert not make_folder(house.project, "pair", ANN).execution_dir.is_symlink()
+    assert not make_folder(user.project, "pair", ANN).execution_dir.is_symlink()
 
 
-def test_material_that_is_gone(house: House, tmp_path: Path) -> None:
-    made = make_folder(house.project, "pair", ANN)
+def test_material_that_is_gone(user: IsolatedUser, tmp_path: Path) -> None:
+    made = make_folder(user.project, "pair", ANN)
     made.execution_dir.unlink()
     made.execution_dir.symlink_to(tmp_path / "gone")
     with pytest.raises(UsageError) as caught:
-        make_folder(house.project, "pair", ANN)
+        make_folder(user.project, "pair", ANN)
     assert str(caught.value) == (
         f"ann works in {made.execution_dir}, which links to {tmp_path}/gone: "
         "there is no such folder."
     )
 
 
-def test_the_folders_that_a_team_file_names(house: House, tmp_path: Path) -> None:
-    lib = house.project / "lib"
+def test_the_folders_that_a_team_file_names(user: IsolatedUser, tmp_path: Path) -> None:
+    lib = user.project / "lib"
     lib.mkdir()
     ann = member(
         working_dir=str(tmp_path / "far" / "ann"),
         home_dir=str(tmp_path / "homes" / "ann"),
         execution_dir=str(lib),
     )
-    made = make_folder(house.project, "pair", ann)
+    made = make_folder(user.project, "pair", ann)
     assert made == Workspace(
         folder=tmp_path / "far" / "ann",
         home=tmp_path / "homes" / "ann",
@@ -105,26 +105,26 @@ def test_the_folders_that_a_team_file_names(house: House, tmp_path: Path) -> Non
         execution_dir=lib,
     )
     assert (made.folder / "work").readlink() == lib
-    other = member(working_dir=str(made.folder), execution_dir=str(house.project))
-    assert make_folder(house.project, "pair", other).execution_dir == house.project
-    assert (made.folder / "work").readlink() == house.project
+    other = member(working_dir=str(made.folder), execution_dir=str(user.project))
+    assert make_folder(user.project, "pair", other).execution_dir == user.project
+    assert (made.folder / "work").readlink() == user.project
 
 
-def test_the_default_may_be_spelled_out(house: House) -> None:
-    folder = house.project / ".coterie" / "teams" / "pair" / "ann"
-    made = make_folder(house.project, "pair", member(execution_dir=str(folder / "work")))
+def test_the_default_may_be_spelled_out(user: IsolatedUser) -> None:
+    folder = user.project / ".coterie" / "teams" / "pair" / "ann"
+    made = make_folder(user.project, "pair", member(execution_dir=str(folder / "work")))
     assert made.execution_dir == folder / "work"
-    assert made.execution_dir.resolve() == house.project
+    assert made.execution_dir.resolve() == user.project
 
 
-def test_a_member_folder_elsewhere_links_to_the_project(house: House, tmp_path: Path) -> None:
-    made = make_folder(house.project, "pair", member(working_dir=str(tmp_path / "ann")))
-    assert made.execution_dir.readlink() == house.project
+def test_a_member_folder_elsewhere_links_to_the_project(user: IsolatedUser, tmp_path: Path) -> None:
+    made = make_folder(user.project, "pair", member(working_dir=str(tmp_path / "ann")))
+    assert made.execution_dir.readlink() == user.project
 
 
-def test_work_that_does_not_exist(house: House) -> None:
+def test_work_that_does_not_exist(user: IsolatedUser) -> None:
     with pytest.raises(UsageError, match=r"^ann works in /nowhere: there is no such folder\.$"):
-        make_folder(house.project, "pair", member(execution_dir="/nowhere"))
+        make_folder(user.project, "pair", member(execution_dir="/nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -132,35 +132,35 @@ def test_work_that_does_not_exist(house: House) -> None:
 )
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_nothing_is_made_through_a_link(
-    house: House, tmp_path: Path, place: str, kind: str
+    user: IsolatedUser, tmp_path: Path, place: str, kind: str
 ) -> None:
     target = tmp_path / "target"
     target.mkdir()
-    path = house.project / ".coterie" / place
+    path = user.project / ".coterie" / place
     path.parent.mkdir(parents=True, mode=0o700)
     if kind == "link":
         path.symlink_to(target)
     else:
         path.touch()
     with pytest.raises(UsageError) as caught:
-        make_folder(house.project, "pair", ANN)
+        make_folder(user.project, "pair", ANN)
     assert str(caught.value) == f"{path} is not a folder."
     assert list(target.iterdir()) == []
 
 
-def test_a_home_that_others_could_read_is_closed(house: House) -> None:
-    made = make_folder(house.project, "pair", ANN)
+def test_a_home_that_others_could_read_is_closed(user: IsolatedUser) -> None:
+    made = make_folder(user.project, "pair", ANN)
     made.home.chmod(0o755)
-    make_folder(house.project, "pair", ANN)
+    make_folder(user.project, "pair", ANN)
     assert mode(made.home) == 0o700
 
 
 @pytest.mark.parametrize(
     ("team", "name"), [("..", "ann"), ("pair", "../ann"), ("a/b", "ann"), ("pair", "")]
 )
-def test_names_that_are_no_folders(house: House, team: str, name: str) -> None:
+def test_names_that_are_no_folders(user: IsolatedUser, team: str, name: str) -> None:
     with pytest.raises(UsageError, match="is not a valid folder name"):
-        member_folder(house.project, team, member(id=name))
+        member_folder(user.project, team, member(id=name))
 
 
 def test_a_project_that_cannot_be_written() -> None:
@@ -173,7 +173,7 @@ def test_a_project_that_cannot_be_written() -> None:
 # -- environment -------------------------------------------------------------------------------
 
 
-def test_the_whole_environment(house: House) -> None:
+def test_the_whole_environment(user: IsolatedUser) -> None:
     ann = member(env={"API_KEY": "mine", "PATH": "/mine", "LANG": "de"})
     passed = {
         "PATH": "/bin",
@@ -183,7 +183,7 @@ def test_the_whole_environment(house: House) -> None:
         "HOME": "/home/me",
     }
     agent = {"LANG": "fr", "FLAG": "1", "CODEX_HOME": "/x"}
-    made = open_workspace(house.project, "pair", ann, passed, agent, {"HOME", "CODEX_HOME"})
+    made = open_workspace(user.project, "pair", ann, passed, agent, {"HOME", "CODEX_HOME"})
     assert made.env == {
         "PATH": "/mine",
         "TERM": "xterm",
@@ -195,8 +195,8 @@ def test_the_whole_environment(house: House) -> None:
     }
 
 
-def test_a_variable_that_breaks_isolation_is_refused_by_name(house: House) -> None:
-    made = make_folder(house.project, "pair", ANN)
+def test_a_variable_that_breaks_isolation_is_refused_by_name(user: IsolatedUser) -> None:
+    made = make_folder(user.project, "pair", ANN)
     with pytest.raises(UsageError, match="ann: CLAUDE_CONFIG_DIR in env would break its isolation"):
         environment(
             member(env={"CLAUDE_CONFIG_DIR": "/x"}), made, {}, isolating={"CLAUDE_CONFIG_DIR"}
@@ -206,41 +206,45 @@ def test_a_variable_that_breaks_isolation_is_refused_by_name(house: House) -> No
 # -- instruction files ---------------------------------------------------------------------------
 
 
-def told(house: House, text: str | None = None, **more: object) -> tuple[Team, Member]:
+def with_instructions(
+    user: IsolatedUser, text: str | None = None, **more: object
+) -> tuple[Team, Member]:
     ann = member(system_instruction="You are Ann.", **more)
-    make_folder(house.project, "pair", ann)
+    make_folder(user.project, "pair", ann)
     return Team(name="pair", members=(ann,), team_instruction=text), ann
 
 
-def test_an_instruction_file_is_rewritten_until_a_person_takes_it(house: House) -> None:
-    place = house.project / ".coterie" / "teams" / "pair"
+def test_an_instruction_file_is_rewritten_until_a_person_takes_it(user: IsolatedUser) -> None:
+    place = user.project / ".coterie" / "teams" / "pair"
     file, whole = place / "ann" / "CLAUDE.md", place / "team_instruction.md"
-    team, ann = told(house, "Be kind.")
-    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", True))
+    team, ann = with_instructions(user, "Be kind.")
+    write_instructions(user.project, team, ann, InstructionFile("CLAUDE.md", True))
     assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
     assert whole.read_text() == f"{OURS}\n\nBe kind.\n"
     assert (place / "_shared_assets").is_dir()
-    team, ann = told(house)
-    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", False))
+    team, ann = with_instructions(user)
+    write_instructions(user.project, team, ann, InstructionFile("CLAUDE.md", False))
     assert "are in ../team_instruction.md: read them first" in file.read_text()
     assert whole.read_text() == f"{UNWRITTEN}\n"
     for path in (file, whole):
         path.write_text("My own words.\n")
-    team, ann = told(house, "Be quick.")
-    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", False))
+    team, ann = with_instructions(user, "Be quick.")
+    write_instructions(user.project, team, ann, InstructionFile("CLAUDE.md", False))
     assert {path.read_text() for path in (file, whole)} == {"My own words.\n"}
 
 
-def test_a_link_in_the_place_of_an_instruction_file_is_a_persons(house: House) -> None:
-    team, ann = told(house)
-    file = house.project / ".coterie" / "teams" / "pair" / "ann" / "AGENTS.md"
-    file.symlink_to(house.home / "none")
-    write_instructions(house.project, team, ann, InstructionFile("AGENTS.md", False))
+def test_a_link_in_the_place_of_an_instruction_file_is_a_persons(user: IsolatedUser) -> None:
+    team, ann = with_instructions(user)
+    file = user.project / ".coterie" / "teams" / "pair" / "ann" / "AGENTS.md"
+    file.symlink_to(user.home / "none")
+    write_instructions(user.project, team, ann, InstructionFile("AGENTS.md", False))
     assert file.is_symlink()
 
 
-def test_a_member_elsewhere_is_told_where_the_teams_text_is(house: House, tmp_path: Path) -> None:
-    team, ann = told(house, working_dir=str(tmp_path / "ann"))
-    write_instructions(house.project, team, ann, InstructionFile("CLAUDE.md", True))
-    text = house.project / ".coterie" / "teams" / "pair" / "team_instruction.md"
+def test_a_member_elsewhere_is_told_where_the_teams_text_is(
+    user: IsolatedUser, tmp_path: Path
+) -> None:
+    team, ann = with_instructions(user, working_dir=str(tmp_path / "ann"))
+    write_instructions(user.project, team, ann, InstructionFile("CLAUDE.md", True))
+    text = user.project / ".coterie" / "teams" / "pair" / "team_instruction.md"
     assert f"@{text}" in (tmp_path / "ann" / "CLAUDE.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 from coterie.errors import ArtifactWrong
 from coterie.model.envelope import ArtifactRef
 from coterie.workspace.session_files import register_artifact
-from tests.conftest import ours
+from tests.conftest import init_project
 
 DATA = b"day,sold\n"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -21,7 +21,7 @@ LONG = "ü" * 120 + ".csv"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A worker's folder inside a project."""
-    ours(tmp_path)
+    init_project(tmp_path)
     folder = tmp_path / "work"
     (folder / "out").mkdir(parents=True)
     (folder / "out" / "sales.csv").write_bytes(DATA)

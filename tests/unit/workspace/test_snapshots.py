@@ -20,17 +20,17 @@ from coterie.workspace.snapshots.files import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.repository import SnapshotRepository
 from coterie.workspace.snapshots.revert import SkippedFile
-from tests.conftest import House
-from tests.unit.workspace.kept_turns import TASK, Turns
+from tests.conftest import IsolatedUser
 from tests.unit.workspace.repository import bare_git, commit, new_repository
+from tests.unit.workspace.turn_snapshots import TASK, Turns
 
 
 @pytest.fixture
-def turns(house: House) -> Turns:
-    return Turns(house.project)
+def turns(user: IsolatedUser) -> Turns:
+    return Turns(user.project)
 
 
-def kept(turns: Turns) -> dict[str, tuple[str, bytes]]:
+def snapshot_files(turns: Turns) -> dict[str, tuple[str, bytes]]:
     """Return the files after (or else before) the task's only turn: mode and content by path."""
     shadow = turns.root / ".coterie" / "snapshots.git"
     (span,) = SnapshotRepository(turns.root, shadow).spans(TASK)
@@ -181,8 +181,8 @@ def test_links_modes_and_any_name(turns: Turns) -> None:
     (turns.root / "no files in it").mkdir()
     os.mkfifo(turns.root / "pipe")
     turns.snapshots.before(TASK, str(turns.root))
-    assert turns.told == []
-    assert kept(turns) == {
+    assert turns.notices == []
+    assert snapshot_files(turns) == {
         "run": (EXECUTABLE, b"#!"),
         odd: (PLAIN, b"odd\n"),
         ":(top)x": (PLAIN, b"magic\n"),
@@ -195,9 +195,9 @@ def test_links_modes_and_any_name(turns: Turns) -> None:
 
 @pytest.mark.parametrize("in_git", [True, False])
 def test_every_byte_is_kept_whatever_attributes_and_settings_say(
-    house: House, turns: Turns, in_git: bool
+    user: IsolatedUser, turns: Turns, in_git: bool
 ) -> None:
-    (house.home / ".gitconfig").write_text(
+    (user.home / ".gitconfig").write_text(
         "[core]\nautocrlf = true\nfileMode = false\nsymlinks = false\n"
         '[filter "evil"]\nclean = tr a-z A-Z\nrequired = true\n[diff]\nnoprefix = true\n'
     )
@@ -220,15 +220,15 @@ def test_every_byte_is_kept_whatever_attributes_and_settings_say(
         name: (PLAIN, content.encode() if isinstance(content, str) else content)
         for name, content in contents.items()
     }
-    assert kept(turns) == {**expected, "t.f": (PLAIN, b"still lower\n")}
+    assert snapshot_files(turns) == {**expected, "t.f": (PLAIN, b"still lower\n")}
     assert turns.figures == ["t.f +1 -1"]
     assert "--- a/t.f" in turns.patch
 
 
 @pytest.mark.parametrize("in_git", [True, False])
-def test_what_is_ignored_is_not_kept(house: House, turns: Turns, in_git: bool) -> None:
-    (house.home / "ignored by me").write_text("*.swp\n")
-    (house.home / ".gitconfig").write_text(f"[core]\nexcludesFile = {house.home}/ignored by me\n")
+def test_what_is_ignored_is_not_kept(user: IsolatedUser, turns: Turns, in_git: bool) -> None:
+    (user.home / "ignored by me").write_text("*.swp\n")
+    (user.home / ".gitconfig").write_text(f"[core]\nexcludesFile = {user.home}/ignored by me\n")
     turns.files({".gitignore": "*.log\n!.coterie\n", "a.log": "", "in/.gitignore": "/b\n"})
     turns.files({"in/b": "", "in/c": "", "x.swp": "", ".coterie/x": "", "in/.coterie/x": ""})
     if in_git:
@@ -238,28 +238,28 @@ def test_what_is_ignored_is_not_kept(house: House, turns: Turns, in_git: bool) -
         turns.files({".git/info/exclude": "excluded\n"})
     turns.snapshots.before(TASK, str(turns.root))
     theirs = {"file.txt", "forced.log"} if in_git else set[str]()
-    assert kept(turns).keys() == {".gitignore", "in/.gitignore", "in/c"} | theirs
+    assert snapshot_files(turns).keys() == {".gitignore", "in/.gitignore", "in/c"} | theirs
 
 
-def test_a_project_that_is_a_part_of_a_repository(house: House, tmp_path: Path) -> None:
+def test_a_project_that_is_a_part_of_a_repository(user: IsolatedUser, tmp_path: Path) -> None:
     new_repository(tmp_path / "whole")
     turns = Turns(tmp_path / "whole" / "part [1]")
     turns.files({"a.log": "", "a.txt": ""})
     turns.files({"../.gitignore": "*.log\nnone\n", "../b.txt": ""})
     turns.snapshots.before(TASK, str(turns.root))
-    assert kept(turns).keys() == {"a.txt"}
+    assert snapshot_files(turns).keys() == {"a.txt"}
     # If the enclosing repository ignores the whole project, its rules do not apply.
     ignored = Turns(tmp_path / "whole" / "none")
     ignored.files({"a.log": "", "a.txt": ""})
     ignored.snapshots.before(TASK, str(ignored.root))
-    assert kept(ignored).keys() == {"a.log", "a.txt"}
+    assert snapshot_files(ignored).keys() == {"a.log", "a.txt"}
 
 
 def test_a_repository_that_git_cannot_read_is_passed_over(turns: Turns) -> None:
     turns.files({".git/config": "[core\n", ".git/HEAD": "?", "f": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n"})
-    assert turns.told == []
+    assert turns.notices == []
     assert turns.figures == ["f +1 -1"]
 
 
@@ -328,7 +328,7 @@ def test_repositories_inside_have_snapshots_of_their_own(turns: Turns) -> None:
         shutil.rmtree(turns.root / "empty" / ".git")
         new_repository(turns.root / "made")
     found = turns.snapshots.diff(TASK)
-    assert turns.told == []
+    assert turns.notices == []
     assert sorted(turns.figures) == [
         "file.txt +1 -1",
         "gone/file.txt +0 -1",
@@ -415,7 +415,7 @@ def test_what_was_begun_here_is_settled_when_the_run_is_over(turns: Turns) -> No
 
 def test_an_end_without_a_beginning_is_nothing(turns: Turns) -> None:
     turns.snapshots.after(TASK, str(turns.root))
-    assert turns.told == []
+    assert turns.notices == []
     assert not turns.snapshots.has_kept(TASK)
 
 
@@ -427,7 +427,7 @@ def test_without_git_a_task_goes_on_and_says_so_once(
         turns.files({"f": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n"})
-    assert turns.told == ["git is not installed"]
+    assert turns.notices == ["git is not installed"]
     assert turns.snapshots.diff(TASK) == TaskDiff(problem="git is not installed")
     with pytest.raises(UsageError, match="no snapshots were stored, because git is not installed"):
         turns.snapshots.revert(TASK)
@@ -447,7 +447,7 @@ def test_what_a_killed_git_left_is_no_obstacle(turns: Turns) -> None:
     (shadow / "count").write_text("")
     with turns.turn():
         turns.files({"f": "3\n"})
-    assert turns.told == []
+    assert turns.notices == []
     assert turns.figures == ["f +1 -1"]
 
 
@@ -530,7 +530,7 @@ def test_two_processes_at_once(turns: Turns) -> None:
 # -- no git if nothing changed -----------------------------------------------------------------
 
 
-def settled(turns: Turns) -> None:
+def settle(turns: Turns) -> None:
     """Pretend that everything was stored long ago."""
     for path in [turns.root, *turns.root.rglob("*")]:
         if ".coterie" not in path.parts:
@@ -544,19 +544,19 @@ def test_a_turn_that_changes_nothing_runs_no_git(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns.files({"f": "1\n", "in/g": "1\n"})
-    settled(turns)
+    settle(turns)
     monkeypatch.setenv("PATH", "/nowhere")
     turns.snapshots.open()
     with turns.turn():
         (turns.root / ".coterie" / "x").write_text("ours")
     turns.snapshots.settle()
-    assert (turns.told, turns.snapshots.has_kept(TASK)) == ([], False)
+    assert (turns.notices, turns.snapshots.has_kept(TASK)) == ([], False)
 
 
 @pytest.mark.parametrize("change", ["same size", "new", "gone", "mode", "renamed"])
 def test_every_change_shows(turns: Turns, change: str) -> None:
     turns.files({"f": "1\n", "g": "1\n"})
-    settled(turns)
+    settle(turns)
     place = turns.root / "f"
     with turns.turn():
         match change:
@@ -598,7 +598,7 @@ def test_a_reason_that_was_reworded_since_is_not_a_change(
     hook.write_text("true\n")
     with monkeypatch.context() as earlier:
         earlier.setattr(files, "CONTROL_FILE_WARNING", "an earlier wording")
-        settled(turns)
+        settle(turns)
     with turns.turn():
         turns.files({"f": "2\n"})
     assert (turns.figures, turns.snapshots.diff(TASK).missed) == (["f +1 -1"], ())
@@ -611,7 +611,7 @@ def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.Mo
     monkeypatch.setattr(turn_snapshots, "_CHECK_IGNORE_ABOVE", 3)
     turns.files({".gitignore": "built/\n*.log\n", "logs/a.log": "", "f": "1\n"})
     turns.files({f"built/{name}/x": "" for name in "abc"})
-    settled(turns)
+    settle(turns)
     last = turns.snapshots._last(turns.root)
     assert last is not None
     assert last.skipped == ("built",)

@@ -13,19 +13,19 @@ from coterie.errors import UsageError
 from coterie.workspace.snapshots import files, revert
 from coterie.workspace.snapshots.files import LINK, PLAIN, FileContent, FolderFiles
 from coterie.workspace.snapshots.revert import RevertResult, SkippedFile
-from tests.conftest import House
-from tests.unit.workspace.kept_turns import TASK, Turns
+from tests.conftest import IsolatedUser
 from tests.unit.workspace.repository import new_repository
+from tests.unit.workspace.turn_snapshots import TASK, Turns
 
 MANY = "".join(f"line {number}\n" for number in range(20))
 
 
 @pytest.fixture
-def turns(house: House) -> Turns:
-    return Turns(house.project)
+def turns(user: IsolatedUser) -> Turns:
+    return Turns(user.project)
 
 
-def stays(path: str, why: str) -> RevertResult:
+def skipped(path: str, why: str) -> RevertResult:
     return RevertResult(kept=(SkippedFile(path, why),))
 
 
@@ -302,7 +302,7 @@ def test_somebody_writes_just_now(turns: Turns, monkeypatch: pytest.MonkeyPatch)
         return apply_plan(made, known)
 
     monkeypatch.setattr("coterie.workspace.snapshots.revert.apply_plan", late)
-    assert turns.snapshots.revert(TASK) == stays("f", "somebody is changing it right now")
+    assert turns.snapshots.revert(TASK) == skipped("f", "somebody is changing it right now")
     assert (turns.root / "f").read_text() == "mine\n"
 
 
@@ -329,7 +329,7 @@ def test_a_folder_that_is_gone(turns: Turns, tmp_path: Path) -> None:
         turns.files({"f": "2\n"}, folder)
     shutil.rmtree(folder)
     assert turns.figures == [f"{folder}/f +1 -1"]
-    assert turns.snapshots.revert(TASK) == stays(str(folder / "f"), "its folder is gone")
+    assert turns.snapshots.revert(TASK) == skipped(str(folder / "f"), "its folder is gone")
 
 
 def test_large_files_are_never_touched(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:

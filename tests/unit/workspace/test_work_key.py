@@ -14,7 +14,7 @@ from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from tests.cli.command import Cli
-from tests.conftest import House, ours
+from tests.conftest import IsolatedUser, init_project
 from tests.unit.workspace.repository import bare_git, new_repository
 
 AGENTS = Registry(Path("/x/config.json")).with_agents(
@@ -30,19 +30,19 @@ def written(folder: Path, member: dict[str, Any], **more: Any) -> Path:
     return path
 
 
-def own(house: House) -> Path:
-    return house.project / ".coterie" / "teams" / "pair"
+def own(user: IsolatedUser) -> Path:
+    return user.project / ".coterie" / "teams" / "pair"
 
 
 def read(path: Path, *, own: bool = True) -> tuple[Member, ...]:
     return load_team(path, ReadContext(AGENTS, folder_is_name=own)).team.members
 
 
-def test_a_worktree_is_asked_for(house: House) -> None:
-    new_repository(house.project)
-    ann, you = read(written(own(house), {"work": "worktree"}))
+def test_a_worktree_is_asked_for(user: IsolatedUser) -> None:
+    new_repository(user.project)
+    ann, you = read(written(own(user), {"work": "worktree"}))
     assert (ann.work, you.work) == ("worktree", "link")
-    ann, you = read(written(own(house), {}, defaults={"work": "worktree"}))
+    ann, you = read(written(own(user), {}, defaults={"work": "worktree"}))
     assert (ann.work, you.work) == ("worktree", "link")
 
 
@@ -60,44 +60,42 @@ def test_a_worktree_is_asked_for(house: House) -> None:
         ),
     ],
 )
-def test_what_it_cannot_be(house: House, member: dict[str, Any], problem: str) -> None:
-    new_repository(house.project)
+def test_what_it_cannot_be(user: IsolatedUser, member: dict[str, Any], problem: str) -> None:
+    new_repository(user.project)
     with pytest.raises(ConfigError) as caught:
-        read(written(own(house), member))
+        read(written(own(user), member))
     assert problem in str(caught.value)
 
 
-def test_a_project_without_git(house: House) -> None:
-    path = written(own(house), {"work": "worktree"})
+def test_a_project_without_git(user: IsolatedUser) -> None:
+    path = written(own(user), {"work": "worktree"})
     with pytest.raises(ConfigError) as caught:
         read(path)
-    assert f'work is "worktree", but {house.project} is not in a git repository' in str(
-        caught.value
-    )
+    assert f'work is "worktree", but {user.project} is not in a git repository' in str(caught.value)
     assert (caught.value.hint, caught.value.where) == ("git init", f"{path}:6 members[0].work")
     # A team file outside the project may be used in any project.
-    assert read(written(house.home / "teams", {"work": "worktree"}), own=False)[0].work
+    assert read(written(user.home / "teams", {"work": "worktree"}), own=False)[0].work
 
 
-def test_team_add(house: House) -> None:
-    registry = house.coterie_home / "agents" / "config.json"
+def test_team_add(user: IsolatedUser) -> None:
+    registry = user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {"echo": {"command": "cat"}}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
-    ours(house.project)
-    path = written(own(house), {})
+    init_project(user.project)
+    path = written(own(user), {})
     before = path.read_text()
-    cli = Cli(house)
+    cli = Cli(user)
     refused = cli("team", "add", "bob", "--agent", "echo", "--worktree")
     assert (refused.code, "is not in a git repository" in refused.err) == (2, True)
-    bare_git(house.project, "init", "-q")
+    bare_git(user.project, "init", "-q")
     refused = cli("team", "add", "bob", "--agent", "echo", "--worktree")
     assert (refused.code, "has no commit yet" in refused.err) == (2, True)
     assert path.read_text() == before
-    new_repository(house.project)
+    new_repository(user.project)
     assert cli("team", "add", "bob", "--agent", "echo", "--worktree").code == 0
     bob = json.loads(path.read_text())["members"][-1]
     assert bob == {"id": "bob", "agent": "echo", "work": "worktree"}
-    work = own(house) / "bob" / "work"
+    work = own(user) / "bob" / "work"
     assert bare_git(work, "symbolic-ref", "--short", "HEAD") == "coterie/pair/bob"
-    assert bare_git(house.project, "status", "--porcelain") == ""
+    assert bare_git(user.project, "status", "--porcelain") == ""

@@ -237,7 +237,7 @@ def opened(page: Page, selector: str) -> None:
     expect(loading).to_have_count(0)
 
 
-def whole(shown: str, payload: Payload) -> int:
+def count_complete(shown: str, payload: Payload) -> int:
     """How often a payload occurs with all its words."""
     ends = shown.split(payload.end)[:-1]
     texts = [before.rpartition(payload.mark)[2] for before in ends if payload.mark in before]
@@ -246,7 +246,7 @@ def whole(shown: str, payload: Payload) -> int:
 
 def times(shown: str, payloads: Iterable[Payload], least: int) -> None:
     """Assert that each payload occurs at least this often."""
-    found = {one.mark: count for one in payloads if (count := whole(shown, one)) < least}
+    found = {one.mark: count for one in payloads if (count := count_complete(shown, one)) < least}
     assert found == {}
 
 

@@ -26,7 +26,7 @@ def test_a_goal_becomes_a_commit_without_a_pointer(
         watch.also(server.origin)
         page = watch.context.new_page()
         page.goto(server.address)
-        given(page)
+        submit_goal(page)
         for title in ("Plan with 3 tickets", "cart.py", "cart.py", "cart.py", "The final report"):
             answered(page, title)
         accepted(page)
@@ -34,7 +34,7 @@ def test_a_goal_becomes_a_commit_without_a_pointer(
     assert STAND_IN in (root / "cart.py").read_text()
 
 
-def given(page: Page) -> None:
+def submit_goal(page: Page) -> None:
     keys.type_into(page, page.get_by_label("What should be achieved?"), "Add coupons to cart.py")
     keys.press(page, page.get_by_role("radio", name="Talk"), "ArrowRight")
     expect(page.get_by_role("radio", name="Tickets")).to_be_checked()

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from bench.page.browser import PATIENCE, Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import card
-from tests.web.browser.looking import looked_at
+from tests.web.browser.accessibility import check_accessibility
 
 GOAL = "Add coupons to cart.py"
 PHASES = ["planning", "plan review", "codegen", "code review", "test codegen", "test run"]
@@ -33,7 +33,7 @@ def test_a_goal_goes_through_every_gate_to_one_commit(
             answered(page, over, "next")
         asked(page, "Accept the change: 2 files, +2 -0")
         looked_through(page)
-        looked_at(page)
+        check_accessibility(page)
         committed(page)
     assert machine.git(root, "log", "-1", "--format=%s").strip() == "Add coupons"
     assert machine.git(root, "status", "--porcelain") == ""

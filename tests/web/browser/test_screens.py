@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from bench.page.machine import Machine, Server
-from tests.web.browser.looking import looked_at
+from tests.web.browser.accessibility import check_accessibility
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def test_a_change_is_accepted_and_taken_back_by_a_button_of_its_dialog_and_by_no
     page.goto(f"{session.place}/t/{session.task}/changes")
     expect(page.get_by_label("What", exact=False).get_by_text("8 files")).to_be_visible()
     page.get_by_role("button", name="Accept…").click()
-    looked_at(page)
+    check_accessibility(page)
     for key in ("y", "a", "Escape"):
         page.keyboard.press(key)
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -74,7 +74,7 @@ def test_a_change_is_accepted_and_taken_back_by_a_button_of_its_dialog_and_by_no
     page.get_by_role("button", name="Revert…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("6 files removed")
-    looked_at(page)
+    check_accessibility(page)
     dialog.get_by_role("button", name="Revert", exact=True).click()
     expect(page.get_by_text("The change was reverted.")).to_be_visible()
     assert not (session.root / "shop" / "coupons.py").exists()
@@ -122,11 +122,11 @@ def test_nothing_serious_is_found_by_axe_and_keys_lead_everywhere(
     for screen, content in shown.items():
         page.goto(f"{session.place}/{screen}")
         expect(content).to_be_visible()
-        looked_at(page)
+        check_accessibility(page)
     makes, dialog = page.get_by_role("button", name="New team…"), page.get_by_role("dialog")
     makes.click()
     expect(dialog.get_by_role("checkbox").first).to_be_visible()
-    looked_at(page)
+    check_accessibility(page)
     for key in ("Escape", "Enter"):
         page.keyboard.press(key)
     expect(dialog).to_be_visible()

@@ -8,7 +8,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from bench.page.browser import Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import connection
-from tests.web.browser.looking import looked_at
+from tests.web.browser.accessibility import check_accessibility
 
 
 def test_the_printed_address_lets_a_browser_in_and_leaves_no_token_behind(page: Page) -> None:
@@ -67,16 +67,16 @@ def test_nothing_serious_is_found_by_axe_and_keys_lead_everywhere(
     page: Page, context: BrowserContext, server: Server
 ) -> None:
     page.get_by_role("heading", level=1).wait_for()
-    looked_at(page)
+    check_accessibility(page)
     page.get_by_role("button", name="Keyboard shortcuts").click()
-    looked_at(page)
+    check_accessibility(page)
     page.goto(f"{server.origin}/nowhere")
     expect(page.get_by_text("There is nothing at this address.")).to_be_visible()
-    looked_at(page)
+    check_accessibility(page)
     context.clear_cookies()
     page.goto(server.origin)
     expect(page.get_by_text("coterie serve").first).to_be_visible()
-    looked_at(page)
+    check_accessibility(page)
 
 
 def test_a_page_left_open_goes_on_with_a_server_that_was_killed_and_started_again(

@@ -71,10 +71,10 @@ def no_setup(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
 def prepare(member: Member, workspace: Workspace, set_up: SetUp = no_setup) -> AcpHome:
     """Rewrite the member's home on every start, so that edits to the team take effect."""
     home = set_up(member, workspace, workspace.execution_dir.resolve())
-    told = homes.briefing(member, workspace, home.documents)
-    introduction = f"[SYSTEM]\n{told}\n\n" if told else ""
+    briefing = homes.briefing(member, workspace, home.documents)
+    introduction = f"[SYSTEM]\n{briefing}\n\n" if briefing else ""
     if home.memory is not None and workspace.tools is None:
-        homes.write_private(home.memory, f"{told}\n")
+        homes.write_private(home.memory, f"{briefing}\n")
     elif home.memory is not None:
         homes.remove_private(home.memory)
     return replace(home, env={**home.env, **_environment(workspace)}, introduction=introduction)
@@ -209,14 +209,14 @@ def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iter
         None,
     )
     if option is not None:
-        for given in _flat(mappings(option.get("options"))):
-            value = text(given.get("value"))
+        for offer in _flat(mappings(option.get("options"))):
+            value = text(offer.get("value"))
             params: Object = {"configId": option.get("id"), "value": value}
-            yield Choice(value, text(given.get("name")), "session/set_config_option", params)
+            yield Choice(value, text(offer.get("name")), "session/set_config_option", params)
         return
-    for given in mappings(mapping(new.get(old)).get(listed)):
-        value = text(given.get(key))
-        name, params = text(given.get("name")), {f"{category}Id": value}
+    for offer in mappings(mapping(new.get(old)).get(listed)):
+        value = text(offer.get(key))
+        name, params = text(offer.get("name")), {f"{category}Id": value}
         yield Choice(value, name, f"session/set_{category}", params)
 
 
@@ -245,9 +245,9 @@ class AcpAdapter(ProgramAdapter):
         home = cls.prepare(member, workspace)
         flag = agent.capabilities.model_flag or home.model_flag
         model = (flag, member.model) if flag and member.model else ()
-        given = (word for word in agent.base_args if not _PROTOCOL.fullmatch(word))
-        words = (*given, *home.args, *model, *member.additional_args)
-        return InteractiveStart(words, home.env, is_told=home.memory is not None)
+        base_args = (word for word in agent.base_args if not _PROTOCOL.fullmatch(word))
+        words = (*base_args, *home.args, *model, *member.additional_args)
+        return InteractiveStart(words, home.env, has_role=home.memory is not None)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

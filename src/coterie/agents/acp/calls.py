@@ -68,11 +68,11 @@ class AcpCall:
         """The agent's name for the tool, if it gives one; otherwise the kind of tool."""
         meta = mapping(self.fields.get("_meta"))
         names = (mapping(part).get("toolName") for part in (meta, *meta.values()))
-        said = next((text(name) for name in names if name), "")
+        tool_name = next((text(name) for name in names if name), "")
         in_id = _NAME_IN_ID.match(self.id)
         title = self._title_of("other")
         ours = title if is_ours(title) else ""
-        return said or (in_id[1] if in_id else "") or ours or self.kind
+        return tool_name or (in_id[1] if in_id else "") or ours or self.kind
 
     @property
     def kind(self) -> str:
@@ -104,8 +104,8 @@ class AcpCall:
     @property
     def why(self) -> str:
         """What the agent says about it."""
-        said = (text(mapping(part.get("content")).get("text")) for part in self._content)
-        return "\n".join(part for part in said if part)
+        texts = (text(mapping(part.get("content")).get("text")) for part in self._content)
+        return "\n".join(part for part in texts if part)
 
     @property
     def diffs(self) -> list[Object]:
@@ -121,8 +121,8 @@ class AcpCall:
     @property
     def places(self) -> list[str]:
         """The files or folders it is about, from everything that the agent reports."""
-        given = (text(self.raw_input.get(name)) for name in _PATHS)
-        return list(dict.fromkeys([*self.paths, *(path for path in given if path)]))
+        paths = (text(self.raw_input.get(name)) for name in _PATHS)
+        return list(dict.fromkeys([*self.paths, *(path for path in paths if path)]))
 
     @property
     def input(self) -> Object:
@@ -131,8 +131,8 @@ class AcpCall:
         named = "command" if self.kind == "execute" else "title"
         # Whole files may have to be compared, so only if somebody will look at the diff.
         diff = self.diff if self.asked else ""
-        told = {named: self.title, "description": self.why, "diff": diff}
-        given = dict(raw) or {name: said for name, said in told.items() if said}
+        facts = {named: self.title, "description": self.why, "diff": diff}
+        given = dict(raw) or {name: value for name, value in facts.items() if value}
         if self.paths and self.kind != "execute" and not any(name in given for name in _PATHS):
             given["path"] = self.paths[0]
         return given
@@ -194,8 +194,8 @@ def _outcome(piece: Object) -> Object:
     """Return what the tool gave back."""
     call = AcpCall("", {"content": piece.get("content")})
     changed = [change.get("path") for change in call.diffs]
-    told = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
-    return cast("Object", bounded({name: said for name, said in told.items() if said}))
+    output = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
+    return cast("Object", bounded({name: value for name, value in output.items() if value}))
 
 
 _FOLDERS = ("workdir", "directory", "dir_path", "cwd")
@@ -227,9 +227,9 @@ def action_of(call: AcpCall, cwd: str) -> Action:
 
 def _folder(call: AcpCall, cwd: str) -> str:
     named = next((text(call.raw_input[name]) for name in _FOLDERS if call.raw_input.get(name)), "")
-    told = _IN.fullmatch(call.why)
-    if told and not named:
-        named = told[1]
+    mention = _IN.fullmatch(call.why)
+    if mention and not named:
+        named = mention[1]
     return str(PurePath(cwd, named))
 
 
@@ -273,8 +273,8 @@ class Permission:
         return CANCELLED
 
 
-def asked(permission: Permission, cwd: str, said: str) -> Asked:
-    """Return an agent's question; `said` is its last text.  Comparing files may take a while."""
+def question_for(permission: Permission, cwd: str, last_text: str) -> Asked:
+    """Return an agent's question, with its last text.  Comparing files may take a while."""
     call = permission.call
     action = action_of(call, cwd)
     pending = PendingCall(
@@ -285,7 +285,7 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
         cwd=action.cwd,
         action=action,
         why=brief(_why(call)),
-        said=brief(said),
+        said=brief(last_text),
         diff=call.diff,
     )
     question = questions.permission(permission.key, pending)
@@ -294,5 +294,5 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
 
 def _why(call: AcpCall) -> str:
     geminis = _GEMINIS.fullmatch(call.why)
-    told = (geminis["why"] or "") if geminis else call.why
-    return text(call.raw_input.get("description")) or told
+    why = (geminis["why"] or "") if geminis else call.why
+    return text(call.raw_input.get("description")) or why

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.calls import CANCELLED, Permission, asked
+from coterie.agents.acp.calls import CANCELLED, Permission, question_for
 from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
 from coterie.agents.fields import mapping, mappings
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
@@ -127,8 +127,8 @@ class AcpChannel(ProcessChannel):
         text = f"{self._prompt_prefix}{prompt.text}"
         self._prompt_prefix = ""
         blocks = [{"type": "text", "text": text}]
-        given = {"sessionId": self._session.id, "prompt": blocks}
-        number = self._rpc.post("session/prompt", given)
+        params = {"sessionId": self._session.id, "prompt": blocks}
+        number = self._rpc.post("session/prompt", params)
         return AcpTurn(number, self._session.failures, self._spent)
 
     async def _read(self, turn: AcpTurn, message: Object) -> Iterable[Update]:
@@ -172,7 +172,7 @@ class AcpChannel(ProcessChannel):
         begun = await anyio.to_thread.run_sync(turn.asked, call)
         cwd, question = self._session.cwd, None
         if not call.is_ours:  # our own tools need no permission
-            question = await anyio.to_thread.run_sync(asked, permission, cwd, turn.last)
+            question = await anyio.to_thread.run_sync(question_for, permission, cwd, turn.last)
         if question is None or turn.interrupted:  # perhaps meanwhile
             answer = CANCELLED if turn.interrupted else permission.reply(approved=True)
             self._rpc.reply(request_id, answer)

@@ -90,8 +90,8 @@ class Failures:
             return self.signed_out(words)
         status = _status_of(error, words)
         clear = status in failures.BY_STATUS and status != 400
-        told = _BY_WORDS if clear else (*_BY_WORDS, *_BY_WORDS_ALONE)
-        case = next((case for found, case in told if found.search(words.lower())), None)
+        cases = _BY_WORDS if clear else (*_BY_WORDS, *_BY_WORDS_ALONE)
+        case = next((case for pattern, case in cases if pattern.search(words.lower())), None)
         if case is None:
             failing = failures.FAILING if status >= 500 else _OTHER
             case = failures.BY_STATUS.get(status, failing)
@@ -121,33 +121,33 @@ class Failures:
 
 def words_of(error: RpcError) -> str:
     """Return what the agent says about an error, unwrapped from JSON if necessary."""
-    said = text(mapping(error.data).get("details")) or error.message
-    return (text(_wrapped(said).get("message")) or said).strip()
+    message = text(mapping(error.data).get("details")) or error.message
+    return (text(_wrapped(message).get("message")) or message).strip()
 
 
 def _status_of(error: RpcError, words: str) -> int:
     """Return the model service's status: the error code, or wherever an agent puts it."""
-    found = _STATUS.search(words)
-    told = (error.code, _wrapped(error.message).get("code"), int(found[1]) if found else 0)
-    return next((code for code in told if isinstance(code, int) and 400 <= code < 600), 0)
+    match = _STATUS.search(words)
+    codes = (error.code, _wrapped(error.message).get("code"), int(match[1]) if match else 0)
+    return next((code for code in codes if isinstance(code, int) and 400 <= code < 600), 0)
 
 
 def _end_of_limit(words: str) -> str | None:
-    found = _AFTER.search(words)
-    if found is None:
+    match = _AFTER.search(words)
+    if match is None:
         return None
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     wait = hours * 3600 + minutes * 60 + seconds
     return limit_ends_after(wait) if wait > _SHORT else None
 
 
-def _wrapped(said: str) -> Object:
-    return mapping((parse_object(said) or {}).get("error"))
+def _wrapped(message: str) -> Object:
+    return mapping((parse_object(message) or {}).get("error"))
 
 
-def ways_to_sign_in(told: Object) -> str:
+def ways_to_sign_in(answer: Object) -> str:
     """Return the ways to sign in that an agent offers in its answer to `initialize`."""
-    offered = mappings(told.get("authMethods"))
+    offered = mappings(answer.get("authMethods"))
     ways = (text(way.get("description")) or text(way.get("name")) for way in offered)
     return "; ".join(way for way in ways if way)[:LONGEST_WORDS]
 
@@ -171,8 +171,8 @@ class AcpUsage:
 
     def hear(self, meta: Object) -> None:
         """Record the cost of one answer of the model."""
-        if told := mapping(meta.get("usage")):
-            self._reported.append(told)
+        if usage := mapping(meta.get("usage")):
+            self._reported.append(usage)
 
     def priced(self, cost: Object) -> None:
         """Record what the thread has cost up to now."""
@@ -181,30 +181,30 @@ class AcpUsage:
 
     def usage(self, result: Object) -> update.Usage | None:
         """Return the cost of the turn that this answer ends; None if nothing was reported."""
-        told = mapping(result.get("usage"))
+        usage = mapping(result.get("usage"))
         quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
-        if told:
-            return self._sum([told])
+        if usage:
+            return self._sum([usage])
         if quota:
             named = {"inputTokens": quota.get("input_tokens")}
             return self._sum([named | {"outputTokens": quota.get("output_tokens")}])
         return self._sum(self._reported) if self._reported else None
 
-    def _sum(self, told: Sequence[Object]) -> update.Usage:
+    def _sum(self, reports: Sequence[Object]) -> update.Usage:
         return update.Usage(
-            input_tokens=sum(map(_input, told)),
-            output_tokens=sum(int(number(each.get("outputTokens"))) for each in told),
+            input_tokens=sum(map(_input, reports)),
+            output_tokens=sum(int(number(each.get("outputTokens"))) for each in reports),
             cost_usd=None if self._price is None else self._price - self._paid,
             source=self._source,
         )
 
 
-def _input(told: Object) -> int:
+def _input(usage: Object) -> int:
     """Return the input tokens, including cached ones, which some agents count separately."""
-    given, made, thought, total = (
-        int(number(told.get(f"{name}Tokens"))) for name in ("input", "output", "thought", "total")
+    tokens_in, tokens_out, thought, total = (
+        int(number(usage.get(f"{name}Tokens"))) for name in ("input", "output", "thought", "total")
     )
-    return max(given, total - made - thought)
+    return max(tokens_in, total - tokens_out - thought)
 
 
 GAP = "\n\n"
@@ -230,8 +230,8 @@ class AcpTurn:
         self._message_id = ""
         self._apart = True
         """Whether the next piece starts a new text."""
-        self._hearing: Mapping[str, Callable[[Object], Iterable[update.Update]]] = {
-            "agent_message_chunk": self._said,
+        self._handlers: Mapping[str, Callable[[Object], Iterable[update.Update]]] = {
+            "agent_message_chunk": self._message_chunk,
             "tool_call": self._called,
             "tool_call_update": self._called,
             "usage_update": self._used,
@@ -240,7 +240,7 @@ class AcpTurn:
     @property
     def text(self) -> str:
         texts = ("".join(pieces) for pieces in self._texts)
-        return GAP.join(said for said in texts if said.strip())
+        return GAP.join(part for part in texts if part.strip())
 
     @property
     def last(self) -> str:
@@ -249,8 +249,8 @@ class AcpTurn:
 
     def hear(self, message: Object) -> Iterable[update.Update]:
         """Return the updates in one of the agent's; whatever it is, it is a sign of life."""
-        heard = self._hearing.get(text(message.get("sessionUpdate")))
-        return (list(heard(message)) if heard else []) or [update.Activity()]
+        handler = self._handlers.get(text(message.get("sessionUpdate")))
+        return (list(handler(message)) if handler else []) or [update.Activity()]
 
     def answered(self, message: Object) -> Iterable[update.Update]:
         """Handle the answer to the prompt, which ends the turn."""
@@ -271,15 +271,15 @@ class AcpTurn:
 
     def reject(self, call: AcpCall, why: str) -> None:
         """Finish a rejected call: not every agent reports its end."""
-        told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
-        self.pending_updates += self.calls.finish(call.id, True, told)
+        output = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
+        self.pending_updates += self.calls.finish(call.id, True, output)
 
     def take_pending_updates(self) -> Iterable[update.Update]:
         """Return the pending updates that do not come from the agent, and forget them."""
         taken, self.pending_updates = self.pending_updates, []
         return taken
 
-    def _said(self, message: Object) -> Iterable[update.Update]:
+    def _message_chunk(self, message: Object) -> Iterable[update.Update]:
         self._spent.hear(mapping(message.get("_meta")))
         piece = text(mapping(message.get("content")).get("text"))
         message_id = text(message.get("messageId"))

@@ -112,10 +112,10 @@ class BuiltinAdapter(ProgramAdapter):
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> BuiltinChannel | RefusedChannel:
         """Open a channel on this thread, or on a new one if the thread is unknown."""
-        told = self.agent.capabilities
+        capabilities = self.agent.capabilities
         if member.home_dir is None:  # a home that the user named is theirs
             workspace = await anyio.to_thread.run_sync(homes.home_of_commands, workspace)
-        choice = choose(member.model or told.model, workspace.env, workspace.rehearsal)
+        choice = choose(member.model or capabilities.model, workspace.env, workspace.rehearsal)
         if not isinstance(choice, ModelChoice):
             return RefusedChannel(choice)
         entries = [read(entry) for entry in await self.recall(thread)] if thread else []
@@ -151,15 +151,15 @@ class BuiltinAdapter(ProgramAdapter):
     def _services(
         self, model: LibraryModel, toolbox: Toolbox, member: Member, workspace: Workspace
     ) -> TurnServices:
-        told, children = self.agent.capabilities, self.children
-        written = toolbox.specs() if told.tool_calls == "text" else ()
+        capabilities, children = self.agent.capabilities, self.children
+        written = toolbox.specs() if capabilities.tool_calls == "text" else ()
         return TurnServices(
             model=model,
             toolbox=toolbox,
             system=instructions(member, workspace, written),
             summing_up=text_of("summing_up.md"),
-            tool_calls=told.tool_calls,
-            context_tokens=told.context_tokens or CONTEXT_TOKENS,
+            tool_calls=capabilities.tool_calls,
+            context_tokens=capabilities.context_tokens or CONTEXT_TOKENS,
             pauses=self.pauses,
             deadline=children.deadline if isinstance(children, LeasedChildLog) else None,
         )

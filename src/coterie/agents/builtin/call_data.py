@@ -65,9 +65,9 @@ def _single(given: Mapping[str, object], tools: Arguments, *, is_call: bool) -> 
             yield _with_input(name, given[name], is_call)
         return
     name = str(given[key])
-    held = next((one for one in INPUT_KEYS if one in given), None)
-    if held is not None:
-        yield _with_input(name, given[held], is_call)
+    input_key = next((one for one in INPUT_KEYS if one in given), None)
+    if input_key is not None:
+        yield _with_input(name, given[input_key], is_call)
         return
     rest = {one: value for one, value in given.items() if one != key and one not in _EXTRA_KEYS}
     if is_call or (rest.keys() <= set(tools.get(name, ())) and (rest or key != "name")):
@@ -75,16 +75,16 @@ def _single(given: Mapping[str, object], tools: Arguments, *, is_call: bool) -> 
         yield from [CallData(name, rest, is_explicit=is_call)] if known else []
 
 
-def _with_input(name: str, found: object, is_call: bool) -> CallData:
-    if isinstance(found, str):
+def _with_input(name: str, value: object, is_call: bool) -> CallData:
+    if isinstance(value, str):
         try:
-            read: object = json.loads(found) if found.strip() else {}
+            read: object = json.loads(value) if value.strip() else {}
         except (ValueError, RecursionError):
             read = None
     else:
-        read = {} if found is None else found
+        read = {} if value is None else value
     given = cast("dict[str, object]", read) if isinstance(read, dict) else None
-    return CallData(name, given, str(found), is_call)
+    return CallData(name, given, str(value), is_call)
 
 
 def calls_in_python(text: str, tools: Arguments) -> list[CallData]:
@@ -93,8 +93,8 @@ def calls_in_python(text: str, tools: Arguments) -> list[CallData]:
         body = ast.parse(text.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    found = [_in_python(one, tools) for one in body]
-    return [one for one in found if one is not None] if all(found) else []
+    calls = [_in_python(one, tools) for one in body]
+    return [one for one in calls if one is not None] if all(calls) else []
 
 
 def _in_python(statement: ast.stmt, tools: Arguments) -> CallData | None:
@@ -110,7 +110,7 @@ def _in_python(statement: ast.stmt, tools: Arguments) -> CallData | None:
         given = dict(zip(tools.get(name, ()), map(ast.literal_eval, call.args), strict=False))
         given |= {one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg}
         # Python has values that JSON has not: bytes, sets, keys that are no text.
-        kept = json.loads(json.dumps(given, allow_nan=False))
+        arguments = json.loads(json.dumps(given, allow_nan=False))
     except (ValueError, TypeError, RecursionError):
         return None
-    return CallData(name, cast("Mapping[str, object]", kept))
+    return CallData(name, cast("Mapping[str, object]", arguments))

@@ -65,10 +65,10 @@ _Input = TypeVar("_Input", bound=ToolInput)
 class _TurnTool(Tool[_Input]):
     """A tool that the turn serves itself; it touches nothing."""
 
-    def action(self, asked: _Input, cwd: str) -> Action:
+    def action(self, arguments: _Input, cwd: str) -> Action:
         return Action("read", self.name, cwd)
 
-    async def run(self, asked: _Input) -> ToolOutcome:
+    async def run(self, arguments: _Input) -> ToolOutcome:
         return ToolOutcome.refused(f"{self.name} can only be used during a turn.")
 
 
@@ -107,13 +107,13 @@ def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
 def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
     """Return the person's answer as the result of the call."""
     labels = {option.id: option.label for option in asked.options}
-    said, comment = None, None
+    answer, comment = None, None
     if response is not None:
         chosen = labels.get(response.selected_option_id or "")
-        said, comment = chosen if labels else response.input_value, response.comment
-    if not said:
+        answer, comment = chosen if labels else response.input_value, response.comment
+    if not answer:
         return ToolOutcome.refused("Nobody answered.")
-    return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
+    return ToolOutcome({"answer": answer, "comment": comment} if comment else {"answer": answer})
 
 
 REPEATED = 5
@@ -160,13 +160,13 @@ class BuiltinCalls:
         """
         request = pending.request
         if pending.begun:
-            return self._told(request, ToolOutcome(_UNKNOWN, is_error=True))
+            return self._conclude(request, ToolOutcome(_UNKNOWN, is_error=True))
         checked = self._checks.pop(request.id, None) or self._checked(request)
         checked = self._repeated(request) or checked
         if resumed and MASK.search(str(request.arguments)):
             checked = ToolOutcome.not_run(_NOT_KEPT)
         if isinstance(checked, ToolOutcome):
-            return self._told(request, checked)
+            return self._conclude(request, checked)
         match checked.tool:
             case AskUser():
                 return self._ask(request, checked)
@@ -194,7 +194,9 @@ class BuiltinCalls:
         entry = ResultEntry(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
 
-    async def _told(self, request: ToolCallRequest, outcome: ToolOutcome) -> AsyncGenerator[Update]:
+    async def _conclude(
+        self, request: ToolCallRequest, outcome: ToolOutcome
+    ) -> AsyncGenerator[Update]:
         yield self._ended(request, outcome)
 
     def _checked(self, request: ToolCallRequest) -> PreparedCall | ToolOutcome:

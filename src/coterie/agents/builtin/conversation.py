@@ -67,7 +67,7 @@ class Conversation:
     """Everything in one request to a model."""
 
     system: str
-    said: Sequence[ShownItem]
+    items: Sequence[ShownItem]
     tools: Sequence[ToolSpec] = ()
     """The tools that are offered natively."""
 
@@ -221,8 +221,8 @@ def written(entry: Entry) -> Object:
 def read(entry: str) -> Entry:
     """Parse the entry in a JSON text."""
     try:
-        found = mapping(json.loads(entry))
-        return _CODECS[text(found.pop("kind", ""))].validate_python(found)
+        data = mapping(json.loads(entry))
+        return _CODECS[text(data.pop("kind", ""))].validate_python(data)
     except (ValueError, RecursionError, KeyError):
         return UnreadableEntry()
 

@@ -107,8 +107,8 @@ def _words(error: exceptions.ModelAPIError) -> str:
     """Return what the service itself said."""
     body = mapping(error.body)
     inner = mapping(body.get("error")) or body
-    said = text(inner.get("message"))
-    return said or ("" if isinstance(error, exceptions.ModelHTTPError) else error.message)
+    message = text(inner.get("message"))
+    return message or ("" if isinstance(error, exceptions.ModelHTTPError) else error.message)
 
 
 def _seconds(error: exceptions.ModelAPIError) -> float | None:
@@ -117,13 +117,13 @@ def _seconds(error: exceptions.ModelAPIError) -> float | None:
         return error.retry_after
     headers = error.headers or {}
     ends = [headers[name] for name in _RESETS if name in headers]
-    found = [left for end in ends if (left := _left(end)) is not None]
-    if found:
-        return max(found)
+    waits = [seconds for end in ends if (seconds := _seconds_until(end)) is not None]
+    if waits:
+        return max(waits)
     return _of_epoch(headers.get("x-ratelimit-reset", ""))
 
 
-def _left(end: str) -> float | None:
+def _seconds_until(end: str) -> float | None:
     try:
         return max(0.0, instant.seconds_until(end))
     except (ValueError, TypeError):
@@ -137,7 +137,7 @@ def _of_epoch(value: str) -> float | None:
         if number < 1e9:
             return max(0.0, number)
         seconds = number / 1000 if number > 1e12 else number
-        return _left(datetime.fromtimestamp(seconds, UTC).isoformat())
+        return _seconds_until(datetime.fromtimestamp(seconds, UTC).isoformat())
     except (ValueError, OverflowError, OSError):  # not a number, or further away than any date
         return None
 
@@ -148,16 +148,16 @@ _NO_OBJECT = "The arguments are not a JSON object. Make the call again."
 def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
     """Return the messages to send; results in a row become one request."""
     native = bool(conversation.tools)
-    found: list[messages.ModelMessage] = []
+    sent: list[messages.ModelMessage] = []
     results: list[messages.ModelRequestPart] = []
-    for one in conversation.said:
+    for one in conversation.items:
         if isinstance(one, ShownResult):
             results.append(_result(one, native=native))
             continue
-        found += [messages.ModelRequest(parts=results)] if results else []
+        sent += [messages.ModelRequest(parts=results)] if results else []
         results = []
-        found += _message(one, native=native)
-    return [*found, messages.ModelRequest(parts=results)] if results else found
+        sent += _message(one, native=native)
+    return [*sent, messages.ModelRequest(parts=results)] if results else sent
 
 
 def _message(one: InboundText | ReplyEntry, *, native: bool) -> Iterator[messages.ModelMessage]:
@@ -177,14 +177,14 @@ def _message(one: InboundText | ReplyEntry, *, native: bool) -> Iterator[message
         yield messages.ModelResponse(parts=parts)
 
 
-def _result(got: ShownResult, *, native: bool) -> messages.ModelRequestPart:
-    call = got.call
-    if native and not got.written:
-        outcome = "failed" if got.is_error else "success"
-        return messages.ToolReturnPart(call.name, got.text, call.id, outcome=outcome)
+def _result(result: ShownResult, *, native: bool) -> messages.ModelRequestPart:
+    call = result.call
+    if native and not result.written:
+        outcome = "failed" if result.is_error else "success"
+        return messages.ToolReturnPart(call.name, result.text, call.id, outcome=outcome)
     # Nothing inside a result may end its element.
-    inside = got.text.replace("</tool_result", "<\\/tool_result")
-    failed = ' failed="true"' if got.is_error else ""
+    inside = result.text.replace("</tool_result", "<\\/tool_result")
+    failed = ' failed="true"' if result.is_error else ""
     head = f'<tool_result id="{call.id}" tool="{call.name}"{failed}>'
     return messages.UserPromptPart(f"{head}\n{inside}\n</tool_result>")
 
@@ -211,8 +211,8 @@ def definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
 def calls_in(response: messages.ModelResponse) -> tuple[ToolCallRequest, ...]:
     """Return the native calls of a reply; one with unreadable arguments says so."""
     is_cut = response.finish_reason == "length"
-    found = [part for part in response.parts if isinstance(part, messages.ToolCallPart)]
-    return tuple(_request(part, is_cut=is_cut and part is found[-1]) for part in found)
+    parts = [part for part in response.parts if isinstance(part, messages.ToolCallPart)]
+    return tuple(_request(part, is_cut=is_cut and part is parts[-1]) for part in parts)
 
 
 def _request(part: messages.ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
@@ -227,8 +227,8 @@ def _request(part: messages.ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
         given = {}
     if isinstance(given, dict):
         return ToolCallRequest(name, stored_arguments(cast("object", given)))
-    kept = stored_arguments({"text": str(part.args)[:2000]})
-    return ToolCallRequest(name, kept, CUT if is_cut else _NO_OBJECT)
+    arguments = stored_arguments({"text": str(part.args)[:2000]})
+    return ToolCallRequest(name, arguments, CUT if is_cut else _NO_OBJECT)
 
 
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused"}

@@ -103,8 +103,8 @@ def _openai(choice: ModelChoice, http: httpx2.AsyncClient) -> Library[Any]:
 
     client = AsyncOpenAI(api_key=choice.key, base_url=choice.url, http_client=http, max_retries=0)
     if choice.is_moved:
-        theirs = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-        return OpenAIChatModel(choice.name, provider=theirs)
+        provider = OpenAICompatibleProvider("openai-compatible", openai_client=client)
+        return OpenAIChatModel(choice.name, provider=provider)
     return OpenAIChatModel(choice.name, provider=OpenAIProvider(openai_client=client))
 
 

@@ -97,16 +97,16 @@ def text_calls(text: str, tools: Sequence[ToolSpec], *, only_known: bool) -> Tex
     `only_known`, for a model that can call natively: data that names an unknown tool is doubtful
     unless it is marked as a call.  Otherwise it is a call, which then fails.
     """
-    reading = _CallParser({tool.name: tool for tool in tools}, only_known)
-    whole, found = _json(text.strip())
+    parser = _CallParser({tool.name: tool for tool in tools}, only_known)
+    data, is_json = _json(text.strip())
     try:
-        if found:
-            calls = tuple(reading.requests(calls_in_data(whole, reading.arguments)))
+        if is_json:
+            calls = tuple(parser.requests(calls_in_data(data, parser.arguments)))
         else:
-            calls = tuple(reading.calls(text))
+            calls = tuple(parser.calls(text))
     except RecursionError:  # a model that repeats itself without end
         return TextCalls(doubtful=text[:_LONGEST].strip())
-    return TextCalls(calls, next(iter(reading.doubts), "")[:_LONGEST].strip())
+    return TextCalls(calls, next(iter(parser.doubts), "")[:_LONGEST].strip())
 
 
 @dataclass(frozen=True)
@@ -122,23 +122,23 @@ class _CallParser:
 
     def calls(self, text: str) -> Iterator[ToolCallRequest]:
         """Yield the calls in a text, which may contain fences."""
-        opening = _opening(self.tools)
+        pattern = _opening(self.tools)
         at = 0
-        while found := opening.search(text, at):
-            if found["span"]:
-                at = found.end()
-            elif found["fence"]:
-                inside, at = _fenced(text, found)
-                yield from self._fence(found["info"].lower(), inside)
-            elif found["json"]:
-                at = yield from self._json(text, found.start("json"))
-            elif found["marked"]:
-                at = yield from self._marked(text, found)
-            elif found["spoken"]:
-                self.doubts.append(found[0])
-                at = found.end()
+        while opening := pattern.search(text, at):
+            if opening["span"]:
+                at = opening.end()
+            elif opening["fence"]:
+                inside, at = _fenced(text, opening)
+                yield from self._fence(opening["info"].lower(), inside)
+            elif opening["json"]:
+                at = yield from self._json(text, opening.start("json"))
+            elif opening["marked"]:
+                at = yield from self._marked(text, opening)
+            elif opening["spoken"]:
+                self.doubts.append(opening[0])
+                at = opening.end()
             else:
-                at = yield from self._tag(text, found)
+                at = yield from self._tag(text, opening)
 
     def _fence(self, info: str, inside: str) -> Iterator[ToolCallRequest]:
         if info == "xml":
@@ -169,13 +169,13 @@ class _CallParser:
     def _json(self, text: str, start: int) -> Generator[ToolCallRequest, None, int]:
         """Parse data in prose, from its first character on; returns where it ends."""
         try:
-            found, end = _DECODER.raw_decode(text, start)
+            data, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             broken = text[start:].partition("\n\n")[0]
             yield from self._broken(broken, NO_JSON)
             return start + len(broken)
-        data = calls_in_data(found, self.arguments)
-        known = [one for one in data if one.is_explicit or self._known(one.name)]
+        calls = calls_in_data(data, self.arguments)
+        known = [one for one in calls if one.is_explicit or self._known(one.name)]
         if not known:
             return end
         if text[end:].partition("\n")[0].strip(" \t\r;,"):
@@ -200,17 +200,17 @@ class _CallParser:
         """Parse an element; returns where it ends."""
         tag, attributes = opening["tag"], _attributes(opening["attributes"] or "")
         if opening["empty"]:
-            end, body, whole = opening.end(), "", True
+            end, body, is_complete = opening.end(), "", True
         else:
             closing = re.compile(rf"</(?:[\w-]+:)?{re.escape(tag)}\s*>").search(text, opening.end())
-            end, whole = (closing.end(), True) if closing else (len(text), False)
+            end, is_complete = (closing.end(), True) if closing else (len(text), False)
             body = text[opening.end() : closing.start() if closing else end]
         name = opening["equals"] or (
             attributes.pop("name", None) if tag in _WRAPPERS else self._known(tag)
         )
         if name is None:
             yield from self._wrapped(tag, body)
-        elif whole:
+        elif is_complete:
             yield from self._named(name, body, attributes)
         else:
             yield from self._broken(body, CUT, name)
@@ -223,9 +223,9 @@ class _CallParser:
         given = self._given(known, body, attributes or {})
         yield from self.requests([CallData(known or name, given, is_explicit=True)])
 
-    def requests(self, found: Sequence[CallData], text: str = "") -> Iterator[ToolCallRequest]:
+    def requests(self, calls: Sequence[CallData], text: str = "") -> Iterator[ToolCallRequest]:
         """Yield what was parsed, if it is a call."""
-        for one in found:
+        for one in calls:
             name = self._known(one.name)
             if name is None and self.only_known and not one.is_explicit:
                 self.doubts.append(text or f"{one.name} {dict(one.arguments or {})}")
@@ -239,8 +239,8 @@ class _CallParser:
         """Parse the contents of an element or fence that only says that it is a call."""
         data, is_json = _json(body.strip())
         if is_json:
-            found = calls_in_data(data, self.arguments, is_call=tag != "json")
-            yield from self.requests(found, body)
+            calls = calls_in_data(data, self.arguments, is_call=tag != "json")
+            yield from self.requests(calls, body)
             return
         if (title := _TITLE.search(body)) or (title := re.match(r"\s*(?P<name>\w+)\s*<arg_", body)):
             rest = body[: title.start()] + body[title.end("name") :]
@@ -257,8 +257,8 @@ class _CallParser:
         if not name:
             keys = "|".join(NAME_KEYS)
             quoted = rf"{_QUOTE}(?:{keys}){_QUOTE}\s*:\s*{_QUOTE}(?P<name>[\w.-]+){_QUOTE}"
-            found = re.search(rf"{quoted}|<function=(\w+)", body)
-            name = (found["name"] or found[2]) if found else ""
+            match = re.search(rf"{quoted}|<function=(\w+)", body)
+            name = (match["name"] or match[2]) if match else ""
         known = self._known(name)
         if known or (name and not self.only_known):
             yield ToolCallRequest(
@@ -282,21 +282,21 @@ class _CallParser:
         if is_json and isinstance(data, dict):
             return cast("dict[str, object]", data)
         forms = (list(one.finditer(body)) for one in (_PARAMETER, _PAIR, _CHILD))
-        found = next(filter(None, forms), list[re.Match[str]]())
+        matches = next(filter(None, forms), list[re.Match[str]]())
         if (
-            len(found) == 1
-            and (only := found[0])["name"] in INPUT_KEYS
+            len(matches) == 1
+            and (only := matches[0])["name"] in INPUT_KEYS
             and only["name"] not in types
         ):
             return self._given(name, only["value"], attributes)
-        held = next(
+        value = next(
             (attributes[key] for key in INPUT_KEYS if key in attributes and key not in types), ""
         )
-        data, is_json = _json(held)
+        data, is_json = _json(value)
         if is_json and isinstance(data, dict):
             return cast("dict[str, object]", data)
         spelled = {normalized(one): one for one in types}
-        pairs = [*attributes.items(), *((one["name"].strip(), one["value"]) for one in found)]
+        pairs = [*attributes.items(), *((one["name"].strip(), one["value"]) for one in matches)]
         named = [(spelled.get(normalized(key), key), value) for key, value in pairs]
         return {key: _value(value, types.get(key)) for key, value in named}
 
@@ -336,14 +336,14 @@ def _fenced(text: str, opening: re.Match[str]) -> tuple[str, int]:
     """Return the contents of a fence, and where it ends."""
     mark = opening["fence"]
     closing = re.compile(rf"^[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
-    found = closing.search(text, opening.end())
-    end = found.start() if found else len(text)
-    return text[opening.end() : end], found.end() if found else len(text)
+    match = closing.search(text, opening.end())
+    end = match.start() if match else len(text)
+    return text[opening.end() : end], match.end() if match else len(text)
 
 
 def _attributes(text: str) -> dict[str, str]:
-    found = _ATTRIBUTE.finditer(text)
-    return {one["name"]: one["a"] or one["b"] or one["c"] or "" for one in found}
+    matches = _ATTRIBUTE.finditer(text)
+    return {one["name"]: one["a"] or one["b"] or one["c"] or "" for one in matches}
 
 
 def _types(tool: ToolSpec | None) -> dict[str, object]:
@@ -358,8 +358,8 @@ def _value(raw: str, kind: object) -> object:
         return cdata["value"]
     if kind in (None, "string"):
         return raw.removeprefix("\n").removesuffix("\n")
-    found, is_json = _json(raw.strip())
-    return found if is_json else raw.strip()
+    data, is_json = _json(raw.strip())
+    return data if is_json else raw.strip()
 
 
 def _json(text: str) -> tuple[object, bool]:

@@ -39,8 +39,8 @@ def shown(entries: Sequence[Entry], requests: Requests | None = None) -> list[Sh
     requests = {} if requests is None else requests
     summed, trimmed = _last(entries, SummaryEntry), _last(entries, TrimEntry)
     places = summed.upto if summed else 0, trimmed.upto if trimmed else 0
-    said = list(_from(entries, *places, requests))
-    return [*map(InboundText, _instead(entries, summed)), *said] if summed else said
+    items = list(_from(entries, *places, requests))
+    return [*map(InboundText, _instead(entries, summed)), *items] if summed else items
 
 
 def tail(entries: Sequence[Entry], place: int) -> list[ShownItem]:
@@ -95,9 +95,9 @@ def _shortened(text: str) -> str:
     )
 
 
-def size(said: Iterable[ShownItem]) -> int:
+def size(items: Iterable[ShownItem]) -> int:
     """Return roughly how many characters a conversation has."""
-    return sum(map(_size, said))
+    return sum(map(_size, items))
 
 
 def most_characters(entry: Entry) -> int:
@@ -206,7 +206,7 @@ class BuiltinThread:
         return self._prompt.turn if self._prompt else None
 
     @property
-    def was_told(self) -> bool:
+    def ends_with_note(self) -> bool:
         """Whether the newest entry is a note from Coterie that the model has yet to answer."""
         return bool(self.entries) and isinstance(self.entries[-1], InboundText)
 
@@ -214,7 +214,7 @@ class BuiltinThread:
     def final(self) -> ReplyEntry | None:
         """The reply that ended the last turn; None while that is still running."""
         last = self.replies[-1] if self.replies else None
-        return last if last and not last.calls and not self.was_told else None
+        return last if last and not last.calls and not self.ends_with_note else None
 
     def pending(self) -> list[Pending]:
         """Return the calls of the last reply that have no result, in order."""
@@ -227,8 +227,8 @@ class BuiltinThread:
                 case ResultEntry(call):
                     ended.add(call)
                 case ReplyEntry(calls=calls):
-                    left = [call for call in calls if call.id not in ended]
-                    return [Pending(call, call.id in begun) for call in left]
+                    open_calls = [call for call in calls if call.id not in ended]
+                    return [Pending(call, call.id in begun) for call in open_calls]
                 case _:
                     pass
         return []
@@ -299,12 +299,12 @@ def _recent(entries: Sequence[Entry], characters: float) -> int:
     """Return the place from which everything is kept: at a reply or a prompt, so that no result
     is separated from its call."""
     starts = [at for at, one in enumerate(entries, 1) if isinstance(one, ReplyEntry | PromptEntry)]
-    kept = starts[-1] if starts else 1
+    first = starts[-1] if starts else 1
     for place in reversed(starts):
         if size(tail(entries, place)) > characters:
             break
-        kept = place
-    return kept
+        first = place
+    return first
 
 
 def _transcript(entries: Sequence[Entry], trimmed: TrimEntry, characters: int) -> str:
@@ -317,8 +317,8 @@ def _transcript(entries: Sequence[Entry], trimmed: TrimEntry, characters: int) -
     return f"{text[:half]}\n\n… {len(text) - 2 * half:,} characters left out …\n\n{text[-half:]}"
 
 
-def _lines(said: Sequence[ShownItem]) -> Iterator[str]:
-    for one in said:
+def _lines(items: Sequence[ShownItem]) -> Iterator[str]:
+    for one in items:
         match one:
             case InboundText(text):
                 yield f"PROMPT:\n{text}"
@@ -332,10 +332,10 @@ def _lines(said: Sequence[ShownItem]) -> Iterator[str]:
 def left_out(entries: Sequence[Entry], upto: int) -> str:
     """Return what replaces a summary if no model made one."""
     calls = [call for one in entries[:upto] if isinstance(one, ReplyEntry) for call in one.calls]
-    made = [f"- {call.name} {str(dict(call.arguments))[:120]}" for call in calls[-_CALLS_NAMED:]]
+    last = [f"- {call.name} {str(dict(call.arguments))[:120]}" for call in calls[-_CALLS_NAMED:]]
     return "\n".join(
         [
             "What was said and done here no longer fits and is left out. Files can be read again.",
-            *(["The last calls in it, which all have ended:", *made] if made else []),
+            *(["The last calls in it, which all have ended:", *last] if last else []),
         ]
     )

@@ -65,7 +65,7 @@ class ModelRequest:
     _interrupter: Interrupter
     _calls: BuiltinCalls
     _reply: Reply | None = None
-    said: str = ""
+    streamed: str = ""
     """What the model has said so far in the current reply."""
 
     def __post_init__(self) -> None:
@@ -73,19 +73,19 @@ class ModelRequest:
 
     async def reply(self) -> AsyncGenerator[Update]:
         """Ask until there is a reply, and have it stored before anything is done about it."""
-        asked = len(self._thread.replies)
-        if asked > MOST_REPLIES:
+        count = len(self._thread.replies)
+        if count > MOST_REPLIES:
             message = f"the model did not finish within {MOST_REPLIES} replies"
             hint = "Give it a smaller task."
             raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
-        if asked == MOST_REPLIES:
+        if count == MOST_REPLIES:
             yield self._thread.remember(InboundText(_LAST))
-        async with aclosing(self._whole()) as updates:
+        async with aclosing(self._one_reply()) as updates:
             async for update in updates:
                 yield update
         reply = self._reply
         assert reply is not None
-        self.said = ""
+        self.streamed = ""
         if reply.stop == "refused":
             yield Spent(reply.usage, is_last=True)
             raise ModelTrouble(REFUSED.failure("builtin"))
@@ -93,49 +93,49 @@ class ModelRequest:
         yield Spent(reply.usage, is_last=self._thread.final is not None)
 
     def _remembered(self, reply: Reply) -> Update:
-        found = TextCalls(reply.calls) if reply.calls else self._written(reply)
-        calls = self._thread.numbered(found.calls)
+        parsed = TextCalls(reply.calls) if reply.calls else self._written(reply)
+        calls = self._thread.numbered(parsed.calls)
         text = reply.text + (_CUT if reply.stop == "length" and not calls else "")
         entry = ReplyEntry(text, calls, written=bool(calls) and not reply.calls)
-        told: list[InboundText] = []
-        if found.doubtful and not self._thread.was_told:
+        notes: list[InboundText] = []
+        if parsed.doubtful and not self._thread.ends_with_note:
             # Stored with the reply, so that it does not count as the turn's end after a crash.
-            told = [InboundText(self._doubt(found.doubtful))]
+            notes = [InboundText(self._doubt(parsed.doubtful))]
         started = tuple(self._calls.started(call) for call in calls)
-        return self._thread.remember(entry, *told, calls=started, gates=bool(calls))
+        return self._thread.remember(entry, *notes, calls=started, gates=bool(calls))
 
     def _written(self, reply: Reply) -> TextCalls:
         """Return the calls in the text of a reply, where such calls count."""
         services = self._services
-        found = text_calls(reply.text, services.tools, only_known=services.tool_calls != "text")
+        parsed = text_calls(reply.text, services.tools, only_known=services.tool_calls != "text")
         if services.tool_calls != "native":
-            return found
-        return TextCalls(doubtful=reply.text if found.calls else found.doubtful)
+            return parsed
+        return TextCalls(doubtful=reply.text if parsed.calls else parsed.doubtful)
 
     def _doubt(self, text: str) -> str:
         how = _IN_TEXT if self._services.tool_calls == "text" else _NATIVELY
         return _DOUBT.format(text=text[:_LONGEST_DOUBT], how=how)
 
-    async def _whole(self) -> AsyncGenerator[Update]:
+    async def _one_reply(self) -> AsyncGenerator[Update]:
         """Get one reply, retrying after temporary failures."""
         for pause in chain(self._services.pauses, [None]):
             if self._thread.characters > self._characters:  # rare, and cheap to check
                 async with aclosing(self._make_room()) as updates:
                     async for update in updates:
                         yield update
-            said = self._thread.shown()
+            items = self._thread.shown()
             try:
-                conversation = Conversation(self._services.system, said, self._services.offered)
+                conversation = Conversation(self._services.system, items, self._services.offered)
                 async with aclosing(self._once(conversation)) as updates:
                     async for update in updates:
                         if isinstance(update, TextDelta):
-                            self.said += update.text
+                            self.streamed += update.text
                         yield update
                 return
             except ModelTrouble as trouble:
                 wait = self._wait(trouble, pause)
-                self._squeeze(trouble, size(said))
-                self.said = ""
+                self._squeeze(trouble, size(items))
+                self.streamed = ""
                 yield Waiting("model", f"retrying in {wait:g} s: {trouble.failure.message}")
             await self._interrupter.run(partial(anyio.sleep, wait))
 
@@ -243,8 +243,8 @@ class BuiltinTurn:
             yield trouble.failure
             return
         yield from self._calls.end_interrupted()
-        text = self._request.said or self._last_words()
-        yield self._thread.remember(ReplyEntry(self._request.said, cut=True))
+        text = self._request.streamed or self._last_words()
+        yield self._thread.remember(ReplyEntry(self._request.streamed, cut=True))
         yield TurnInterrupted(text)
 
     def _parts(self, *, resumed: bool) -> Iterator[AsyncGenerator[Update]]:
@@ -255,8 +255,8 @@ class BuiltinTurn:
 
     def _last_words(self) -> str:
         """Return the last text of the model; some say nothing more after their last call."""
-        said = (reply.text.strip() for reply in reversed(self._thread.replies))
-        return next((text for text in said if text), "")
+        texts = (reply.text.strip() for reply in reversed(self._thread.replies))
+        return next((text for text in texts if text), "")
 
 
 class BuiltinChannel:

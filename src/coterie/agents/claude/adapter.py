@@ -88,19 +88,19 @@ def _memory(workspace: Workspace) -> str:
         # The first of those that Claude itself would read there.
         names = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
         paths = (workspace.execution_dir.resolve() / name for name in names)
-        found = (str(path) for path in paths if path.is_file())
-        parts += [f"@{path}".replace(" ", "\\ ") for path in islice(found, 1)]
+        existing = (str(path) for path in paths if path.is_file())
+        parts += [f"@{path}".replace(" ", "\\ ") for path in islice(existing, 1)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
-    given = {**_DEFAULTS, **_signed_in(workspace), **workspace.env}
+    env = {**_DEFAULTS, **_signed_in(workspace), **workspace.env}
     if workspace.rehearsal is not None:
         key, url = homes.REHEARSAL_KEY, workspace.rehearsal
         login = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key}
-        given = homes.rehearsal_env(given, _REAL, {**_DEFAULTS, **login})
+        env = homes.rehearsal_env(env, _REAL, {**_DEFAULTS, **login})
     return {
-        **given,
+        **env,
         "CLAUDE_CONFIG_DIR": str(config),
         # For its socket too, if the path has at most 103 bytes; otherwise Claude puts the socket
         # into /tmp/cc-socks-<uid>, and nothing can prevent that.
@@ -251,9 +251,9 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resum
     is_answered = False
     while not is_answered or (server.is_met and not server.is_listed):
         message = await process.receive()
-        asked, response = mapping(message.get("request")), mapping(message.get("response"))
-        if asked.get("subtype") == channel.SUBTYPE:
-            server.hear(text(message.get("request_id")), asked, in_turn=False)
+        request, response = mapping(message.get("request")), mapping(message.get("response"))
+        if request.get("subtype") == channel.SUBTYPE:
+            server.hear(text(message.get("request_id")), request, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
         elif resumed and message.get("type") == "result":  # no turn has begun: resuming failed

@@ -121,8 +121,8 @@ class ClaudeChannel(ProcessChannel):
         turn = self._turn = ClaudeTurn(str(uuid4()), str(self._workspace.execution_dir))
         self._server.serving.begin()
         self._refuse_pending()
-        said: Object = {"role": "user", "content": prompt.text}
-        self._process.send({"type": "user", "uuid": turn.message_id, "message": said})
+        message: Object = {"role": "user", "content": prompt.text}
+        self._process.send({"type": "user", "uuid": turn.message_id, "message": message})
         try:
             async with aclosing(self._updates(turn)) as updates:
                 async for update in updates:
@@ -142,19 +142,21 @@ class ClaudeChannel(ProcessChannel):
         """Pass the answer to Claude; after an interrupt nothing waits for one."""
         if self._server.serving.answer(key, response):
             return
-        asked = self._open.pop(key, None)
-        if asked is None:
+        pending = self._open.pop(key, None)
+        if pending is None:
             return
-        reply = asked.take(key, response, await self._held(asked, response))
+        reply = pending.take(key, response, await self._held(pending, response))
         if reply is not None:
-            self._control.reply(asked.request.id, reply)
+            self._control.reply(pending.request.id, reply)
 
-    async def _held(self, asked: permissions.ClaudeQuestions, response: Response) -> str:
+    async def _held(self, pending: permissions.ClaudeQuestions, response: Response) -> str:
         """Return the requested command wrapped in a read-only sandbox, if the answer wants that."""
-        call = asked.questions[0].call
+        call = pending.questions[0].call
         if not response.is_read_only or self._sandbox is None or call is None:
             return ""
-        return await anyio.to_thread.run_sync(self._sandbox.wrapped, asked.command, Path(call.cwd))
+        return await anyio.to_thread.run_sync(
+            self._sandbox.wrapped, pending.command, Path(call.cwd)
+        )
 
     async def interrupt(self) -> None:
         """Interrupt Claude and what it left in the background; does nothing between turns."""
@@ -253,10 +255,10 @@ class ClaudeChannel(ProcessChannel):
     ) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
         sandbox = self._sandbox is not None
-        asked = request.questions(folder, turn.speech.last, diff, sandbox=sandbox)
-        for question in asked.questions:
+        pending = request.questions(folder, turn.speech.last, diff, sandbox=sandbox)
+        for question in pending.questions:
             if not turn.interrupted:
-                self._open[question.key] = asked
+                self._open[question.key] = pending
                 yield question  # it has been answered when this resumes
 
     def _stop(self, tasks: Iterable[str]) -> None:
@@ -272,5 +274,5 @@ def _opinion(tool: str) -> Object:
     if permissions.is_harmless(tool) and not is_ours(tool):
         return {}
     decision = "allow" if is_ours(tool) else "ask"
-    told = {"hookEventName": "PreToolUse", "permissionDecision": decision}
-    return {"hookSpecificOutput": told}
+    output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
+    return {"hookSpecificOutput": output}

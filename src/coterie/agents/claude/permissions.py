@@ -18,7 +18,7 @@ from coterie.agents.fields import (
     verbatim,
 )
 from coterie.agents.process import Object
-from coterie.agents.questions import choices_of, information, permission, said_to
+from coterie.agents.questions import answer_text, choices_of, information, permission
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.flags import words
 from coterie.model.interaction import NOBODY, Display, Response
@@ -153,12 +153,12 @@ class ClaudeRequest:
             text(request.get("tool_use_id")),
         )
 
-    def questions(self, cwd: str, said: str, diff: str, *, sandbox: bool) -> ClaudeQuestions:
-        """Return what it asks: Claude works in `cwd` and last said `said`; `diff` is what the call
+    def questions(self, cwd: str, last: str, diff: str, *, sandbox: bool) -> ClaudeQuestions:
+        """Return what it asks: Claude works in `cwd`; `last` is its last text, `diff` what the call
         would change, `sandbox` whether commands can run in a read-only sandbox."""
         if self.tool == QUESTION:
-            found = mappings(self.input.get("questions"))
-            asked = [_question(f"{self.id}.{n}", one, said) for n, one in enumerate(found, 1)]
+            listed = mappings(self.input.get("questions"))
+            asked = [_question(f"{self.id}.{n}", one, last) for n, one in enumerate(listed, 1)]
             if asked:
                 return ClaudeQuestions(self, asked)
         given = self.input
@@ -169,7 +169,7 @@ class ClaudeRequest:
             cwd=cwd,
             action=action_of(self.tool, given, cwd, sandbox=sandbox),
             why=brief(text(given.get("description"))),
-            said=brief(said),
+            said=brief(last),
             note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
             diff=diff,
         )
@@ -211,29 +211,29 @@ class ClaudeQuestions:
     def _chosen(self) -> Object:
         answers: dict[str, str] = {}
         questions = mappings(self.request.input.get("questions"))
-        for asked, given in zip(self.questions, questions, strict=True):
+        for asked, question in zip(self.questions, questions, strict=True):
             response = self._answers[asked.key]
-            said = said_to(asked, response)
-            if not said:
+            answer = answer_text(asked, response)
+            if not answer:
                 return _denied(response)
-            answers[text(given.get("question"))] = said
+            answers[text(question.get("question"))] = answer
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
 def _denied(response: Response) -> Object:
     """Return a denial, with what Claude's model is told about it."""
     no = "Permission was denied" if response.author_actor_id == NOBODY else "The user said no"
-    told = f"{no}: {response.comment}" if response.comment else f"{no}."
+    message = f"{no}: {response.comment}" if response.comment else f"{no}."
     if response.selected_option_id is None and response.input_value is None:
-        told = "Nobody answered, so permission was denied."
-    return {"behavior": "deny", "message": told}
+        message = "Nobody answered, so permission was denied."
+    return {"behavior": "deny", "message": message}
 
 
-def _question(key: str, given: Object, said: str) -> Asked:
+def _question(key: str, given: Object, last: str) -> Asked:
     offered = mappings(given.get("options"))
     choices = choices_of(text(one.get("label")) for one in offered)
     listed = "\n".join(
         f"{text(one.get('label'))}: {text(one.get('description'))}" for one in offered
     )
-    display = Display(title=text(given.get("question")), description=brief(said), content=listed)
+    display = Display(title=text(given.get("question")), description=brief(last), content=listed)
     return information(key, display, () if given.get("multiSelect") is True else choices)

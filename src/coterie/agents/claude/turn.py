@@ -25,18 +25,18 @@ class ReplyText:
     """
 
     def __init__(self) -> None:
-        self._whole: list[str] = []
+        self._complete: list[str] = []
         self._streamed = ""
         self._shown = False
 
     @property
     def text(self) -> str:
-        return GAP.join(part for part in (*self._whole, self._streamed) if part.strip())
+        return GAP.join(part for part in (*self._complete, self._streamed) if part.strip())
 
     @property
     def last(self) -> str:
         """The last text that was said."""
-        return self._streamed.strip() or (self._whole[-1].strip() if self._whole else "")
+        return self._streamed.strip() or (self._complete[-1].strip() if self._complete else "")
 
     def begin(self) -> None:
         """Begin a new message of the model; one that broke off is forgotten."""
@@ -54,7 +54,7 @@ class ReplyText:
         streamed, self._streamed = self._streamed, ""
         if not text:
             return ""
-        self._whole.append(text)
+        self._complete.append(text)
         if streamed and text.startswith(streamed):
             return text[len(streamed) :]
         gap = GAP if self._shown else ""
@@ -88,7 +88,7 @@ class ClaudeCalls(CallLedger):
 
     def end(self, message: Object) -> Iterator[CallUpdate]:
         """Report the results in a message."""
-        told = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
+        metas = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
         for block in mappings(mapping(message.get("message")).get("content")):
             if block.get("type") != "tool_result":
                 continue
@@ -96,23 +96,23 @@ class ClaudeCalls(CallLedger):
             unknown = update.ToolCallStarted(call_id, "unknown")
             yield from self.start(self._proposed.get(call_id, unknown))
             output = {"content": bounded(texts(block.get("content")))}
-            output |= _decision(told.get(call_id, {}))
+            output |= _decision(metas.get(call_id, {}))
             yield from self.finish(call_id, block.get("is_error") is True, output)
 
 
 def _call(call_id: object, name: object, given: object) -> update.ToolCallStarted:
-    kept = cast("Object", verbatim(mapping(given)))
+    tool_input = cast("Object", verbatim(mapping(given)))
     tool = text(name) or "unknown"
-    return update.ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
+    return update.ToolCallStarted(text(call_id), tool, tool_input, effect_of(tool))
 
 
 def _decision(meta: Object) -> dict[str, object]:
     """Return who let the call run, or why it did not."""
-    found = {
+    decision = {
         "permission": bounded(mapping(meta.get("permission_decision"))),
         "not_run": text(meta.get("non_execution_kind")),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in decision.items() if value}
 
 
 _SINCE = "model_usage_since_last_result"
@@ -122,9 +122,9 @@ def usage_of(results: Sequence[Object]) -> update.Usage:
     """Return the input tokens, including cached ones, the output tokens, and Claude's own price."""
     if any(_SINCE in result for result in results):
         used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
-        given = _sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        tokens_in = _sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         cost = sum(number(model.get("costUSD")) for model in used)
-        return update.Usage(given, _sum(used, "outputTokens"), cost, "claude")
+        return update.Usage(tokens_in, _sum(used, "outputTokens"), cost, "claude")
     # An old version only gives a total price since the thread began, so there is none for a turn.
     used = [mapping(result.get("usage")) for result in results]
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -135,7 +135,7 @@ def _sum(used: Sequence[Object], *names: str) -> int:
     return int(sum(number(each.get(name)) for each in used for name in names))
 
 
-_Hearing = Callable[[Object], Iterable[update.Update]]
+_Handler = Callable[[Object], Iterable[update.Update]]
 
 _DONE = frozenset({"completed", "cancelled"})
 _STOPPED = frozenset({"stopped", "killed"})
@@ -166,7 +166,7 @@ class ClaudeTurn:
         self._state = ""
         self._report_pending = False
         """Whether something in the background has ended and Claude is about to report on it."""
-        self._hearing: Mapping[str, _Hearing] = {
+        self._handlers: Mapping[str, _Handler] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
             "user": self._user,
@@ -215,8 +215,8 @@ class ClaudeTurn:
         kind = text(message.get("type"))
         if kind == "system":
             kind = f"system/{text(message.get('subtype'))}"
-        hearing = self._hearing.get(kind)
-        return (hearing(message) if hearing else ()) or (update.Activity(),)
+        handler = self._handlers.get(kind)
+        return (handler(message) if handler else ()) or (update.Activity(),)
 
     def _stream(self, message: Object) -> Iterable[update.Update]:
         event = mapping(message.get("event"))
@@ -232,8 +232,8 @@ class ClaudeTurn:
     def _assistant(self, message: Object) -> Iterable[update.Update]:
         if word := text(message.get("error")):
             # An unchanged limit does not come as an event again, but it does come here.
-            told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
-            self._trouble = failures.ApiTrouble(word, failures.end_of(told) or self._trouble.until)
+            limit = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
+            self._trouble = failures.ApiTrouble(word, failures.end_of(limit) or self._trouble.until)
             return ()
         own = message.get("parent_tool_use_id") is None
         updates: list[update.Update] = []

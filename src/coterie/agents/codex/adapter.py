@@ -169,14 +169,14 @@ class CodexOpening:
 
         Checked here because `codex login status` ignores keys and other model services.
         """
-        told = await rpc.request("account/read", {"refreshToken": False})
-        if told.get("requiresOpenaiAuth") and not told.get("account"):
+        answer = await rpc.request("account/read", {"refreshToken": False})
+        if answer.get("requiresOpenaiAuth") and not answer.get("account"):
             raise SignedOut
 
     async def _without_skills(self, rpc: JsonRpc) -> None:
         """Switch off the repository's skills, which even an untrusted one could provide."""
-        told = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
-        for folder in cast("list[Object]", told.get("data", [])):
+        answer = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
+        for folder in cast("list[Object]", answer.get("data", [])):
             for skill in cast("list[Object]", folder.get("skills", [])):
                 off = {"path": skill.get("path"), "enabled": False}
                 await rpc.request("skills/config/write", off)

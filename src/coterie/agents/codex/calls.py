@@ -167,14 +167,14 @@ def _started(call_id: str, name: str, given: Object) -> ToolCallStarted:
 
 
 def _outcome(item: Object) -> Object:
-    told = {
+    output = {
         "status": item.get("status"),
         "exit_code": item.get("exitCode"),
         "output": item.get("aggregatedOutput"),
         "result": item.get("result") or item.get("contentItems"),
         "error": item.get("error"),
     }
-    return bounded({key: value for key, value in told.items() if value is not None})
+    return bounded({key: value for key, value in output.items() if value is not None})
 
 
 def command_of(command: object) -> str:
@@ -237,8 +237,8 @@ def _raw_outcome(call: ToolCallStarted, output: object) -> tuple[bool, Object]:
     A command gives its exit code above its output; a patch has an item unless it was refused.
     """
     text = _raw_text(output)
-    found = _EXIT.search(_header(text))
-    if call.name != SHELL or found is None:
+    match = _EXIT.search(_header(text))
+    if call.name != SHELL or match is None:
         return call.name in (SHELL, PATCH), {"output": bounded(text)}
-    code = int(found[1])
+    code = int(match[1])
     return code != 0, {"exit_code": code, "output": bounded(text.partition("\nOutput:\n")[2])}

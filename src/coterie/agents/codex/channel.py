@@ -142,13 +142,13 @@ class CodexChannel(ProcessChannel):
         return guard.restore() if self._runs_on else guard.end()
 
     async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
-        given = {"threadId": turn.thread, "input": _text(prompt.text)}
+        params = {"threadId": turn.thread, "input": _text(prompt.text)}
         wait, process = turn.deadline.wait, self._process
-        begun = await wait(process, self._rpc.request("turn/start", given))
+        begun = await wait(process, self._rpc.request("turn/start", params))
         turn.id = str(mapping(begun.get("turn")).get("id"))
         self._send_interrupt(turn)
         while turn.end is None:
-            for update in await self._heard(turn, await wait(process, process.receive())):
+            for update in await self._updates_in(turn, await wait(process, process.receive())):
                 yield update
         if isinstance(turn.end, TurnInterrupted):
             async with aclosing(self._cleaned(turn)) as updates:
@@ -161,16 +161,16 @@ class CodexChannel(ProcessChannel):
 
     async def _tell(self, turn: CodexTurn, word: str) -> None:
         """Send a text into the turn, and wait so that it arrives before the no it explains."""
-        told = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
+        params = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
         with suppress(RpcError, AgentProcessEnded), anyio.move_on_after(PATIENCE):
-            await self._rpc.request("turn/steer", told)
+            await self._rpc.request("turn/steer", params)
 
     def _send_interrupt(self, turn: CodexTurn) -> None:
         if turn.interrupted and turn.id:
             # Not awaited: a turn that has just ended by itself gives no answer.
             self._rpc.post("turn/interrupt", {"threadId": turn.thread, "turnId": turn.id})
 
-    async def _heard(self, turn: CodexTurn, message: Object) -> list[Update]:
+    async def _updates_in(self, turn: CodexTurn, message: Object) -> list[Update]:
         """Return the updates in a message, after answering requests that need no person."""
         updates: list[Update] = []
         for item in await self._recorded(message):
@@ -190,8 +190,8 @@ class CodexChannel(ProcessChannel):
         params = mapping(message.get("params"))
 
         def reply(result: Result) -> None:
-            said = [{"type": "inputText", "text": result.text}]
-            answer: Object = {"contentItems": said, "success": not result.failed}
+            content = [{"type": "inputText", "text": result.text}]
+            answer: Object = {"contentItems": content, "success": not result.failed}
             self._rpc.reply(message.get("id"), answer)
 
         key, given = f"ask.{params.get('callId')}", mapping(params.get("arguments"))
@@ -209,10 +209,10 @@ class CodexChannel(ProcessChannel):
     async def _cleaned(self, turn: CodexTurn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and wait for their ends."""
         deadline = anyio.current_time() + PATIENCE
-        left: set[str] = set()
+        ending: set[str] = set()
         with suppress(RpcError), anyio.CancelScope(deadline=deadline):
-            left = await self._ended_commands(turn)
-        while left.intersection(call.call_id for call in turn.calls.running):
+            ending = await self._ended_commands(turn)
+        while ending.intersection(call.call_id for call in turn.calls.running):
             message = await self._next(deadline)
             if message is None:
                 return
@@ -222,9 +222,9 @@ class CodexChannel(ProcessChannel):
     async def _ended_commands(self, turn: CodexTurn) -> set[str]:
         """End the commands that ran on; return their call ids, as each still reports its end."""
         terminals, thread = "thread/backgroundTerminals", {"threadId": turn.thread}
-        told = await self._rpc.request(f"{terminals}/list", thread)
+        answer = await self._rpc.request(f"{terminals}/list", thread)
         await self._rpc.request(f"{terminals}/clean", thread)
-        return {str(each.get("itemId")) for each in mappings(told.get("data"))}
+        return {str(each.get("itemId")) for each in mappings(answer.get("data"))}
 
     async def _next(self, deadline: float) -> Object | None:
         with anyio.CancelScope(deadline=deadline):
@@ -273,9 +273,9 @@ class Rollout:
                 added = file.read()
         except OSError:  # gone: nothing was added
             return []
-        whole = added[: added.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        rows = [parse_object(line) for line in LineSplitter().feed(whole)]
+        complete = added[: added.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        rows = [parse_object(line) for line in LineSplitter().feed(complete)]
         payloads = [row.get("payload") for row in rows if row and row.get("type") == _ITEM]
         return [cast("Object", payload) for payload in payloads if isinstance(payload, dict)]
 

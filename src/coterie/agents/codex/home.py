@@ -81,11 +81,11 @@ def prepare(member: Member, workspace: Workspace, command: str = "codex") -> Cod
     worktree = Worktree.around(cwd)
     read_only = member.permissions.mode == "read"
     login = _link_login(path / "auth.json", workspace)
-    kept = dict.fromkeys((str(homes.private_folder(path / _KEPT)), *login), "deny")
+    denied = dict.fromkeys((str(homes.private_folder(path / _KEPT)), *login), "deny")
     programs = _programs(command, workspace.env.get("PATH"))
     seen = _seen(cwd, path, worktree, programs) if programs else {":root": "read"}
-    reading = {"filesystem": {**seen, **kept}}
-    writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
+    reading = {"filesystem": {**seen, **denied}}
+    writing = {"filesystem": {**_writable(cwd, worktree, workspace), **denied}}
     config = {
         **_provider(workspace),
         **({"model": member.model} if member.model else {}),
@@ -158,16 +158,16 @@ def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dic
     """Return write access to the working folder, except for agents' homes and Coterie's files."""
     folder = workspace.folder.resolve()
     ours = next((above for above in folder.parents if above.name == ".coterie"), folder)
-    kept = [ours, folder, workspace.home.resolve()]
+    read_only = [ours, folder, workspace.home.resolve()]
     if (cwd / ".coterie").exists():  # otherwise Codex would create an empty one
-        kept.append(cwd / ".coterie")
-    given = [_scratch(workspace), *(worktree.changed_by_commits if worktree else ())]
+        read_only.append(cwd / ".coterie")
+    writable = [_scratch(workspace), *(worktree.changed_by_commits if worktree else ())]
     held = protected_in_git_dir(cwd) if worktree else ()  # Codex protects any other `.git` itself
     return {
         ":root": "read",
         ":workspace_roots": {".": "write", ".agents": "read", ".codex": "read"},
-        **dict.fromkeys(map(str, kept), "read"),
-        **dict.fromkeys(map(str, given), "write"),
+        **dict.fromkeys(map(str, read_only), "read"),
+        **dict.fromkeys(map(str, writable), "write"),
         **dict.fromkeys(map(str, held), "read"),
     }
 
@@ -177,12 +177,12 @@ def _seen(
 ) -> dict[str, object]:
     """Return what a read-only command may read: the working folder, and what runs programs."""
     helpers = homes.private_folder(home / _HELPERS)
-    given = [*programs, helpers, *((worktree.common,) if worktree else ())]
+    readable = [*programs, helpers, *((worktree.common,) if worktree else ())]
     return {
         ":minimal": "read",
         ":workspace_roots": {".": "read"},
         **dict.fromkeys(map(str, _beside(helpers.resolve(), cwd / ".coterie")), "deny"),
-        **dict.fromkeys(map(str, given), "read"),
+        **dict.fromkeys(map(str, readable), "read"),
     }
 
 
@@ -205,16 +205,16 @@ def _beside(path: Path, folder: Path) -> Iterator[Path]:
 
 def _programs(command: str, search_path: str | None) -> list[Path]:
     """Return the paths of Codex's own programs, which run inside its sandbox; empty if unknown."""
-    found = shutil.which(command, path=search_path)
-    if found is None:
+    program = shutil.which(command, path=search_path)
+    if program is None:
         return []
-    real = Path(found).resolve()
+    real = Path(program).resolve()
     package = next((above for above in real.parents if above.name == "codex"), None)
     if real.suffix != ".js" or package is None:
         return [real] if _is_binary(real) else []
     # The package for each platform is next to it, or below it.
     around = (package.parent, package / "node_modules" / "@openai")
-    binaries = (found for place in around for found in place.glob(_BINARY))
+    binaries = (binary for place in around for binary in place.glob(_BINARY))
     return [binary.resolve().parents[1] for binary in binaries]
 
 
@@ -299,16 +299,16 @@ class Leftovers:
     @classmethod
     def before(cls, home: CodexHome) -> Leftovers:
         """Record what the working folder lacks before anything is started there."""
-        kept = home.path / "absent.json"
+        path = home.path / "absent.json"
         try:
-            told = cast("object", json.loads(kept.read_text(encoding="utf-8")))
+            stored = cast("object", json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
-            told = None
-        if isinstance(told, dict):
-            known = cast("dict[str, list[str]]", told).get(str(home.cwd), [])
+            stored = None
+        if isinstance(stored, dict):
+            known = cast("dict[str, list[str]]", stored).get(str(home.cwd), [])
             _remove_empty(home.cwd, frozenset(SYNTHETIC).intersection(known))
         absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
-        homes.write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
+        homes.write_private(path, json.dumps({str(home.cwd): sorted(absent)}))
         return cls(home.cwd, absent, DurableGitGuard(home.cwd, "own"))
 
     def remove(self) -> None:

@@ -35,15 +35,15 @@ def condition(folder: str, key: str) -> str:
 def original(folder: str, call_id: str, command: str) -> str | None:
     """Return the command after this call's line; None if there is no such line."""
     head, newline, given = command.partition("\n")
-    ours = head + newline == condition(folder, key_of(call_id, given))
-    return given if ours else None
+    is_ours = head + newline == condition(folder, key_of(call_id, given))
+    return given if is_ours else None
 
 
 def main(folder: str) -> None:
     """Answer one call of the hook."""
-    told = json.load(sys.stdin)
-    command = told["tool_input"]["command"]
-    changed = condition(folder, key_of(told["tool_use_id"], command)) + command
+    request = json.load(sys.stdin)
+    command = request["tool_input"]["command"]
+    changed = condition(folder, key_of(request["tool_use_id"], command)) + command
     answer = {
         "hookEventName": "PreToolUse",
         "permissionDecision": "allow",  # only the change: the command is asked about afterwards

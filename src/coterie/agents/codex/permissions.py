@@ -40,7 +40,7 @@ class CodexRequestReader:
 
     message: Object
     cwd: str
-    said: str
+    last_text: str
     """The last thing that Codex said."""
     calls: CodexCalls
     confined: bool = False
@@ -75,7 +75,7 @@ class CodexRequestReader:
             cwd=action.cwd,
             action=action,
             why=brief(text(self._params.get("reason")).strip()),
-            said=brief(self.said),
+            said=brief(self.last_text),
             note=note,
             diff=diff,
         )
@@ -183,14 +183,14 @@ def _paths(change: Object) -> list[str]:
 
 def _diff(change: Object) -> str:
     """Return one file's change as a diff; Codex gives only the text of an added or deleted file."""
-    kind, said = change.get("kind"), exact_text(change.get("diff"))
+    kind, diff = change.get("kind"), exact_text(change.get("diff"))
     path, moved = (*map(patch_name, _paths(change)), "", "")[:2]
     match mapping(kind).get("type") or kind:
         case "update":
-            return f"--- {path}\n+++ {moved or path}\n{said}"
+            return f"--- {path}\n+++ {moved or path}\n{diff}"
         case "delete":
             sign, old, new = "-", path, "/dev/null"
         case _:
             sign, old, new = "+", "/dev/null", path
-    lines = "\n".join(f"{sign}{line}" for line in said.removesuffix("\n").split("\n"))
+    lines = "\n".join(f"{sign}{line}" for line in diff.removesuffix("\n").split("\n"))
     return f"--- {old}\n+++ {new}\n{lines}"

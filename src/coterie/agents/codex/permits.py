@@ -65,8 +65,8 @@ class CommandPermits:
         A Codex without such hooks works all the same, but its commands do not wait.
         """
         with suppress(RpcError):
-            told = await rpc.request("hooks/list", {"cwds": [str(cwd)]})
-            folders = mappings(told.get("data"))
+            answer = await rpc.request("hooks/list", {"cwds": [str(cwd)]})
+            folders = mappings(answer.get("data"))
             listed = [one for folder in folders for one in mappings(folder.get("hooks"))]
             ours = [one for one in listed if one.get("command") == self._command]
             state = {str(one.get("key")): {"trusted_hash": one.get("currentHash")} for one in ours}
@@ -103,6 +103,6 @@ class CommandPermits:
         return code, ran.output + (f"\n[{note}]\n" if note else "")
 
     def _write_output(self, key: str, code: int, output: str) -> None:
-        told, script = self.folder / key, self.folder / f"{key}.{hook.LOOK}"
-        homes.write_private(told, output)
-        homes.write_private(script, f"cat {shlex.quote(str(told))}\nexit {code}\n")
+        path, script = self.folder / key, self.folder / f"{key}.{hook.LOOK}"
+        homes.write_private(path, output)
+        homes.write_private(script, f"cat {shlex.quote(str(path))}\nexit {code}\n")

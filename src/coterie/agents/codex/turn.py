@@ -54,10 +54,10 @@ _BY_WORDS = (("stream disconnected", failures.CUT), ("invalid_request_error", fa
 
 def failed(error: Object, until: str | None = None) -> update.TurnFailed:
     """Return the failure of a turn that ended with this error; `until`: the end of a limit."""
-    theirs = str(error.get("message", ""))
-    case = _case(*_info(error), theirs)
+    message = str(error.get("message", ""))
+    case = _case(*_info(error), message)
     # An account that pays by use may get another 429 while it is past its limits.
-    return case.failure("codex", clean(theirs), until=until if case is _USED_UP else None)
+    return case.failure("codex", clean(message), until=until if case is _USED_UP else None)
 
 
 def refused(error: RpcError) -> update.TurnFailed:
@@ -73,8 +73,8 @@ def gone(end: AgentProcessEnded) -> update.TurnFailed:
 def waiting(error: Object) -> update.Waiting:
     """Return an error of the model that Codex retries by itself: `429, retry 2 of 10`."""
     _, status = _info(error)
-    found = _RETRY.search(str(error.get("message", "")))
-    count = f", retry {found[1]} of {found[2]}" if found else ""
+    match = _RETRY.search(str(error.get("message", "")))
+    count = f", retry {match[1]} of {match[2]}" if match else ""
     why = str(status) if status else clean(str(error.get("additionalDetails") or "no answer"))[:200]
     return update.Waiting("model", f"{why}{count}")
 
@@ -84,10 +84,10 @@ def readable(tail: str) -> str:
     return clean(_ANSI.sub("", tail))[-_TAIL:].strip()
 
 
-def _case(name: str, status: int | None, theirs: str) -> FailureCase:
+def _case(name: str, status: int | None, message: str) -> FailureCase:
     if status:
         return _BY_STATUS.get(status, failures.FAILING)
-    by_words = next((case for words, case in _BY_WORDS if words in theirs), failures.FAILING)
+    by_words = next((case for words, case in _BY_WORDS if words in message), failures.FAILING)
     return _BY_NAME.get(name, by_words)
 
 
@@ -100,8 +100,8 @@ def _info(error: Object) -> tuple[str, int | None]:
         name, detail = next(iter(cast("Object", info).items()))
         status = cast("Object", detail).get("httpStatusCode") if isinstance(detail, dict) else None
         return name, status if isinstance(status, int) else None
-    found = _STATUS.search(str(error.get("message", "")))
-    return "", int(found[1]) if found else None
+    match = _STATUS.search(str(error.get("message", "")))
+    return "", int(match[1]) if match else None
 
 
 UPDATED = "account/rateLimits/updated"
@@ -120,13 +120,13 @@ class CodexLimits:
         """By limit and window: when the window resets, in seconds since 1970."""
 
     def hear(self, params: Object) -> None:
-        told = mapping(params.get("rateLimits"))
-        reached = text(told.get("rateLimitReachedType"))
+        limits = mapping(params.get("rateLimits"))
+        reached = text(limits.get("rateLimitReachedType"))
         if reached:
             self._waiting_helps = reached == _BY_TIME
         for name in _WINDOWS:
-            window = mapping(told.get(name))
-            place = (text(told.get("limitId")), name)
+            window = mapping(limits.get(name))
+            place = (text(limits.get("limitId")), name)
             if number(window.get("usedPercent")) >= _ALL:
                 self._used_up[place] = number(window.get("resetsAt"))
             elif window:
@@ -185,7 +185,7 @@ class CodexTurn:
         self.calls = CodexCalls(self.permits_folder)
         self._handlers: Mapping[str, Callable[[Object], Iterator[update.Update]]] = {
             "error": self._error,
-            "item/agentMessage/delta": self._said,
+            "item/agentMessage/delta": self._text_delta,
             "item/completed": self._item_completed,
             "item/started": lambda given: self.calls.item_started(mapping(given.get("item"))),
             "rawResponseItem/completed": lambda given: self.calls.raw(mapping(given.get("item"))),
@@ -231,7 +231,7 @@ class CodexTurn:
         else:
             yield self.request.asked
 
-    def _said(self, params: Object) -> Iterator[update.Update]:
+    def _text_delta(self, params: Object) -> Iterator[update.Update]:
         key, delta = str(params.get("itemId")), clean(str(params.get("delta", "")))
         if key not in self._texts and self._texts:
             yield update.TextDelta("\n\n")
@@ -243,7 +243,7 @@ class CodexTurn:
         if item.get("type") == "agentMessage":
             key, text = str(item.get("id")), str(item.get("text", ""))
             if key not in self._texts:
-                yield from self._said({"itemId": key, "delta": text})
+                yield from self._text_delta({"itemId": key, "delta": text})
             self._texts[key] = clean(text)
         yield from self.calls.item_completed(item)
 

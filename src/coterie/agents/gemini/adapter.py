@@ -62,7 +62,7 @@ class HeadlessRun:
         yield update.Activity()
         match event.get("type"):
             case "message" if event.get("role") == "assistant":
-                yield from self._said(text(event.get("content")))
+                yield from self._text_delta(text(event.get("content")))
             case "tool_use":
                 yield from self.calls.start(_called(event))
             case "tool_result":
@@ -74,7 +74,7 @@ class HeadlessRun:
             case _:
                 pass
 
-    def _said(self, piece: str) -> Iterator[update.Update]:
+    def _text_delta(self, piece: str) -> Iterator[update.Update]:
         if piece:
             self.pieces.append(piece)
             yield update.TextDelta(piece)
@@ -92,9 +92,9 @@ class HeadlessRun:
     def _ended(self, event: Object) -> update.End:
         if event.get("status") != "success":
             words = text(mapping(event.get("error")).get("message")) or self.complaint
-            found = _API_ERROR.match(words)
+            match = _API_ERROR.match(words)
             # In the form the protocol would have reported it.
-            return self.failures.failed(RpcError("", {"message": found[1] if found else words}))
+            return self.failures.failed(RpcError("", {"message": match[1] if match else words}))
         if not (self.text or self.calls.started):
             return self.failures.empty()
         stats = mapping(event.get("stats"))
@@ -110,8 +110,8 @@ def _called(event: Object) -> update.ToolCallStarted:
 
 
 def _returned(event: Object) -> tuple[str, bool, Object]:
-    told = {"text": text(event.get("output")), "error": mapping(event.get("error"))}
-    output = bounded({name: said for name, said in told.items() if said})
+    result = {"text": text(event.get("output")), "error": mapping(event.get("error"))}
+    output = bounded({name: value for name, value in result.items() if value})
     failed = event.get("status") != "success"
     return text(event.get("tool_id")), failed, cast("Object", output)
 

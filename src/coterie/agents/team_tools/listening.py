@@ -51,18 +51,18 @@ class ToolRequest(asyncio.Protocol):
         self.given: Object = {}
         self._token = token
         self._deliver = deliver
-        self._heard = b""
+        self._received = b""
         self._line: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._line = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        if len(self._heard) > LONGEST:
+        self._received += data
+        if len(self._received) > LONGEST:
             self._hang_up()
-        elif self._heard.endswith(b"\n"):
-            self._take(mapping(parse_object(self._heard.decode("utf-8", "replace"))))
+        elif self._received.endswith(b"\n"):
+            self._take(mapping(parse_object(self._received.decode("utf-8", "replace"))))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._line = None
@@ -76,8 +76,8 @@ class ToolRequest(asyncio.Protocol):
         """Send the result, unless the caller has hung up."""
         line, self._line = self._line, None
         if line is not None:
-            told = {"text": result.text, "failed": result.failed}
-            line.write(json.dumps(told).encode() + b"\n")
+            reply = {"text": result.text, "failed": result.failed}
+            line.write(json.dumps(reply).encode() + b"\n")
             line.close()
 
     def _hang_up(self) -> None:
@@ -85,11 +85,11 @@ class ToolRequest(asyncio.Protocol):
         if line is not None:
             line.abort()
 
-    def _take(self, said: Object) -> None:
-        if not hmac.compare_digest(text(said.get("token")).encode(), self._token.encode()):
+    def _take(self, message: Object) -> None:
+        if not hmac.compare_digest(text(message.get("token")).encode(), self._token.encode()):
             self.answer(NO_TURN)
             return
-        self.tool, self.given = text(said.get("tool")), mapping(said.get("arguments"))
+        self.tool, self.given = text(message.get("tool")), mapping(message.get("arguments"))
         self._deliver(self)
 
 
@@ -166,8 +166,8 @@ def _bind(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket
         folder = Path(tempfile.mkdtemp(prefix=f"coterie-{_PREFIX}"))
     _clean(folder)
     address = str(folder / _SOCKET)
-    told = {"socket": address, "token": token, "tools": tools}
-    _write(folder / _CONFIG, json.dumps(told), 0o600)
+    config = {"socket": address, "token": token, "tools": tools}
+    _write(folder / _CONFIG, json.dumps(config), 0o600)
     words = shlex.join(_words("call", folder))
     _write(folder / _CALLER, f'#!/bin/sh\nexec {words} "$@"\n', 0o700)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -191,10 +191,10 @@ def _clean(new: Path) -> None:
     A folder without a socket is somebody else's: both parents may hold other files too.
     """
     made = new.stat()
-    for left in new.parent.glob(f"{new.name.rpartition('-')[0]}-*"):
+    for folder in new.parent.glob(f"{new.name.rpartition('-')[0]}-*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            found = left.stat()
+            status = folder.stat()
             # A folder made just now may not be listening yet.
-            is_old = found.st_uid == made.st_uid and made.st_mtime - found.st_mtime > _OLD
-            if is_old and line.connect_ex(str(left / _SOCKET)) == errno.ECONNREFUSED:
-                shutil.rmtree(left, ignore_errors=True)
+            is_old = status.st_uid == made.st_uid and made.st_mtime - status.st_mtime > _OLD
+            if is_old and line.connect_ex(str(folder / _SOCKET)) == errno.ECONNREFUSED:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -73,11 +73,11 @@ class ToolConnection:
 
     def __init__(self, place: Mapping[str, Any], tool: str, given: Object) -> None:
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._heard = b""
-        said = {"token": place["token"], "tool": tool, "arguments": given}
+        self._received = b""
+        request = {"token": place["token"], "tool": tool, "arguments": given}
         try:
             self._line.connect(place["socket"])
-            self._line.sendall(json.dumps(said).encode() + b"\n")
+            self._line.sendall(json.dumps(request).encode() + b"\n")
         except OSError:  # nobody listens; the closed socket shows it
             self._line.close()
 
@@ -85,18 +85,18 @@ class ToolConnection:
         """For a selector; -1 when there is nothing to wait for."""
         return self._line.fileno()
 
-    def heard(self) -> Object | None:
+    def outcome(self) -> Object | None:
         """Return the outcome once it is complete, None before."""
         try:
             piece = self._line.recv(65536)
         except OSError:
             piece = b""
-        self._heard += piece
-        if piece and not self._heard.endswith(b"\n"):
+        self._received += piece
+        if piece and not self._received.endswith(b"\n"):
             return None
         self._line.close()
         try:
-            return cast("Object", json.loads(self._heard))
+            return cast("Object", json.loads(self._received))
         except ValueError:
             return NOBODY
 
@@ -112,7 +112,7 @@ class Server:
 
     def run(self, source: int) -> None:
         """Serve until the input ends."""
-        heard = b""
+        buffer = b""
         with self._waiting:
             self._waiting.register(source, selectors.EVENT_READ)
             while True:
@@ -124,7 +124,7 @@ class Server:
                     piece = os.read(source, 65536)
                     if not piece:
                         return
-                    *lines, heard = (heard + piece).split(b"\n")
+                    *lines, buffer = (buffer + piece).split(b"\n")
                     for line in lines:
                         self._take(line)
                 if not ready:
@@ -137,33 +137,33 @@ class Server:
             return
         if not isinstance(message, dict):
             return
-        asked = cast("Object", message)
-        call = called(asked)
+        request = cast("Object", message)
+        call = called(request)
         if call is None:
-            reply = replied(asked, self._place["tools"])
+            reply = replied(request, self._place["tools"])
             if reply is not None:
                 self._say(reply)
             return
         carried = ToolConnection(self._place, *call)
         if carried.fileno() < 0:
-            self._say(result_of(asked, NOBODY))
+            self._say(result_of(request, NOBODY))
             return
-        self._calls[carried] = asked
+        self._calls[carried] = request
         self._waiting.register(carried, selectors.EVENT_READ)
 
     def _hear(self, call: ToolConnection) -> None:
         descriptor = call.fileno()
-        outcome = call.heard()
+        outcome = call.outcome()
         if outcome is not None:
             self._waiting.unregister(descriptor)
             self._say(result_of(self._calls.pop(call), outcome))
 
     def _send_progress(self) -> None:
-        for asked in self._calls.values():
-            meta = _object(_object(asked.get("params")).get("_meta"))
+        for request in self._calls.values():
+            meta = _object(_object(request.get("params")).get("_meta"))
             if "progressToken" in meta:
-                told = {"progressToken": meta["progressToken"], "progress": 0}
-                self._say({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+                params = {"progressToken": meta["progressToken"], "progress": 0}
+                self._say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
 def main(words: Sequence[str]) -> None:
@@ -179,7 +179,7 @@ def main(words: Sequence[str]) -> None:
         call = ToolConnection(place, rest[0], json.loads(sys.stdin.read() or "{}"))
         outcome = None if call.fileno() >= 0 else NOBODY
         while outcome is None:
-            outcome = call.heard()
+            outcome = call.outcome()
         _print(outcome["text"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.agents.fields import strings, text
 from coterie.agents.process import Object
-from coterie.agents.questions import choices_of, information, said_to
+from coterie.agents.questions import answer_text, choices_of, information
 from coterie.model.interaction import Display, Response
 from coterie.model.update import Asked, End, TurnCompleted
 
@@ -35,7 +35,7 @@ def tools_for(others: Mapping[str, str]) -> list[Tool]:
 
 
 def _ask() -> Tool:
-    told = (
+    description = (
         "Ask the person for something you need to know and cannot find out yourself; "
         "waits for the answer."
     )
@@ -46,21 +46,23 @@ def _ask() -> Tool:
         "items": {"type": "string"},
         "description": "The possible answers, if there are only a few.",
     }
-    return _tool(ASK, told, {"question": question, "options": options}, "question")
+    return _tool(ASK, description, {"question": question, "options": options}, "question")
 
 
 def _hand_over(others: Mapping[str, str]) -> Tool:
     listed = ", ".join(f"{name} ({role})" if role else name for name, role in others.items())
-    told = f"End your turn and let another member of the team speak next. The others are: {listed}."
+    description = (
+        f"End your turn and let another member of the team speak next. The others are: {listed}."
+    )
     to = {"type": "string", "enum": list(others), "description": "Who speaks next."}
     message = {"type": "string", "description": "Your message to them; it ends your reply."}
-    return _tool(HAND_OVER, told, {"to": to, "message": message}, "to", "message")
+    return _tool(HAND_OVER, description, {"to": to, "message": message}, "to", "message")
 
 
-def _tool(name: str, told: str, properties: Mapping[str, object], *required: str) -> Tool:
+def _tool(name: str, description: str, properties: Mapping[str, object], *required: str) -> Tool:
     return {
         "name": name,
-        "description": told,
+        "description": description,
         "inputSchema": {
             "type": "object",
             "properties": dict(properties),
@@ -128,8 +130,8 @@ class Serving:
         if key not in self._open:
             return False
         asked, reply = self._open.pop(key)
-        said = said_to(asked, response)
-        reply(Result(said) if said else NOBODY_ANSWERED)
+        answer = answer_text(asked, response)
+        reply(Result(answer) if answer else NOBODY_ANSWERED)
         return True
 
     def forget(self) -> None:
@@ -149,8 +151,8 @@ class Serving:
         parts = [end.text.rstrip()]
         if self._message and not parts[0].endswith(self._message):
             parts.append(self._message)
-        said = "\n\n".join(part for part in (*parts, f"[NEXT: {self._next}]") if part)
-        return replace(end, text=said)
+        reply = "\n\n".join(part for part in (*parts, f"[NEXT: {self._next}]") if part)
+        return replace(end, text=reply)
 
     def _ask(self, key: str, given: Object) -> Asked | Result:
         question = text(given.get("question")).strip()
@@ -161,11 +163,11 @@ class Serving:
 
     def _hand_over(self, given: Object) -> Result:
         wanted = text(given.get("to")).strip()
-        found = self._others.get(wanted.casefold())
-        if found is None:
+        member = self._others.get(wanted.casefold())
+        if member is None:
             known = ", ".join(self._others.values())
             return Result(
                 f'{HAND_OVER}: no member "{wanted}" in the team; the others are {known}.', True
             )
-        self._next, self._message = found, text(given.get("message")).strip()
+        self._next, self._message = member, text(given.get("message")).strip()
         return Result("ok, your turn ends here")

@@ -160,14 +160,14 @@ class InputHandler:
     def _keep(self, name: str, line: str) -> None:
         """Leave a line in the prompt that may have been meant as the answer on a card."""
         self.card.close_card()
-        said = f" ! {name} is no longer open, so this did not answer it"
-        self._screen.print([f"{said}   (to send it as a message, press Enter again)"])
+        notice = f" ! {name} is no longer open, so this did not answer it"
+        self._screen.print([f"{notice}   (to send it as a message, press Enter again)"])
         self._screen.fill(line)
 
     async def _say(self, app: App, line: str) -> None:
         if await app.say(self._board.task, line) == "queued":
-            said = clip(one_line(line), 50)
-            self._screen.print([f" {YOU}   {said}   ({self._board.queued})"])
+            text = clip(one_line(line), 50)
+            self._screen.print([f" {YOU}   {text}   ({self._board.queued})"])
 
     async def _show_turn(self, question: Interaction) -> None:
         """Print what was done in the turn that asks, before it asked."""
@@ -199,8 +199,8 @@ class InputHandler:
     async def _refuse(self, word: str) -> None:
         """Refuse a probably mistyped command, and leave it in the prompt to be corrected."""
         known = " ".join(self._board.commands)
-        said = f" ! No command {word}. Here: {known}"
-        self._screen.print([f"{said}   (to send it as a message, put a space before it)"])
+        notice = f" ! No command {word}. Here: {known}"
+        self._screen.print([f"{notice}   (to send it as a message, put a space before it)"])
         self._screen.fill(word)
 
     async def _help(self) -> None:
@@ -241,12 +241,12 @@ class OpenCard:
     @property
     def question(self) -> Interaction | None:
         """The question on the card; None if none was opened, or if it was answered elsewhere."""
-        found = next((one for one in self._asked if one.interaction_id == self._name), None)
-        if found is None and self._name is not None:
+        question = next((one for one in self._questions if one.interaction_id == self._name), None)
+        if question is None and self._name is not None:
             name = self._name
             self.close_card()
             self.closed_elsewhere = name
-        return found
+        return question
 
     @property
     def choosing(self) -> bool:
@@ -255,7 +255,7 @@ class OpenCard:
 
     def open_next(self) -> None:
         """Open the oldest open question; if a card is open, the one after it."""
-        names = [one.interaction_id for one in self._asked]
+        names = [one.interaction_id for one in self._questions]
         if names:
             place = names.index(self._name) + 1 if self._name in names else 0
             self.close_card()
@@ -271,7 +271,7 @@ class OpenCard:
 
     def live(self, height: int) -> LiveCard:
         """Return the card's position among the open questions."""
-        names = [one.interaction_id for one in self._asked]
+        names = [one.interaction_id for one in self._questions]
         number = names.index(self._name) + 1 if self._name in names else 1
         return LiveCard(height, number, max(len(names), 1), len(self._alike))
 
@@ -314,13 +314,13 @@ class OpenCard:
             note(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
 
     @property
-    def _asked(self) -> list[Interaction]:
-        return [record.interaction for record, _ in self._board.asked]
+    def _questions(self) -> list[Interaction]:
+        return [record.interaction for record, _ in self._board.questions]
 
     @property
     def _alike(self) -> list[Interaction]:
-        found = self.question
-        return [other for other in self._asked if alike(found, other)] if found else []
+        question = self.question
+        return [other for other in self._questions if alike(question, other)] if question else []
 
 
 def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
@@ -338,8 +338,8 @@ def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
             return option.id, text
     first = line.split(maxsplit=1)[0]
     name = question.interaction_id
-    said = f'{name} has no choice "{first}"; type its number.'
-    raise AnswerRefused(f"{said} The question stays open.")
+    problem = f'{name} has no choice "{first}"; type its number.'
+    raise AnswerRefused(f"{problem} The question stays open.")
 
 
 def _names(question: Interaction) -> list[tuple[str, Option]]:

@@ -52,7 +52,7 @@ class PipelineStatus(ChatStatus):
     queued: str = "the next step reads it"
 
     def _hints(self) -> list[str]:
-        offered = [one.id for record, _ in self.asked for one in record.interaction.options]
+        offered = [one.id for record, _ in self.questions for one in record.interaction.options]
         able = " ".join(name for name in PHASES if name.removeprefix("/") in offered)
         working = ["Esc interrupt"] if self.busy else []
         return [*([able] if able else []), *working, self.stops, HELP]
@@ -73,30 +73,30 @@ class PipelineScreen(Screen):
 
     def command(self, word: str) -> Action | None:
         """Return the action of a command: answer the open question, or show something."""
-        name, _, said = word.partition(" ")
+        name, _, text = word.partition(" ")
         name = name.lower()
         if name in _LOOKS:
             return self._status if name == "/status" else self._graph
         choice = name.removeprefix("/")
         if name not in PHASES and choice not in _ALIASES:
             return None
-        return partial(self._choose, _ALIASES.get(choice, choice), said.strip() or None)
+        return partial(self._choose, _ALIASES.get(choice, choice), text.strip() or None)
 
-    async def _choose(self, choice: str, said: str | None) -> None:
+    async def _choose(self, choice: str, text: str | None) -> None:
         """Answer the pipeline's question, if it offers that choice."""
-        asked = self._asked()
-        offered = [option.id for option in asked.options] if asked else []
-        if self._app is None or asked is None:
+        question = self._phase_question()
+        offered = [option.id for option in question.options] if question else []
+        if self._app is None or question is None:
             self.print([" ! not now: it is working. /status shows where it is"])
         elif choice not in offered:
             known = " ".join(f"/{one}" for one in offered if f"/{one}" in PHASES)
             self.print([f" ! not available now; choose one of: {known}"])
         else:
-            await self._app.answer(asked.interaction_id, choice=choice, text=said, author=YOU)
+            await self._app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
 
-    def _asked(self) -> Interaction | None:
+    def _phase_question(self) -> Interaction | None:
         """Return the open question that commands answer: one about the phases."""
-        questions = [record.interaction for record, _ in self._board.asked]
+        questions = [record.interaction for record, _ in self._board.questions]
         known = [one for one in questions if any(f"/{o.id}" in PHASES for o in one.options)]
         return known[0] if known else None
 
@@ -111,5 +111,5 @@ class PipelineScreen(Screen):
 
     async def _graph(self) -> None:
         if self._app is not None:
-            found = await self._app.pipelines.view(self._board.task)
-            self.print(drawn(found.graph, self._prompt.width, self._paint, found.state))
+            view = await self._app.pipelines.view(self._board.task)
+            self.print(drawn(view.graph, self._prompt.width, self._paint, view.state))

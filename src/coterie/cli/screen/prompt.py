@@ -344,11 +344,11 @@ class PromptArea:
             self.buffer.complete_next()
             return
         # Not in the background, where the next key would overtake it.
-        document, asked = self.buffer.document, CompleteEvent(completion_requested=True)
-        found = list(self._words.get_completions(document, asked))
-        if len(found) == 1:
-            self.buffer.apply_completion(found[0])
-        elif common := get_common_complete_suffix(document, found):
+        document, event = self.buffer.document, CompleteEvent(completion_requested=True)
+        completions = list(self._words.get_completions(document, event))
+        if len(completions) == 1:
+            self.buffer.apply_completion(completions[0])
+        elif common := get_common_complete_suffix(document, completions):
             self.buffer.insert_text(common)
         else:
             self.buffer.start_completion()

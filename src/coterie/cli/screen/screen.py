@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from coterie.cli import card, report
-from coterie.cli.card_content import whole
+from coterie.cli.card_content import content_lines
 from coterie.cli.lines import RecordLines, Surface, Transcript
 from coterie.cli.main import Call
 from coterie.cli.screen.input import Action, InputHandler
@@ -135,7 +135,7 @@ class Screen(Surface):
 
     def show_whole(self, question: Interaction) -> None:
         """Print the whole content of a question to the scrollback."""
-        lines = whole(question.display, self._prompt.width - 1, self._paint)
+        lines = content_lines(question.display, self._prompt.width - 1, self._paint)
         title = f" {question.interaction_id}  {card.heading(question)}"
         self._prompt.print([clip(title, self._prompt.width), *lines, ""])
 
@@ -149,15 +149,15 @@ class Screen(Surface):
 
     def card(self, width: int, height: int) -> list[str]:
         opened = self._entry.card
-        for record, came in self._board.asked:
+        for record, came in self._board.questions:
             if record.interaction is opened.question:
-                asked = card.QuestionContext(
+                context = card.QuestionContext(
                     record.interaction,
                     asking(self._team.get(record.member), record.member),
                     clocked(time.monotonic() - came),
                     self._board.place(record.interaction),
                 )
-                return card.card(asked, width, self._paint, opened.live(height))
+                return card.card(context, width, self._paint, opened.live(height))
         return []
 
     def table(self, width: int, height: int) -> list[str]:
@@ -171,7 +171,7 @@ class Screen(Surface):
         if self._entry.card_open:
             digit = "digit, then Enter" if self._entry.choosing else "type, then Enter"
             keys = [digit, "Esc later"]
-            if len(self._board.asked) > 1:
+            if len(self._board.questions) > 1:
                 keys.insert(1, "Tab next question")
             return clip(f" {' · '.join(keys)}", width)
         return self._board.hint(width)

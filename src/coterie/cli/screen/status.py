@@ -186,7 +186,7 @@ class ChatStatus:
         return name == YOU if member is None else member.type == "human"
 
     @property
-    def asked(self) -> list[tuple[InteractionRecord, float]]:
+    def questions(self) -> list[tuple[InteractionRecord, float]]:
         """Open questions of agents and of Coterie, oldest first, with when they came."""
         return [one for one in self._open.values() if not self.is_person(one[0].member)]
 
@@ -227,10 +227,10 @@ class ChatStatus:
 
     def _saying(self, room: int) -> str:
         """The end of what is being said, if there is room for it."""
-        said = one_line(self._tail)
-        if room < 16 or not said:
+        text = one_line(self._tail)
+        if room < 16 or not text:
             return ""
-        return f"   …{said[-(room - 4) :]}" if said.isascii() else ""
+        return f"   …{text[-(room - 4) :]}" if text.isascii() else ""
 
     def who(self) -> list[str]:
         """Describe every member, for `/who`."""
@@ -250,7 +250,11 @@ class ChatStatus:
 
     def hint(self, width: int) -> str:
         """Return the keys that do something now."""
-        parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
+        parts = (
+            [f"Tab open {self.questions[0][0].interaction.interaction_id}"]
+            if self.questions
+            else []
+        )
         parts += self._hints()
         while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
             parts.remove(next((part for part in self.dropped_first if part in parts), parts[1]))

@@ -120,11 +120,11 @@ class TicketStatus(ChatStatus):
 
     def _asking(self) -> dict[str, str]:
         """Return, by ticket, the question that its work waits for."""
-        found: dict[str, str] = {}
-        for record, _ in self.asked:
+        questions: dict[str, str] = {}
+        for record, _ in self.questions:
             question = record.interaction
-            found.setdefault(self._about(question), question.interaction_id)
-        return found
+            questions.setdefault(self._about(question), question.interaction_id)
+        return questions
 
     def _about(self, question: Interaction) -> str:
         return ticket_of(question, {name: view.ticket for name, view in self._views.items()})
@@ -155,13 +155,13 @@ class TicketStatus(ChatStatus):
 
     def status(self, width: int, paint: Paint = NO_COLOUR) -> str:
         """The oldest open question; if there is none, who does what."""
-        if not self.asked:
+        if not self.questions:
             return super().status(width, paint)
-        record, came = self.asked[0]
-        asked = record.interaction
-        more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
+        record, came = self.questions[0]
+        question = record.interaction
+        more = f"   and {len(self.questions) - 1} more" if len(self.questions) > 1 else ""
         waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
-        line = f" ▲ {asked.interaction_id} {record.member} {in_short(asked)}"
+        line = f" ▲ {question.interaction_id} {record.member} {in_short(question)}"
         return paint(ends(line, waiting.strip(), width), "asks")
 
     def _facts(self) -> list[str]:
@@ -248,18 +248,18 @@ class TicketScreen(Screen):
 
     def command(self, word: str) -> Action | None:
         """`/T4` shows one ticket."""
-        found = _TICKET.fullmatch(word)
-        return partial(self._show_ticket, found[1].upper()) if found else None
+        match = _TICKET.fullmatch(word)
+        return partial(self._show_ticket, match[1].upper()) if match else None
 
     async def _show_ticket(self, name: str) -> None:
         row = next((row for row in self._tickets.rows() if row.ticket.id == name), None)
         if row is None or self._app is None:
             self.print([f" ! No ticket {name}."])
             return
-        found = await read_ticket(self._app, self._board.task, name)
-        kept = next(view for view in found.session.tickets if view.ticket.id == name)
+        detail = await read_ticket(self._app, self._board.task, name)
+        view = next(one for one in detail.session.tickets if one.ticket.id == name)
         width = self._prompt.width - 1
-        shown = page_lines(found, replace(row, view=kept), width, self._paint, whole=False)
+        shown = page_lines(detail, replace(row, view=view), width, self._paint, whole=False)
         self._prompt.print([*(f" {line}" for line in shown), ""])
 
 

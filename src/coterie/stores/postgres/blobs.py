@@ -78,13 +78,13 @@ class PostgresBlobs:
         data = b"".join(bytes(part) for (part,) in parts)
         return data if parts and hashlib.sha256(data).hexdigest() == digest else None
 
-    async def session_key(self, session: str, made: bytes) -> bytes:
+    async def session_key(self, session: str, proposed: bytes) -> bytes:
         """If several processes propose a key, the first one is kept."""
         async with self._transaction() as connection:
-            await connection.execute(_PUT_KEY, [session, made])
-            found = await (await connection.execute(_GET_KEY, [session])).fetchone()
-        assert found is not None
-        return bytes(found[0])
+            await connection.execute(_PUT_KEY, [session, proposed])
+            row = await (await connection.execute(_GET_KEY, [session])).fetchone()
+        assert row is not None
+        return bytes(row[0])
 
     async def set_ref(self, fence: Fence, session: str, ref: SentRef) -> None:
         """In one transaction with the check of the lease."""

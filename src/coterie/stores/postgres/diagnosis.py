@@ -27,7 +27,7 @@ _TLS_REQUEST = struct.pack("!ii", 8, 80877103)
 def no_connection(store: StoreUrl, error: psycopg.Error) -> StorageError:
     """Return what is wrong, after connecting failed with this error."""
     failed = error.pgconn
-    said = failed.error_message.decode(errors="replace") if failed else str(error)
+    message = failed.error_message.decode(errors="replace") if failed else str(error)
     if store.is_encrypted and _has_no_tls(store):
         return StorageError(
             store.shown,
@@ -37,21 +37,21 @@ def no_connection(store: StoreUrl, error: psycopg.Error) -> StorageError:
         )
     answer = PGconn.ping(store.conninfo.encode())
     if answer == Ping.REJECT:
-        problem = f"The server is not accepting connections: {first_line(said)}"
+        problem = f"The server is not accepting connections: {first_line(message)}"
         return StorageError(store.shown, problem, "Try again when it has started.")
     if answer != Ping.OK:
-        problem = f"PostgreSQL does not answer: {first_line(said)}"
+        problem = f"PostgreSQL does not answer: {first_line(message)}"
         way = "Check the host and the port, or start the server."
         return StorageError(store.shown, problem, way)
-    found = _no_password(store, failed) or _no_database(store, said) or _pooler(store)
-    return found or _no_login(store, failed, said)
+    diagnosis = _no_password(store, failed) or _no_database(store, message) or _pooler(store)
+    return diagnosis or _no_login(store, failed, message)
 
 
 def refuse_pooling(store: StoreUrl, connection: psycopg.Connection) -> None:
     """Raise StorageError if a pooler is in between: it reports another process id than the server,
     and may give a session's settings and notifications to others."""
-    found = connection.execute("SELECT pg_backend_pid()").fetchone()
-    if found is None or found[0] != connection.info.backend_pid:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    if row is None or row[0] != connection.info.backend_pid:
         raise _pooling(store)
 
 
@@ -59,9 +59,9 @@ def _has_no_tls(store: StoreUrl) -> bool:
     address = store.setting("hostaddr") or store.setting("host")
     port = int(store.setting("port") or 5432)
     try:
-        with socket.create_connection((address.partition(",")[0], port), timeout=5) as asked:
-            asked.sendall(_TLS_REQUEST)
-            return asked.recv(1) == b"N"
+        with socket.create_connection((address.partition(",")[0], port), timeout=5) as connection:
+            connection.sendall(_TLS_REQUEST)
+            return connection.recv(1) == b"N"
     except OSError:
         return False
 
@@ -73,7 +73,7 @@ def _no_password(store: StoreUrl, failed: abc.PGconn | None) -> StorageError | N
     return StorageError(store.shown, problem, f"Add it to ~/.pgpass:  {_pass_line(store)}")
 
 
-def _no_database(store: StoreUrl, said: str) -> StorageError | None:
+def _no_database(store: StoreUrl, message: str) -> StorageError | None:
     """Diagnose the case that the login works, but for another database of the server."""
     try:
         with psycopg.connect(store.conninfo, dbname="postgres") as server:
@@ -81,22 +81,22 @@ def _no_database(store: StoreUrl, said: str) -> StorageError | None:
                 "SELECT has_database_privilege(datname, 'CONNECT') "
                 "FROM pg_database WHERE datname = %s"
             )
-            found = server.execute(known, [store.database]).fetchone()
+            row = server.execute(known, [store.database]).fetchone()
     except psycopg.Error:
         return None
-    if found is not None and found[0]:  # for example, the connection was terminated right away
+    if row is not None and row[0]:  # for example, the connection was terminated right away
         return StorageError(
-            store.shown, f"The server closed the connection: {first_line(said)}", "Try again."
+            store.shown, f"The server closed the connection: {first_line(message)}", "Try again."
         )
-    if found is not None:
+    if row is not None:
         return StorageError(
             store.shown,
             f"User {store.user} may not connect to the database {store.database}",
             f"As its owner:  GRANT CONNECT ON DATABASE {store.database} TO {store.user};",
         )
     options = [("-h", "host"), ("-p", "port"), ("-U", "user")]
-    given = [(flag, store.setting(name)) for flag, name in options]
-    words = ["createdb", *(word for flag, value in given if value for word in (flag, value))]
+    settings = [(flag, store.setting(name)) for flag, name in options]
+    words = ["createdb", *(word for flag, value in settings if value for word in (flag, value))]
     return StorageError(
         store.shown,
         f"There is no database {store.database} on the server",
@@ -121,11 +121,11 @@ def _pooling(store: StoreUrl) -> StorageError:
     )
 
 
-def _no_login(store: StoreUrl, failed: abc.PGconn | None, said: str) -> StorageError:
+def _no_login(store: StoreUrl, failed: abc.PGconn | None, message: str) -> StorageError:
     if failed is not None and failed.used_password:
         problem = f"The server refuses the password of user {store.user}"
         return StorageError(store.shown, problem, f"Add it to ~/.pgpass:  {_pass_line(store)}")
-    problem = f"The server rejects user {store.user}: {first_line(said)}"
+    problem = f"The server rejects user {store.user}: {first_line(message)}"
     way = f"On the server:  createuser {shlex.quote(store.user)}, or use another user in the URL."
     return StorageError(store.shown, problem, way)
 

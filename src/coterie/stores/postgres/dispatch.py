@@ -153,7 +153,7 @@ class PostgresDispatch:
         """Only the open offers."""
         async with self._transaction() as connection:
             rows = await (await connection.execute(_OFFERED)).fetchall()
-        return {row["task_id"]: found for row in rows if (found := _offer(row))}
+        return {row["task_id"]: offer for row in rows if (offer := _offer(row))}
 
     async def hold(self, task_id: str) -> None:
         """If a job is already queued, it will find nothing to take."""
@@ -184,10 +184,10 @@ class PostgresDispatch:
 
     async def refused_offers(self, has: Sequence[str], machine: str) -> list[Offer]:
         """Found by a query, as no queue holds these offers."""
-        given = {"has": json.dumps(list(has)), "machine": machine}
+        values = {"has": json.dumps(list(has)), "machine": machine}
         async with self._transaction() as connection:
-            rows = await (await connection.execute(_REFUSED, given)).fetchall()
-        return [found for row in rows if (found := _offer(row))]
+            rows = await (await connection.execute(_REFUSED, values)).fetchall()
+        return [offer for row in rows if (offer := _offer(row))]
 
     async def clear_refusals(self, machine: str) -> None:
         """Offers that no other machine refused are queued again."""
@@ -213,13 +213,13 @@ class PostgresDispatch:
                 await connection.execute(_LOST)
                 self._searched = at
             await self._queue(connection)
-            found = await (await connection.execute(_OPEN)).fetchone()
-            return bool(found and found["open"])
+            row = await (await connection.execute(_OPEN)).fetchone()
+            return bool(row and row["open"])
 
     async def _remove_stalled(self) -> None:
         jobs = self._app.job_manager
         stalled = partial(jobs.get_stalled_jobs, seconds_since_heartbeat=_STALLED)
-        for job in await self._asked(stalled):
+        for job in await self._call_queue(stalled):
             with suppress(ProcrastinateException):
                 await jobs.finish_job(job, Status.FAILED, delete_job=True)
 
@@ -261,9 +261,9 @@ class PostgresDispatch:
     async def announce(self, machine: MachineRow) -> None:
         """Insert or update the machine's row."""
         row = (machine.name, json.dumps(machine.agents), machine.seats, machine.root_commit)
-        said = (machine.version, machine.seen, machine.allows_full)
+        details = (machine.version, machine.seen, machine.allows_full)
         async with self._transaction() as connection:
-            await connection.execute(_ANNOUNCE, (*row, *said))
+            await connection.execute(_ANNOUNCE, (*row, *details))
 
     async def machines(self) -> list[MachineView]:
         """Every machine that has run a worker with this store."""
@@ -290,7 +290,7 @@ class PostgresDispatch:
         with suppress(ProcrastinateException, psycopg.Error):
             await self._app.close_async()
 
-    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _call_queue(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             await self._app.open_async()
             return await call()

@@ -54,18 +54,18 @@ class KnownHead:
         known = _later(self._head, self._read(name))
         row = connection.execute(HEAD).fetchone()
         assert row is not None
-        found = Head(*row)
-        self._compare(store, connection, known, found)
+        head = Head(*row)
+        self._compare(store, connection, known, head)
         if keeps:
-            self._history, self._name, self._head = history, name, _later(self._head, found)
-            self._write(found)
+            self._history, self._name, self._head = history, name, _later(self._head, head)
+            self._write(head)
 
     def _compare(
-        self, store: StoreUrl, connection: psycopg.Connection, known: Head, found: Head
+        self, store: StoreUrl, connection: psycopg.Connection, known: Head, head: Head
     ) -> None:
-        if found.sequence < known.sequence:
-            said = f"it ends at event {found.sequence}, but event {known.sequence} was written"
-            raise history_lost(store, said)
+        if head.sequence < known.sequence:
+            problem = f"it ends at event {head.sequence}, but event {known.sequence} was written"
+            raise history_lost(store, problem)
         query = "SELECT encode(hash, 'hex') FROM events WHERE sequence = %s"
         row = connection.execute(query, [known.sequence]).fetchone()
         if row is not None and row[0] != known.hash:

@@ -114,36 +114,36 @@ class PostgresOwnerRows:
     async def add(self, row: OwnerRow) -> None:
         """Insert a new owner, alive."""
         values = (row.id, row.machine, row.beat, row.started_at, row.version)
-        await self._asked(_ADD, *values)
+        await self._query(_ADD, *values)
 
     async def renew(self, owner: str) -> int | None:
         """Increment the beat unless the owner is dead; also note how far the history goes now."""
-        found, head = await self._all(f"{_BEAT};{HEAD}", owner)
+        beats, head = await self._all(f"{_BEAT};{HEAD}", owner)
         if self.known is not None:
             self.known.note(Head(*head[0]))
-        return int(str(found[0][0])) if found else None
+        return int(str(beats[0][0])) if beats else None
 
     async def get(self, owner: str) -> OwnerRow | None:
         """Return an owner's row, if there is one."""
-        found = await self._asked(_GET, owner)
-        return _row(found[0]) if found else None
+        rows = await self._query(_GET, owner)
+        return _row(rows[0]) if rows else None
 
     async def living(self) -> list[OwnerRow]:
         """Return the owners that nobody has declared dead."""
-        return [_row(row) for row in await self._asked(_LIVING)]
+        return [_row(row) for row in await self._query(_LIVING)]
 
     async def declare_dead(self, owner: str, beat: int | None) -> bool:
         """By compare-and-set, if a beat is given."""
-        return bool(await self._asked(_DECLARE_DEAD, owner, beat))
+        return bool(await self._query(_DECLARE_DEAD, owner, beat))
 
     def close(self) -> None:
         """Close all kept connections."""
         while self._idle:
             self._idle.pop().close()
 
-    async def _asked(self, text: str, *values: Value) -> list[Row]:
-        found = await self._all(text, *values)
-        return found[0] if found else []
+    async def _query(self, text: str, *values: Value) -> list[Row]:
+        results = await self._all(text, *values)
+        return results[0] if results else []
 
     async def _all(self, text: str, *values: Value) -> list[list[Row]]:
         line = await self._line()

@@ -16,8 +16,8 @@ def upgrade_queue(connection: psycopg.Connection) -> None:
     """Create the queue's schema or run its new migrations, in the same transaction as ours."""
     scripts = sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
     known = {name for (name,) in connection.execute("SELECT name FROM queue_migrations")}
-    found = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [QUEUE_SCHEMA])
-    if found.fetchone() is None:
+    cursor = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [QUEUE_SCHEMA])
+    if cursor.fetchone() is None:
         connection.execute(f"CREATE SCHEMA {QUEUE_SCHEMA}")
         _run(connection, SchemaManager.get_schema())
     else:

@@ -105,8 +105,8 @@ def check(url: str, project: StoreProject | None = None, known: KnownHead | None
         _checked(connection, store, project)
         if known is not None:
             known.check(store, connection)
-        found = connection.execute("SELECT ttl FROM project").fetchone()
-        return float(found[0]) if found else LeaseTimes.ttl
+        row = connection.execute("SELECT ttl FROM project").fetchone()
+        return float(row[0]) if row else LeaseTimes.ttl
 
 
 @dataclass(frozen=True)
@@ -196,14 +196,14 @@ def _project_in(connection: psycopg.Connection) -> StoreProject | None:
 
 
 def _check_project(connection: psycopg.Connection, store: StoreUrl, project: StoreProject) -> None:
-    found = _project_in(connection)
-    if found is None:
+    stored = _project_in(connection)
+    if stored is None:
         way = f"coterie store init {store.quoted}"
         raise StorageError(store.shown, "The store does not belong to a project yet", way)
-    if found.root_commit != project.root_commit:
+    if stored.root_commit != project.root_commit:
         raise ForeignStore(
             store.shown,
-            f"The store belongs to another project, {found}; this project is {project}",
+            f"The store belongs to another project, {stored}; this project is {project}",
             f"Create one for this project: createdb NAME, then coterie store init {store.example}",
         )
 
@@ -232,10 +232,10 @@ def version_in(connection: psycopg.Connection, store: StoreUrl) -> int:
             "The database has no Coterie store",
             f"coterie store init {store.quoted}",
         )
-    found = connection.execute(
+    exists = connection.execute(
         "SELECT to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.schema_version"]
     ).fetchone()
-    if found is None or not found[0]:
+    if exists is None or not exists[0]:
         raise StorageError(
             store.shown,
             f"The schema {SCHEMA!r} of the database is not Coterie's",
@@ -246,8 +246,8 @@ def version_in(connection: psycopg.Connection, store: StoreUrl) -> int:
 
 
 def _is_there(connection: psycopg.Connection) -> bool:
-    found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [SCHEMA])
-    return found.fetchone() is not None
+    cursor = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [SCHEMA])
+    return cursor.fetchone() is not None
 
 
 def _make(connection: psycopg.Connection) -> None:

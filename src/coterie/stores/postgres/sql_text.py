@@ -84,13 +84,13 @@ def unescape_nul(text: str) -> str:
     return text
 
 
-def _text(found: bytes) -> str:
-    return unescape_nul(found.decode())
+def _text(value: bytes) -> str:
+    return unescape_nul(value.decode())
 
 
 _KINDS: dict[int, Callable[[bytes], object]] = {
-    16: lambda found: found == b"t",
-    17: lambda found: bytes.fromhex(found[2:].decode()),
+    16: lambda value: value == b"t",
+    17: lambda value: bytes.fromhex(value[2:].decode()),
     20: int,
     23: int,
     701: float,
@@ -109,5 +109,5 @@ def rows_of(result: pq.PGresult) -> list[Row]:
     ]
 
 
-def _read(found: bytes | None, reader: Callable[[bytes], object]) -> object:
-    return None if found is None else reader(found)
+def _read(value: bytes | None, reader: Callable[[bytes], object]) -> object:
+    return None if value is None else reader(value)

@@ -61,31 +61,31 @@ class _Statements:
         self._writer.post(job)
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
-        said = () if opening is None else (journal.AppendMessage(opening),)
+        writes = () if opening is None else (journal.AppendMessage(opening),)
         new = statement("task_is_new", event.task_id, owner, event.task_id)
-        made = [new, *statements((journal.AppendEvent(event), *said))]
-        refused = await self._writer.submit(Submission(made, has_event=True)) is False
+        texts = [new, *statements((journal.AppendEvent(event), *writes))]
+        refused = await self._writer.submit(Submission(texts, has_event=True)) is False
         return None if refused else Fence(event.task_id, 1)
 
     async def respond(self, event: UserInteractionResponded, request: int | None) -> bool:
-        asked = (event.task_id, event.response.interaction_id)
+        key = (event.task_id, event.response.interaction_id)
         taken = () if request is None else (journal.TakeRequest(request),)
-        made = [
+        texts = [
             # Each statement sees what is committed when it begins: lock first, then check.
             statement("lock_head"),
-            statement("question_is_open", *asked),
+            statement("question_is_open", *key),
             *statements((journal.AppendEvent(event), *taken)),
         ]
-        job = Submission(made, after=self.wake, has_event=True, is_urgent=True)
+        job = Submission(texts, after=self.wake, has_event=True, is_urgent=True)
         return await self._writer.submit(job) is not False
 
     async def reserve(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
-        made = [
+        texts = [
             statement("next_reservation", seen),
             statement("drop_reservations_of_others"),
             statement("insert_reservation", *RESERVATION.row(reservation)),
         ]
-        return await self._writer.submit(Submission(made, fence)) is not False
+        return await self._writer.submit(Submission(texts, fence)) is not False
 
 
 def _writing(writes: Sequence[Write], fence: Fence | None, after: After) -> Submission:

@@ -50,15 +50,15 @@ class StoreUrl:
             raise UsageError("This is not the URL of a PostgreSQL database.", _EXAMPLE)
         shown = _shown(url)
         try:
-            given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value}
+            params = {name: str(value) for name, value in conninfo_to_dict(url).items() if value}
         except psycopg.Error:
             raise UsageError(f"{shown} is not a valid database URL.", _EXAMPLE) from None
-        ports = given.get("port", "1").split(",")
+        ports = params.get("port", "1").split(",")
         if _has_slash_in_login(url.partition("://")[2]) or not all(map(str.isdecimal, ports)):
             raise UsageError(f"{shown} is not a valid database URL.", _EXAMPLE)
-        given.update(_encryption(given, shown))
-        given["options"] = " ".join(filter(None, [given.get("options"), _SESSION]))
-        return cls(shown, make_conninfo("", **{**_PROMPT, "application_name": "coterie", **given}))
+        params.update(_encryption(params, shown))
+        params["options"] = " ".join(filter(None, [params.get("options"), _SESSION]))
+        return cls(shown, make_conninfo("", **{**_PROMPT, "application_name": "coterie", **params}))
 
     def setting(self, name: str) -> str:
         """Return one of libpq's connection parameters; empty if it is not set."""
@@ -110,11 +110,11 @@ class StoreUrl:
 _EXAMPLE = "Write it like postgresql://user@host/database, with %2F for / in a name or password."
 
 
-def _encryption(given: dict[str, str], shown: str) -> dict[str, str]:
-    hosts = [*given.get("host", "").split(","), *given.get("hostaddr", "").split(",")]
+def _encryption(params: dict[str, str], shown: str) -> dict[str, str]:
+    hosts = [*params.get("host", "").split(","), *params.get("hostaddr", "").split(",")]
     if all(host in _HERE or host.startswith(("/", "@")) for host in hosts):
         return {}
-    mode = given.get("sslmode", "require")
+    mode = params.get("sslmode", "require")
     if mode in _ENCRYPTED or mode == "disable":
         return {"sslmode": mode}
     safe = shown.replace(f"sslmode={mode}", "sslmode=require")

@@ -22,7 +22,7 @@ class Submission:
     answers: int = 0
     """How many of the statements return a value."""
     reading: Reading[Any] | None = None
-    asked: str = ""
+    message: str = ""
     """The message whose reply the reading waits for."""
     has_event: bool = False
     """Whether it appends to the history."""

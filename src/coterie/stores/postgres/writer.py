@@ -166,9 +166,9 @@ class PostgresWriter:
         jobs, self._queue = self._queue[:count], self._queue[count:]
         if first.reading is None:
             self._transmit(link, jobs)
-        elif first.asked or self._advance(first, None):
+        elif first.message or self._advance(first, None):
             self._sent = jobs
-            link.send(encoded(first.asked), self._answered)
+            link.send(encoded(first.message), self._answered)
 
     def _transmit(self, link: Link, jobs: list[Submission]) -> None:
         self._sent = jobs
@@ -203,10 +203,10 @@ class PostgresWriter:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the caller
             job.error = error
         else:
-            asked = [statement(*query) for query in queries]
-            if len(asked) > 1:  # all from one snapshot
-                asked.insert(0, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            job.asked = ";\n".join(asked)
+            texts = [statement(*query) for query in queries]
+            if len(texts) > 1:  # all from one snapshot
+                texts.insert(0, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            job.message = ";\n".join(texts)
             return True
         self._settle([job])
         return False
@@ -355,14 +355,14 @@ class PostgresWriter:
     def _connect(self, opened: asyncio.Future[Session], patience: float) -> None:
         def run() -> None:
             try:
-                call, given = opened.set_result, self._session(patience)
+                call, result = opened.set_result, self._session(patience)
             except Exception as error:  # noqa: BLE001 - it is for who waits
-                call, given = opened.set_exception, error
+                call, result = opened.set_exception, error
             try:
-                self._loop.call_soon_threadsafe(_unless_done, opened, call, given)
+                self._loop.call_soon_threadsafe(_unless_done, opened, call, result)
             except RuntimeError:  # the loop is closed: nobody is waiting
-                if isinstance(given, Session):
-                    given.connection.close()
+                if isinstance(result, Session):
+                    result.connection.close()
 
         threading.Thread(target=run, name="coterie-connect", daemon=True).start()
 
@@ -379,11 +379,11 @@ class PostgresWriter:
                 pause = min(pause * 2, 1.0)
 
 
-def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], given: Any) -> None:
+def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], result: Any) -> None:
     if not opened.done():
-        call(given)
-    elif isinstance(given, Session):
-        given.connection.close()
+        call(result)
+    elif isinstance(result, Session):
+        result.connection.close()
 
 
 def _is_older(session: Session, batch: int) -> bool:

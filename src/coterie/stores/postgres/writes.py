@@ -21,10 +21,10 @@ _UPDATES = {
 
 def statements(writes: Iterable[Write]) -> list[str]:
     """Return the statements of all writes, in order; raises IllegalWrite for an invalid write."""
-    found: list[str] = []
+    texts: list[str] = []
     for write in writes:
-        found.extend(_WRITES[type(write)](write))
-    return found
+        texts.extend(_WRITES[type(write)](write))
+    return texts
 
 
 def _update(write: Write) -> Sequence[str]:
@@ -74,22 +74,22 @@ def _append_event(write: journal.AppendEvent) -> Sequence[str]:
     row = (event.task_id, event.type, event.at, codec.event_text(event))
     tail = HashedText(codec.hashed_after_number(row))
     reason: str = getattr(event, "reason", "")
-    found = [statement("append_event", *row, tail, _following(event.type), reason)]
+    texts = [statement("append_event", *row, tail, _following(event.type), reason)]
     if isinstance(event, task.TaskCreated):
-        found.append(statement("insert_task", *codec.task_row(event)))
+        texts.append(statement("insert_task", *codec.task_row(event)))
     elif isinstance(event, task.UserInteractionRequested):
-        asked = event.interaction.interaction_id
-        problem = f"{event.task_id}: question {asked} has already been asked"
-        question = (asked, event.task_id, write.step or "", write.once, problem)
-        found.append(statement("insert_question", *question))
+        question_id = event.interaction.interaction_id
+        problem = f"{event.task_id}: question {question_id} has already been asked"
+        question = (question_id, event.task_id, write.step or "", write.once, problem)
+        texts.append(statement("insert_question", *question))
     elif isinstance(event, task.UserInteractionResponded):
         answer = (event.task_id, event.response.interaction_id, codec.question_state(event))
-        found.append(statement("respond_question", *answer))
+        texts.append(statement("respond_question", *answer))
     elif not isinstance(event, task.TaskStarted):
-        found.append(statement("close_questions", event.task_id))
+        texts.append(statement("close_questions", event.task_id))
     if write.incident is not None:
-        found.append(statement("queue_notification", write.incident, event.task_id, event.at))
-    return found
+        texts.append(statement("queue_notification", write.incident, event.task_id, event.at))
+    return texts
 
 
 @cache

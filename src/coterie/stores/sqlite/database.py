@@ -172,9 +172,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check(connection: sqlite3.Connection, path: Path, known: Head | None) -> None:
     if path.stat().st_size <= CHECKED_WHOLE:
-        found = _pragma(connection, "quick_check(1)")
-        if found != "ok":
-            raise failures.damaged(path, f"The database is damaged: {found}")
+        result = _pragma(connection, "quick_check(1)")
+        if result != "ok":
+            raise failures.damaged(path, f"The database is damaged: {result}")
     if known is None or known.sequence == 0:
         return
     rows = connection.execute(SQL["event_hash"], (known.sequence,)).fetchall()
@@ -213,14 +213,14 @@ class _Statements(SqliteStatements):
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         fence = Fence(event.task_id, 1)
-        said = () if opening is None else (journal.AppendMessage(opening),)
+        writes = () if opening is None else (journal.AppendMessage(opening),)
 
         def make(connection: sqlite3.Connection) -> Fence | None:
             if select(connection, "task_status", event.task_id):
                 return None
             if not select(connection, "insert_lease", event.task_id, owner, "running"):
                 return None
-            self._writes.apply(fence, (journal.AppendEvent(event), *said), connection)
+            self._writes.apply(fence, (journal.AppendEvent(event), *writes), connection)
             return fence
 
         return await self._writer.submit(make)

@@ -94,13 +94,13 @@ def from_system(error: OSError, path: Path) -> StorageError:
 def damaged(path: Path, problem: str) -> StorageDamaged:
     """With advice that loses nothing: move all files of the database together."""
     home = path.parent
-    aside = home / f"damaged-{instant.now()[:19].replace(':', '')}"
+    folder = home / f"damaged-{instant.now()[:19].replace(':', '')}"
     moved = f"{shlex.quote(str(path))}* {shlex.quote(str(home / 'logs' / 'head.json'))}"
     return StorageDamaged(
         str(path),
         problem,
         "Restore a copy, including its -wal file. To start over and keep these files: "
-        f"mkdir {shlex.quote(str(aside))} && mv {moved} {shlex.quote(str(aside))}",
+        f"mkdir {shlex.quote(str(folder))} && mv {moved} {shlex.quote(str(folder))}",
     )
 
 

@@ -38,9 +38,9 @@ _FIRST_TURN = updates(
 sqlite3.register_adapter(NoneType, lambda none: none)
 
 
-def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row]:
+def select(connection: sqlite3.Connection, name: str, *values: Value) -> list[Row]:
     """Fetch all rows at once: an open cursor would prevent the log from being truncated."""
-    return connection.execute(SQL[name], given).fetchall()
+    return connection.execute(SQL[name], values).fetchall()
 
 
 def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
@@ -376,10 +376,10 @@ def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) ->
         execute(connection, SQL["insert_task"], (*codec.task_row(event), sequence))
         return
     if isinstance(event, task.UserInteractionRequested):
-        asked = event.interaction.interaction_id
-        row = (asked, event.task_id, write.step or "", sequence, write.once)
+        question_id = event.interaction.interaction_id
+        row = (question_id, event.task_id, write.step or "", sequence, write.once)
         if execute(connection, SQL["insert_question"], row).rowcount != 1:
-            raise IllegalWrite(f"{event.task_id}: question {asked} has already been asked")
+            raise IllegalWrite(f"{event.task_id}: question {question_id} has already been asked")
     elif isinstance(event, task.UserInteractionResponded):
         row = (codec.question_state(event), sequence, event.response.interaction_id)
         connection.execute(SQL["respond_question"], row)

@@ -66,12 +66,12 @@ class AgentContract(ABC):
     ) -> AsyncGenerator[tuple[AgentUnderTest, Channel]]:
         """Open a channel; whatever was done with it, closing it twice must leave no process."""
         children = ChildRecorder()
-        async with self.agent(folder, behaviour, children) as made:
+        async with self.agent(folder, behaviour, children) as agent:
             with anyio.fail_after(SLOWEST):
-                channel = await made.adapter.open(made.member, made.workspace, None)
+                channel = await agent.adapter.open(agent.member, agent.workspace, None)
             assert channel.alive
             try:
-                yield made, channel
+                yield agent, channel
             finally:
                 with anyio.CancelScope(shield=True), anyio.fail_after(SLOWEST):
                     await channel.close()
@@ -81,12 +81,12 @@ class AgentContract(ABC):
 
     async def test_turns_end_with_one_end(self, tmp_path: Path) -> None:
         """Two turns on one channel, each with updates and then exactly one `End`."""
-        async with self.opened(tmp_path, "reply") as (made, channel):
-            limits = made.adapter.limits(made.member)
+        async with self.opened(tmp_path, "reply") as (agent, channel):
+            limits = agent.adapter.limits(agent.member)
             assert limits.total > 0 < limits.quiet_after
             known = channel.holds_past, channel.thread
             for _ in range(2):
-                assert isinstance(await self._end(made, channel), TurnCompleted)
+                assert isinstance(await self._end(agent, channel), TurnCompleted)
                 assert channel.alive
             assert known[0] is channel.holds_past
             assert known[1] in (None, channel.thread)  # once known, it stays
@@ -95,16 +95,16 @@ class AgentContract(ABC):
         """The agent continues once answered, and does not receive the answer twice."""
         if "ask" not in self.behaviours:
             return
-        async with self.opened(tmp_path, "ask") as (made, channel):
-            assert isinstance(await self._end(made, channel), TurnCompleted)
-            assert made.answers() == 1
+        async with self.opened(tmp_path, "ask") as (agent, channel):
+            assert isinstance(await self._end(agent, channel), TurnCompleted)
+            assert agent.answers() == 1
 
     async def test_what_an_agent_does_is_not_raised(self, tmp_path: Path) -> None:
         """A turn that fails ends with a TurnFailed that says why."""
         if "fail" not in self.behaviours:
             return
-        async with self.opened(tmp_path, "fail") as (made, channel):
-            end = await self._end(made, channel)
+        async with self.opened(tmp_path, "fail") as (agent, channel):
+            end = await self._end(agent, channel)
             assert isinstance(end, TurnFailed)
             assert end.message
 
@@ -112,22 +112,22 @@ class AgentContract(ABC):
         """An interrupt while no turn runs ends nothing."""
         if "hang" not in self.behaviours:
             return
-        async with self.opened(tmp_path, "hang") as (made, channel):
+        async with self.opened(tmp_path, "hang") as (agent, channel):
             await channel.interrupt()
-            end = await self._end(made, channel, channel.interrupt)
+            end = await self._end(agent, channel, channel.interrupt)
             assert isinstance(end, TurnInterrupted | TurnCompleted)
 
     async def test_a_turn_may_be_cancelled(self, tmp_path: Path) -> None:
         """A channel whose turn was cancelled midway can still be closed."""
         if "hang" not in self.behaviours:
             return
-        async with self.opened(tmp_path, "hang") as (made, channel):
+        async with self.opened(tmp_path, "hang") as (agent, channel):
             with anyio.CancelScope() as scope:
 
                 async def cancel() -> None:
                     scope.cancel()
 
-                await self._end(made, channel, cancel)
+                await self._end(agent, channel, cancel)
             assert scope.cancelled_caught
 
     async def test_an_unused_channel_is_closed(self, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ class AgentContract(ABC):
 
     async def _end(
         self,
-        made: AgentUnderTest,
+        agent: AgentUnderTest,
         channel: Channel,
         disturb: Callable[[], Awaitable[None]] | None = None,
     ) -> End:
@@ -154,7 +154,7 @@ class AgentContract(ABC):
                         if isinstance(update, Asked):
                             await channel.answer(update.key, _approval())
                         elif isinstance(update, Remembered):
-                            made.keep(update)
+                            agent.keep(update)
                         elif isinstance(update, End):
                             ends.append(update)
         assert len(ends) == 1

@@ -75,8 +75,8 @@ class BlobsContract(ABC):
     async def test_of_two_that_propose_a_key_at_once_both_get_one(self, blobs: Blobs) -> None:
         keys: list[bytes] = []
 
-        async def propose(made: bytes) -> None:
-            keys.append(await blobs.session_key(SESSION, made))
+        async def propose(proposed: bytes) -> None:
+            keys.append(await blobs.session_key(SESSION, proposed))
 
         async with anyio.create_task_group() as group:
             for number in range(4):

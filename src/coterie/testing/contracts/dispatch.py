@@ -287,8 +287,8 @@ class DispatchContract(RefusalsContract):
     async def test_a_machine_is_alive_while_an_owner_of_it_is(self, dispatch: Dispatch) -> None:
         for name in ("gpu2", "gpu1"):
             await dispatch.announce(MachineRow(name, AGENTS, 2, "c0ffee", "1.0", "2026-01-01"))
-        said = ("c0ffee", "1.1", "2026-01-02", True)
-        await dispatch.announce(MachineRow("gpu1", ("echo",), 3, *said))
+        details = ("c0ffee", "1.1", "2026-01-02", True)
+        await dispatch.announce(MachineRow("gpu1", ("echo",), 3, *details))
         await self.die("two")
         first, second = await dispatch.machines()
         shown = (first.name, first.state, first.has, first.seats, first.version, first.seen)

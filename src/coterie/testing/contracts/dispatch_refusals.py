@@ -25,13 +25,13 @@ class RefusalsContract(DispatchHarness):
             await self.later(HOUR)
             assert (await dispatch.sweep(), await self.handed_out(dispatch)) == (True, [])
             assert await dispatch.refused_offers(AGENTS, machine) == []
-        found = await dispatch.get(TASK)
-        assert found is not None
-        assert {machine: why.replace("\0", "") for machine, why in found.refused.items()} == {
+        offer = await dispatch.get(TASK)
+        assert offer is not None
+        assert {machine: why.replace("\0", "") for machine, why in offer.refused.items()} == {
             "gpu1": "it's  not trusted",
             "gpu2": "",
         }
-        assert await dispatch.refused_offers(AGENTS, "gpu3") == [found]
+        assert await dispatch.refused_offers(AGENTS, "gpu3") == [offer]
         assert await dispatch.refused_offers(AGENTS[1:], "gpu3") == []
         await dispatch.hold(TASK)
         assert await dispatch.refused_offers(AGENTS, "gpu3") == []

@@ -36,8 +36,8 @@ class ProcessesContract(OpenedStorage):
 
     async def test_ids_are_never_given_out_twice(self, tmp_path: Path, storage: Storage) -> None:
         async with self.opened(tmp_path) as other:
-            given = [await each.inbox.allocate() for each in (storage, other, storage, other)]
-        assert given == ["q1", "q2", "q3", "q4"]
+            ids = [await each.inbox.allocate() for each in (storage, other, storage, other)]
+        assert ids == ["q1", "q2", "q3", "q4"]
 
     async def test_a_question_is_asked_and_answered_once(
         self, tmp_path: Path, storage: Storage, fence: Fence
@@ -123,10 +123,10 @@ class ProcessesContract(OpenedStorage):
             first = await other.inbox.request(TASK, "say", "max", "be quick")
             second = await other.inbox.request(TASK, "stop", "max", "")
             await other.inbox.request("another", "stop", "max", "")
-        found = await storage.inbox.requests(TASK)
-        assert found == [
-            journal.Request(first, TASK, "say", "max", "be quick", found[0].at),
-            journal.Request(second, TASK, "stop", "max", "", found[1].at),
+        requests = await storage.inbox.requests(TASK)
+        assert requests == [
+            journal.Request(first, TASK, "say", "max", "be quick", requests[0].at),
+            journal.Request(second, TASK, "stop", "max", "", requests[1].at),
         ]
         await storage.commit(fence, journal.TakeRequest(first))
         await storage.inbox.discard_requests(TASK, ["stop", "cancel"])

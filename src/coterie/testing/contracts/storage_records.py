@@ -15,7 +15,7 @@ from coterie.model.envelope import Envelope, Report
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
 from coterie.model.ticket import Ticket
-from coterie.model.timeline import AskedQuestion, AuditedCall, SaidMessage
+from coterie.model.timeline import AskedQuestion, AuditedCall, SentMessage
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import Storage
 from coterie.stores.codec import json_of
@@ -71,8 +71,8 @@ def _hash(row: ChainedEntry) -> str:
         entry.author_actor_id, entry.timestamp, text(entry.input), text(entry.output),
         None if entry.is_error is None else int(entry.is_error), entry.duration_ms,
     ]  # fmt: skip
-    whole = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-    return hashlib.sha256(bytes.fromhex(row.previous) + whole).hexdigest()
+    data = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    return hashlib.sha256(bytes.fromhex(row.previous) + data).hexdigest()
 
 
 class RecordsContract(OpenedStorage):
@@ -132,8 +132,8 @@ class RecordsContract(OpenedStorage):
         failed = journal.CloseTurn(TASK, STEP, 1, at(5), "failed", "no answer", None)
         await storage.commit(fence, *opening(), failed, open_turn(attempt=2))
         closed = journal.CloseTurn(TASK, STEP, 2, at(6), "completed", None, None)
-        said = message(1)._replace(at=at(6))
-        await storage.commit(fence, journal.AppendMessage(said), closed)
+        sent = message(1)._replace(at=at(6))
+        await storage.commit(fence, journal.AppendMessage(sent), closed)
         await storage.create(created("b"), "me", message(1, "b"))
         await storage.commit(fence, *(journal.AppendAudit(entry) for entry in ENTRIES), asked("q1"))
         await storage.inbox.respond(answered("q1"))
@@ -147,9 +147,9 @@ class RecordsContract(OpenedStorage):
         kinds = [type(row.source).__name__ for row in mine]
         calls = ["AuditedCall", "AuditedCall", "AskedQuestion", "AskedQuestion"]
         tickets = ["TicketMoment", "TicketMoment"]
-        assert kinds == ["StatusChange", "StatusChange", "Turn", "SaidMessage", *calls, *tickets]
+        assert kinds == ["StatusChange", "StatusChange", "Turn", "SentMessage", *calls, *tickets]
         reply, ended, answer = (mine[place].source for place in (3, 5, 7))
-        assert isinstance(reply, SaidMessage)
+        assert isinstance(reply, SentMessage)
         assert reply.turn is not None
         assert reply.turn.attempt == 2, "that of the turn that it ended"
         assert isinstance(ended, AuditedCall)
@@ -162,11 +162,11 @@ class RecordsContract(OpenedStorage):
     ) -> None:
         for number in range(1, 7):
             await storage.commit(fence, journal.AppendMessage(message(number)))
-        whole = await storage.timeline.after(0, TASK)
-        third = whole[3].sequence
-        assert await storage.timeline.before(TASK, None, 3) == whole[-3:]
-        assert await storage.timeline.before(TASK, third, 2) == whole[1:3]
-        assert await storage.timeline.after(third, TASK, 2) == whole[4:6]
+        rows = await storage.timeline.after(0, TASK)
+        third = rows[3].sequence
+        assert await storage.timeline.before(TASK, None, 3) == rows[-3:]
+        assert await storage.timeline.before(TASK, third, 2) == rows[1:3]
+        assert await storage.timeline.after(third, TASK, 2) == rows[4:6]
         assert await storage.timeline.after(third, "another") == []
 
     async def test_the_history_of_a_task_is_all_that_its_stores_tell(
@@ -270,11 +270,11 @@ class RecordsContract(OpenedStorage):
         assert [turn.usage for turn in turns] == [cost, '{"cost_usd":2}']
 
     async def test_messages_come_back_as_they_were(self, storage: Storage, fence: Fence) -> None:
-        said = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]
-        for each in said:
+        messages = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]
+        for each in messages:
             storage.post(fence, journal.AppendMessage(each))
-        assert await storage.conversation.messages(TASK) == said
-        assert await storage.conversation.messages(TASK, after=1) == said[1:]
+        assert await storage.conversation.messages(TASK) == messages
+        assert await storage.conversation.messages(TASK, after=1) == messages[1:]
         assert await storage.conversation.messages(TASK, after=3) == []
         assert await storage.conversation.messages("another") == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.model import journal
 from coterie.model.journal import Fence
-from coterie.model.timeline import SaidMessage, StatusChange
+from coterie.model.timeline import SentMessage, StatusChange
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
     TASK,
@@ -58,8 +58,8 @@ class TurnsContract(OpenedStorage):
             (1, "failed")
         ]
         assert [one.result for one in await storage.journal.steps(TASK)] == ["1"]
-        told = [row.source for row in await storage.timeline.after(0, TASK)]
-        assert [one.step for one in told if isinstance(one, journal.Turn)] == ["a"]
+        sources = [row.source for row in await storage.timeline.after(0, TASK)]
+        assert [one.step for one in sources if isinstance(one, journal.Turn)] == ["a"]
         await storage.commit(fence, *opening("c"), failed._replace(step="c"), open_turn("c", 2))
         ended = journal.CloseTurn(TASK, "c", 2, at(6), "completed", None, None)
         await storage.commit(fence, ended, journal.CloseStep(TASK, "c", "2"))
@@ -70,8 +70,8 @@ class TurnsContract(OpenedStorage):
             ("aside/1/c", 1, "failed"),
             ("aside/1/c", 2, "completed"),
         ]
-        told = [row.source for row in await storage.timeline.after(0, TASK)]
-        assert [one.step for one in told if isinstance(one, journal.Turn)] == [
+        sources = [row.source for row in await storage.timeline.after(0, TASK)]
+        assert [one.step for one in sources if isinstance(one, journal.Turn)] == [
             "aside/1/a", "aside/1/c",
         ]  # fmt: skip
 
@@ -111,11 +111,11 @@ class TurnsContract(OpenedStorage):
         names = [f"{TASK}/{name}" for name in ("T1", "T1.2", "T10", "T10.2")]
         for name in names:
             await storage.commit(None, journal.AppendEvent(created(name)))
-        said = [message(1)._replace(task_id=name) for name in names]
-        await storage.commit(None, *map(journal.AppendMessage, said))
+        messages = [message(1)._replace(task_id=name) for name in names]
+        await storage.commit(None, *map(journal.AppendMessage, messages))
         for name, wanted in ((names[0], names[:2]), (names[1], names[1:2]), (TASK, names)):
             rows = await storage.timeline.after(0, name)
-            assert [row.task_id for row in rows if isinstance(row.source, SaidMessage)] == wanted
+            assert [row.task_id for row in rows if isinstance(row.source, SentMessage)] == wanted
             assert rows == await storage.timeline.before(name)
             changed = {row.task_id for row in rows if isinstance(row.source, StatusChange)}
             assert changed == {name}
@@ -124,10 +124,10 @@ class TurnsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         before = await storage.timeline.head()
-        said = [message(1), message(2)._replace(text=""), message(3)._replace(text=""), message(4)]
-        await storage.commit(fence, *map(journal.AppendMessage, said))
-        assert await storage.conversation.messages(TASK) == said
+        sent = [message(1), message(2)._replace(text=""), message(3)._replace(text=""), message(4)]
+        await storage.commit(fence, *map(journal.AppendMessage, sent))
+        assert await storage.conversation.messages(TASK) == sent
         assert await storage.timeline.head() == before + 2
-        told = await storage.timeline.after(before)
-        assert [(row.sequence - before, row.source.message.seq) for row in told
-                if isinstance(row.source, SaidMessage)] == [(1, 1), (2, 4)]  # fmt: skip
+        rows = await storage.timeline.after(before)
+        assert [(row.sequence - before, row.source.message.seq) for row in rows
+                if isinstance(row.source, SentMessage)] == [(1, 1), (2, 4)]  # fmt: skip

@@ -43,10 +43,10 @@ class ValuesContract(OpenedStorage):
     """What is written is read back whole."""
 
     async def test_messages(self, storage: Storage, fence: Fence) -> None:
-        said = examples(Message, task_id=TASK)
-        said = [message._replace(seq=place) for place, message in enumerate(said, 1)]
-        await storage.commit(fence, *map(journal.AppendMessage, said))
-        assert await storage.conversation.messages(TASK) == said
+        messages = examples(Message, task_id=TASK)
+        messages = [message._replace(seq=place) for place, message in enumerate(messages, 1)]
+        await storage.commit(fence, *map(journal.AppendMessage, messages))
+        assert await storage.conversation.messages(TASK) == messages
 
     async def test_audit_entries(self, storage: Storage, fence: Fence) -> None:
         entries = examples(AuditEntry, task_id=TASK)
@@ -84,8 +84,8 @@ class ValuesContract(OpenedStorage):
             await storage.commit(fence, begun, spent)
             assert (await storage.journal.turns(TASK))[-1] == replace(opened, usage=spent.usage)
             await storage.commit(fence, end)
-            told = {**end._asdict(), "usage": end.usage or spent.usage}
-            assert (await storage.journal.turns(TASK))[-1] == replace(opened, **told)
+            changes = {**end._asdict(), "usage": end.usage or spent.usage}
+            assert (await storage.journal.turns(TASK))[-1] == replace(opened, **changes)
 
     async def test_tasks(self, storage: Storage) -> None:
         for place, given in enumerate(examples(task.TaskCreated)):
@@ -132,7 +132,7 @@ class ValuesContract(OpenedStorage):
         assert await storage.tickets.tickets(TASK) == tickets
 
     async def test_envelopes(self, storage: Storage, fence: Fence) -> None:
-        said = [
+        envelopes = [
             envelope
             for kind in PAYLOADS.values()
             for payload in examples(kind)
@@ -140,8 +140,8 @@ class ValuesContract(OpenedStorage):
                 Envelope, session_id=TASK, payload=payload, payload_type=TYPES[type(payload)]
             )
         ]
-        await storage.commit(fence, *map(journal.AppendEnvelope, said))
-        assert await storage.tickets.envelopes(TASK) == list(enumerate(said, 1))
+        await storage.commit(fence, *map(journal.AppendEnvelope, envelopes))
+        assert await storage.tickets.envelopes(TASK) == list(enumerate(envelopes, 1))
 
     async def test_leases_and_children(self, storage: Storage, fence: Fence) -> None:
         (lease, *_) = examples(journal.Lease)
@@ -160,8 +160,8 @@ class ValuesContract(OpenedStorage):
             (request,) = examples(journal.Request, task_id=TASK, kind=kind)
             number = await storage.inbox.request(TASK, kind, request.author, request.text)
             sent.append(replace(request, id=number))
-        found = await storage.inbox.requests(TASK)
-        assert [replace(request, at=sent[0].at) for request in found] == sent
+        requests = await storage.inbox.requests(TASK)
+        assert [replace(request, at=sent[0].at) for request in requests] == sent
 
     async def test_member_states_and_threads(self, storage: Storage, fence: Fence) -> None:
         for state in examples(journal.SetMemberState, task_id=TASK, state="waiting"):

@@ -68,12 +68,12 @@ class WorkflowContract(ABC):
         (root / ".coterie").mkdir(parents=True)
 
     async def outcome(self, ended: ScriptedProject) -> object:
-        """Return what every run must agree on: how it ended, what was said, the names of steps."""
+        """Return what every run must agree on: its end, the conversation, the names of steps."""
         names = [step.name for step in await ended.storage.journal.steps(TASK)]
         own = [name for name in names if parse(name).is_own]
         state = fold(await ended.storage.events.of_task(TASK))
-        said = await ended.conversation()
-        return state.status, state.reason, state.summary, said, own
+        conversation = await ended.conversation()
+        return state.status, state.reason, state.summary, conversation, own
 
     async def test_it_ends_the_same_in_every_run(self, tmp_path: Path) -> None:
         """It takes the same steps, each with a name of its own."""
@@ -91,8 +91,8 @@ class WorkflowContract(ABC):
         for call, survives in product(range(1, calls + 1, self.stride), (False, True)):
             death = CrashPoint(call, took_effect=survives, queued_kept=survives)
             async with self._ended(tmp_path / f"{call}-{survives}", death) as again:
-                found = await self.outcome(again)
-                assert found == expected, f"{death}\n{found}\n{expected}"
+                outcome = await self.outcome(again)
+                assert outcome == expected, f"{death}\n{outcome}\n{expected}"
 
     async def test_what_has_ended_stays_so(self, tmp_path: Path) -> None:
         """A task that is run again after its end stays as it was, and opens no channel."""

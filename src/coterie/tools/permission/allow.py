@@ -154,8 +154,8 @@ class _LineWalk:
         if not (self._line.clear and self._line.understood):
             return [ActionPart("act")]
         numbered = enumerate(self._line.commands)
-        found = [part for place, command in numbered for part in self._of(place, command)]
-        return found or [ActionPart("read")]
+        parts = [part for place, command in numbered for part in self._of(place, command)]
+        return parts or [ActionPart("read")]
 
     def _of(self, place: int, command: SimpleCommand) -> Iterator[ActionPart]:
         for opened in command.redirections:

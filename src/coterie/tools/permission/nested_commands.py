@@ -191,8 +191,8 @@ def _scripts(words: Sequence[Word]) -> Iterator[str]:
     telling = COMMAND_ARGUMENTS.get(program(words), SPACED if executes else NONE)
     for text in (word.text for word in words[1:]):
         option, _, value = text.partition("=")
-        told = RUNS_VALUE.fullmatch(before) or (executes and before == "-c")
-        if told or telling.search(text):
+        follows_option = RUNS_VALUE.fullmatch(before) or (executes and before == "-c")
+        if follows_option or telling.search(text):
             yield text
         elif value and RUNS_VALUE.fullmatch(option):
             yield value

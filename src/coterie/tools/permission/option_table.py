@@ -103,27 +103,27 @@ class _OptionSpec:
         *words, operands = text.split()
         options: dict[str, _Kind] = {}
         for word in words:
-            found = _OPTION.fullmatch(word)
-            assert found is not None, word
-            names = [found[1]] if found[1].startswith("--") else list(found[1][1:])
-            options |= dict.fromkeys(names, _KINDS.get(found[2], "flag"))
+            match = _OPTION.fullmatch(word)
+            assert match is not None, word
+            names = [match[1]] if match[1].startswith("--") else list(match[1][1:])
+            options |= dict.fromkeys(names, _KINDS.get(match[2], "flag"))
         return cls(options, operands)
 
     def take(self, arguments: Sequence[str]) -> _ParsedArguments | None:
         """Parse the arguments; None if an option is not as declared."""
-        left = iter(arguments)
+        remaining = iter(arguments)
         options: set[str] = set()
         operands: list[str] = []
-        for word in left:
+        for word in remaining:
             if word == "--":
-                operands += left
+                operands += remaining
             elif word.startswith("--"):
-                named = self._long(word, left)
+                named = self._long(word, remaining)
                 if named is None:
                     return None
                 options.add(named)
             elif word.startswith("-") and word != "-":
-                letters = self._cluster(word[1:], left)
+                letters = self._cluster(word[1:], remaining)
                 if letters is None:
                     return None
                 options |= letters
@@ -131,16 +131,16 @@ class _OptionSpec:
                 operands.append(word)
         return _ParsedArguments(frozenset(options), tuple(operands))
 
-    def _long(self, word: str, left: Iterator[str]) -> str | None:
+    def _long(self, word: str, remaining: Iterator[str]) -> str | None:
         name, equals, value = word.partition("=")
         kind = self.options.get(name)
         if kind is None or (kind == "flag" and equals):
             return None
         if kind in ("number", "text") and not equals:
-            value = next(left, "")
+            value = next(remaining, "")
         return name if kind != "number" or _NUMBER.fullmatch(value) else None
 
-    def _cluster(self, letters: str, left: Iterator[str]) -> set[str] | None:
+    def _cluster(self, letters: str, remaining: Iterator[str]) -> set[str] | None:
         seen: set[str] = set()
         for place, letter in enumerate(letters):
             kind = self.options.get(letter)
@@ -149,7 +149,7 @@ class _OptionSpec:
             seen.add(letter)
             if kind == "flag":
                 continue
-            value = letters[place + 1 :] or next(left, "")
+            value = letters[place + 1 :] or next(remaining, "")
             return seen if kind == "text" or _NUMBER.fullmatch(value) else None
         return seen
 
@@ -170,32 +170,32 @@ def exact_access(words: Sequence[str]) -> ExactAccess | None:
     if program in _SPECIAL:
         return _SPECIAL[program](arguments)
     declared = _declared(program)
-    given = None if declared is None else declared.take(arguments)
-    if declared is None or given is None:
+    parsed = None if declared is None else declared.take(arguments)
+    if declared is None or parsed is None:
         return None
-    return _ACCESS_BY_OPERANDS[declared.operands](given)
+    return _ACCESS_BY_OPERANDS[declared.operands](parsed)
 
 
-def _files(given: _ParsedArguments) -> ExactAccess:
-    return ExactAccess(given.operands)
+def _files(parsed: _ParsedArguments) -> ExactAccess:
+    return ExactAccess(parsed.operands)
 
 
-def _one(given: _ParsedArguments) -> ExactAccess | None:
+def _one(parsed: _ParsedArguments) -> ExactAccess | None:
     """Accept one file at most: a second would be written to."""
-    return ExactAccess(given.operands) if len(given.operands) < 2 else None
+    return ExactAccess(parsed.operands) if len(parsed.operands) < 2 else None
 
 
-def _none(given: _ParsedArguments) -> ExactAccess | None:
-    return None if given.operands else ExactAccess()
+def _none(parsed: _ParsedArguments) -> ExactAccess | None:
+    return None if parsed.operands else ExactAccess()
 
 
-def _plus(given: _ParsedArguments) -> ExactAccess | None:
-    return ExactAccess() if all(one.startswith("+") for one in given.operands) else None
+def _plus(parsed: _ParsedArguments) -> ExactAccess | None:
+    return ExactAccess() if all(one.startswith("+") for one in parsed.operands) else None
 
 
-def _pattern(given: _ParsedArguments) -> ExactAccess:
-    deep = bool(given.options & _RECURSIVE)
-    files = given.operands if given.options & _PATTERN_OPTIONS else given.operands[1:]
+def _pattern(parsed: _ParsedArguments) -> ExactAccess:
+    deep = bool(parsed.options & _RECURSIVE)
+    files = parsed.operands if parsed.options & _PATTERN_OPTIONS else parsed.operands[1:]
     return ExactAccess(files or ((".",) if deep else ()), deep)
 
 
@@ -239,11 +239,11 @@ def _find(arguments: tuple[str, ...]) -> ExactAccess | None:
     folders = 0
     while folders < len(arguments) and not arguments[folders].startswith(("-", "!", "(")):
         folders += 1
-    left = iter(arguments[folders:])
-    for word in left:
+    remaining = iter(arguments[folders:])
+    for word in remaining:
         if word in _FIND_FLAGS:
             continue
-        value = next(left, None)
+        value = next(remaining, None)
         number = word in _FIND_NUMBERS and value is not None and _NUMBER.fullmatch(value)
         if not number and (word not in _FIND_TEXTS or value is None):
             return None

@@ -89,9 +89,9 @@ def _absolute(path: str, cwd: str) -> str:
 def _follow(path: str, cwd: str) -> tuple[str, bool]:
     here = "" if path.startswith("/") else cwd.rstrip("/")
     links, sure = 0, not here.startswith("/proc/")
-    left = deque(path.split("/"))
-    while left:
-        part = left.popleft()
+    remaining = deque(path.split("/"))
+    while remaining:
+        part = remaining.popleft()
         if part in ("", "."):
             continue
         if part == "..":
@@ -107,7 +107,7 @@ def _follow(path: str, cwd: str) -> tuple[str, bool]:
         if links > MAX_LINKS:
             return there, False
         here = "" if target.startswith("/") else here
-        left.extendleft(reversed(target.split("/")))
+        remaining.extendleft(reversed(target.split("/")))
     return here or "/", sure
 
 
@@ -135,12 +135,12 @@ def expand_glob(pattern: str, cwd: str) -> Sequence[str] | None:
     pattern = _BRACKETS.sub("*", pattern)
     if "**" in pattern:
         return None  # some shells search whole trees
-    found = iglob(pattern, root_dir=cwd, include_hidden=True)  # noqa: PTH207
+    matches = iglob(pattern, root_dir=cwd, include_hidden=True)  # noqa: PTH207
     try:
-        some = list(islice(found, MAX_GLOB_MATCHES + 1))
+        paths = list(islice(matches, MAX_GLOB_MATCHES + 1))
     except (OSError, ValueError):
         return None
-    return None if len(some) > MAX_GLOB_MATCHES else some
+    return None if len(paths) > MAX_GLOB_MATCHES else paths
 
 
 def glob_folder(pattern: str) -> str:
@@ -222,8 +222,8 @@ def mentions(text: str, name: str) -> bool:
 
 def _anchored(text: str, root: str) -> str:
     path = expand_home(text)
-    whole = _absolute(path, root)
-    return f"{whole.rstrip('/')}/**" if path.endswith("/") else whole
+    absolute = _absolute(path, root)
+    return f"{absolute.rstrip('/')}/**" if path.endswith("/") else absolute
 
 
 def _literal(anchored: str) -> list[str]:

@@ -42,19 +42,19 @@ class AddressPattern:
 
     @classmethod
     def of(cls, text: str) -> AddressPattern | None:
-        found = _PATTERN.fullmatch(text)
-        if found is None:
+        match = _PATTERN.fullmatch(text)
+        if match is None:
             return None
-        host = found["host"].lower().rstrip(".")
-        return cls(found["scheme"] or "", host, found["port"] or "", found["path"] or "")
+        host = match["host"].lower().rstrip(".")
+        return cls(match["scheme"] or "", host, match["port"] or "", match["path"] or "")
 
     def allows(self, target: str) -> bool:
         """Whether an address certainly matches."""
-        found = _TARGET.fullmatch(target)
-        if found is None or not self._is_host(found["host"].lower().rstrip(".")):
+        match = _TARGET.fullmatch(target)
+        if match is None or not self._is_host(match["host"].lower().rstrip(".")):
             return False
-        scheme, path = (found["scheme"] or "").lower(), found["path"] or "/"
-        if self.scheme not in ("", scheme) or self.port not in ("", found["port"]):
+        scheme, path = (match["scheme"] or "").lower(), match["path"] or "/"
+        if self.scheme not in ("", scheme) or self.port not in ("", match["port"]):
             return False
         return not self.path or (
             not _AMBIGUOUS_PATH.search(path) and wildcard(self.path).fullmatch(path) is not None
@@ -167,8 +167,8 @@ def _program_fits(wanted: str, given: str, folder: str, root: str) -> bool:
 def _word_fits(wanted: str, given: str, folder: str) -> bool:
     if "*" not in wanted:
         return wanted == given
-    found = wildcard(wanted).fullmatch(given)
-    if found is None or any(".." in part.split("/") for part in found.groups()):
+    match = wildcard(wanted).fullmatch(given)
+    if match is None or any(".." in part.split("/") for part in match.groups()):
         return False
     return _stays_below(wanted, given, folder)
 

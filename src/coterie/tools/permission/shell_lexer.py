@@ -118,8 +118,8 @@ class Lexer:
 
     def _run(self, plain: re.Pattern[str]) -> str:
         """Consume the literal characters that follow, at least one."""
-        found = plain.match(self.text, self.at)
-        start, self.at = self.at, found.end() if found else self.at + 1
+        match = plain.match(self.text, self.at)
+        start, self.at = self.at, match.end() if match else self.at + 1
         return self.text[start : self.at]
 
     def _escape(self, parts: _Parts) -> None:
@@ -209,8 +209,8 @@ _ESCAPE = re.compile(
 _SHORT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b"}
 
 
-def _meant(found: re.Match[str]) -> str:
-    escape = found[1]
+def _meant(match: re.Match[str]) -> str:
+    escape = match[1]
     if escape[0] in "xuU" and len(escape) > 1:
         number = int(escape[1:], 16)
         return chr(number) if number <= 0x10FFFF else ""

@@ -252,16 +252,16 @@ class _Parser(Lexer):
         if self.ahead(2) in ("<(", ">("):
             self._process()
             return
-        found = _REDIRECTION.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
+        match = _REDIRECTION.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
         target = self._target()
         if target is None:
             self.lost()
-        elif found[0] in ("<<", "<<-"):
-            self._announce(target, indented=found[0] == "<<-")
-        elif found[0] != "<<<":
-            self._opens(found[0], target)
+        elif match[0] in ("<<", "<<-"):
+            self._announce(target, indented=match[0] == "<<-")
+        elif match[0] != "<<<":
+            self._opens(match[0], target)
 
     def _process(self) -> None:
         """Handle `<(…)` and `>(…)`: arguments produced by running a command."""

@@ -153,16 +153,16 @@ class CodeIndex:
 
     def _present(self) -> dict[str, str]:
         """Return the stamp (times and size) of every file to index, by its path as text."""
-        found: dict[str, str] = {}
+        stamps: dict[str, str] = {}
         with self._root.resolve(".") as top:
             for path in files_below(self._root, top.folder, "."):
                 with suppress(OSError):
                     state = os.stat(path, dir_fd=top.folder, follow_symlinks=False)
                     if stat.S_ISREG(state.st_mode) and self._root.may_read(path):
-                        found[visible_path(path)] = (
+                        stamps[visible_path(path)] = (
                             f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size}"
                         )
-        return found
+        return stamps
 
     def _text(self, path: str) -> str:
         """The text of a file; empty if it is gone, too large, binary or generated."""
@@ -229,10 +229,10 @@ class SearchCode(Tool[SearchCodeInput]):
     name = "searchCode"
     inputs = SearchCodeInput
 
-    async def run(self, asked: SearchCodeInput) -> ToolOutcome:
+    async def run(self, arguments: SearchCodeInput) -> ToolOutcome:
         await anyio.to_thread.run_sync(self.index.refresh)
-        query_vector, problem = await self._query_vector(asked.query)
-        hits = await anyio.to_thread.run_sync(self.index.search, asked.query, 10, query_vector)
+        query_vector, problem = await self._query_vector(arguments.query)
+        hits = await anyio.to_thread.run_sync(self.index.search, arguments.query, 10, query_vector)
         output: dict[str, object] = {"count": len(hits), "results": _shown(hits)}
         if problem:
             output["note"] = f"Found by words only: the embedding model failed ({problem})."

@@ -27,8 +27,8 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 @lru_cache(maxsize=100_000)
 def subwords(name: str) -> str:
     """Return the words in a name, and the compound of several: `file name filename`."""
-    found = [part.lower() for part in _PART.findall(name) if len(part) >= SHORTEST_WORD]
-    return " ".join([*found, "".join(found)] if len(found) > 1 else found)
+    words = [part.lower() for part in _PART.findall(name) if len(part) >= SHORTEST_WORD]
+    return " ".join([*words, "".join(words)] if len(words) > 1 else words)
 
 
 def split_words(text: str) -> str:
@@ -62,8 +62,8 @@ def stems(words: Iterable[str]) -> dict[str, str]:
         scratch.execute("CREATE VIRTUAL TABLE stems USING fts5vocab('forms', 'instance')")
         scratch.executemany("INSERT INTO forms (rowid, word) VALUES (?, ?)", enumerate(listed))
         rows: list[tuple[int, str]] = scratch.execute("SELECT doc, term FROM stems").fetchall()
-    found = {listed[row]: stem for row, stem in rows}
-    return {word: found.get(word, word) for word in listed}
+    stem_of = {listed[row]: stem for row, stem in rows}
+    return {word: stem_of.get(word, word) for word in listed}
 
 
 def related(stem: str) -> dict[str, str]:
@@ -81,12 +81,12 @@ def groups() -> tuple[tuple[str, ...], ...]:
 @cache
 def _by_stem() -> dict[str, dict[str, str]]:
     forms = stems({word for group in groups() for word in group})
-    found: dict[str, dict[str, str]] = {}
+    by_stem: dict[str, dict[str, str]] = {}
     for group in groups():
         for word in group:
             others = {other: forms[other] for other in group if forms[other] != forms[word]}
-            found.setdefault(forms[word], {}).update(others)
-    return found
+            by_stem.setdefault(forms[word], {}).update(others)
+    return by_stem
 
 
 SNIPPET_LINES, SNIPPET_WIDTH = 8, 160
@@ -97,10 +97,10 @@ _PREFIX = 5
 def best_lines(lines: Sequence[str], question: str) -> str:
     """Return at most `SNIPPET_LINES`: those with the most words of the question, else the first."""
     wanted = {term[:_PREFIX] for term in terms(question)}
-    found = [wanted & {word[:_PREFIX] for word in split_words(line).split()} for line in lines]
+    matches = [wanted & {word[:_PREFIX] for word in split_words(line).split()} for line in lines]
     starts = range(max(1, len(lines) - SNIPPET_LINES + 1))
     start = max(
-        starts, key=lambda at: (len(set[str]().union(*found[at : at + SNIPPET_LINES])), -at)
+        starts, key=lambda at: (len(set[str]().union(*matches[at : at + SNIPPET_LINES])), -at)
     )
     return "\n".join(
         line[:SNIPPET_WIDTH].rstrip() for line in lines[start : start + SNIPPET_LINES]
@@ -176,7 +176,7 @@ def split_file(path: str, text: str) -> IndexedFile:
     """Split a file into its indexed parts."""
     lines = text.split("\n")
     prose, code = _split_prose_and_code(path, text)
-    defined = [found[1] if (found := _DEFINITION.match(line)) else "" for line in lines]
+    defined = [match[1] if (match := _DEFINITION.match(line)) else "" for line in lines]
     above, columns = split_words(path), (defined, prose, code)
     passages = tuple(
         Passage(
@@ -205,12 +205,12 @@ def _split_prose_and_code(path: str, text: str) -> tuple[list[str], list[str]]:
     prose: list[str] = []
     code: list[str] = []
     last = 0
-    for found in _COMMENT_OR_STRING.finditer(text):
-        token, before = found.group(), text[last : found.start()]
+    for match in _COMMENT_OR_STRING.finditer(text):
+        token, before = match.group(), text[last : match.start()]
         is_prose = " " in token
         prose += (_blank(before), token if is_prose else _blank(token))
         code += (before, _blank(token) if is_prose else token)
-        last = found.end()
+        last = match.end()
     prose.append(_blank(text[last:]))
     code.append(text[last:])
     return "".join(prose).split("\n"), "".join(code).split("\n")

@@ -55,8 +55,8 @@ class _Term:
 
 def rank(database: IndexDatabase, question: str) -> list[Ranked]:
     """Return every file related to a question, best first."""
-    asked = _asked(question)
-    passages = _passages(database, asked)
+    query_terms = _query_terms(question)
+    passages = _passages(database, query_terms)
     paths, places = database.paths(), database.places()
     best: dict[int, list[int]] = {}
     for passage in sorted(passages, key=lambda row: (-passages[row], row)):
@@ -66,7 +66,7 @@ def rank(database: IndexDatabase, question: str) -> list[Ranked]:
         first, *others = (passages[row] for row in rows)
         scores[file] = first + NEXT_PASSAGES * sum(others[:MAX_NEXT])
     for table in (WHOLES, OUTLINES):
-        _add(scores, _sum(_fit(database, table, term) for term in asked), 1.0)
+        _add(scores, _sum(_fit(database, table, term) for term in query_terms), 1.0)
     together = _by_folder(scores, paths)
     ranked = [
         Ranked(file, scores[file] + together[file], best.get(file, [None])[0]) for file in scores
@@ -74,10 +74,10 @@ def rank(database: IndexDatabase, question: str) -> list[Ranked]:
     return sorted(ranked, key=lambda one: (-one.score, paths[one.file]))
 
 
-def _asked(question: str) -> list[_Term]:
-    asked = stems(terms(question))
-    known = frozenset(asked.values())
-    return [_Term(word, stem, _synonyms(stem, known)) for word, stem in asked.items()]
+def _query_terms(question: str) -> list[_Term]:
+    stem_by_word = stems(terms(question))
+    known = frozenset(stem_by_word.values())
+    return [_Term(word, stem, _synonyms(stem, known)) for word, stem in stem_by_word.items()]
 
 
 def _synonyms(stem: str, known: frozenset[str]) -> dict[str, str]:
@@ -97,9 +97,9 @@ def _fit(database: IndexDatabase, table: str, term: _Term) -> Mapping[int, float
             # A rare synonym of a common word would otherwise outweigh the word that was asked for.
             least = min(rarity.get(term.word, rarity[word]), rarity[word])
             share = SYNONYM * least / rarity[word] * _smoothed(rarity[word])
-            found = database.find(table, f'"{word}"')
-            _raise(fit, found, share)
-            _add(extra, found, EXTRA_SYNONYM * share)
+            rows = database.find(table, f'"{word}"')
+            _raise(fit, rows, share)
+            _add(extra, rows, EXTRA_SYNONYM * share)
     _add(fit, extra, 1.0)
     if len(term.stem) >= SHORTEST_PREFIX:
         _raise(fit, database.find(table, f'"{term.stem}" *'), PREFIX)
@@ -110,13 +110,13 @@ def _smoothed(rarity: float) -> float:
     return (TYPICAL_RARITY / rarity) ** SMOOTHING
 
 
-def _raise(fit: defaultdict[int, float], found: Mapping[int, float], share: float) -> None:
-    for row, score in found.items():
+def _raise(fit: defaultdict[int, float], rows: Mapping[int, float], share: float) -> None:
+    for row, score in rows.items():
         fit[row] = max(fit[row], share * score)
 
 
-def _add(fit: defaultdict[int, float], found: Mapping[int, float], share: float) -> None:
-    for row, score in found.items():
+def _add(fit: defaultdict[int, float], rows: Mapping[int, float], share: float) -> None:
+    for row, score in rows.items():
         fit[row] += share * score
 
 
@@ -127,9 +127,9 @@ def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
     return total
 
 
-def _passages(database: IndexDatabase, asked: Sequence[_Term]) -> dict[int, float]:
+def _passages(database: IndexDatabase, query_terms: Sequence[_Term]) -> dict[int, float]:
     """Score the passages: the more of the question's words they hold, the more they count."""
-    fits = [fit for term in asked if (fit := _fit(database, PASSAGES, term))]
+    fits = [fit for term in query_terms if (fit := _fit(database, PASSAGES, term))]
     total = _sum(fits)
     for row in total:
         total[row] *= sqrt(sum(row in fit for fit in fits) / len(fits))
@@ -143,8 +143,8 @@ def _by_folder(scores: Mapping[int, float], paths: Mapping[int, str]) -> dict[in
     for file, folder in folders.items():
         together[folder].append(scores[file])
     shares = {
-        folder: FOLDER_WEIGHT * sum(sorted(found)[-FOLDER_BEST:]) / FOLDER_BEST
-        for folder, found in together.items()
+        folder: FOLDER_WEIGHT * sum(sorted(values)[-FOLDER_BEST:]) / FOLDER_BEST
+        for folder, values in together.items()
     }
     return {file: shares[folder] for file, folder in folders.items()}
 

@@ -21,14 +21,14 @@ router: APIRouter = APIRouter(tags=["inbox"])
 @router.get("/inbox")
 async def list_questions(hub: TheHub) -> list[QuestionShown]:
     """List every open question, oldest first."""
-    found: list[QuestionShown] = []
+    questions: list[QuestionShown] = []
     for project in await hub.projects():
         try:
             app = await hub.project(project)
-            found += [QuestionShown.of(project, view) for view in await app.questions()]
+            questions += [QuestionShown.of(project, view) for view in await app.questions()]
         except CoterieError:
             continue  # `GET /projects` says what is wrong with it
-    return sorted(found, key=lambda question: question.asked_at)
+    return sorted(questions, key=lambda question: question.asked_at)
 
 
 @router.get("/projects/{project}/questions/{question}")

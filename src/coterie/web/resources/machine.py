@@ -80,12 +80,12 @@ async def doctor(app: TheProject) -> DoctorShown:
     """What is installed and what will work; changes nothing."""
 
     def look() -> DoctorShown:
-        found = Doctor(app.root)
+        findings = Doctor(app.root)
         return DoctorShown.model_validate(
             {
-                "agents": [asdict(one) for one in found.agents],
-                "checks": [asdict(one) for one in found.checks],
-                "ready": sum(one.ready for one in found.agents),
+                "agents": [asdict(one) for one in findings.agents],
+                "checks": [asdict(one) for one in findings.checks],
+                "ready": sum(one.ready for one in findings.agents),
             }
         )
 
@@ -106,8 +106,8 @@ async def list_settings(app: TheProject) -> list[SettingShown]:
     """List every setting with its value and where that comes from."""
 
     def look() -> list[SettingShown]:
-        found = settings_of(app.project)
-        return [SettingShown.model_validate(vars(one)) for one in found.list()]
+        settings = settings_of(app.project)
+        return [SettingShown.model_validate(vars(one)) for one in settings.list()]
 
     return await anyio.to_thread.run_sync(look)
 

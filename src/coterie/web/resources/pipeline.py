@@ -73,5 +73,5 @@ class PipelineShown(Shown):
 @router.get("/projects/{project}/tasks/{task}/pipeline")
 async def show_pipeline(app: TheProject, task: TheTask) -> PipelineShown:
     """Show where a build is; to decide how it continues, answer its question."""
-    found = await app.pipelines.view(task)
-    return PipelineShown.of(task, found.graph, found.state)
+    view = await app.pipelines.view(task)
+    return PipelineShown.of(task, view.graph, view.state)

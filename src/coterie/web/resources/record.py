@@ -70,8 +70,8 @@ class VerificationShown(Shown):
 @router.get("/projects/{project}/audit/verification")
 async def verify_audit(app: TheProject) -> VerificationShown:
     """Check every page of the database, both hash chains, and the envelopes of all sessions."""
-    found = await check_audit(app)
-    return VerificationShown.model_validate(found.fields())
+    verification = await check_audit(app)
+    return VerificationShown.model_validate(verification.fields())
 
 
 class CostShown(Shown):
@@ -137,8 +137,8 @@ async def show_task_costs(
 
 
 async def _costs(app: TheProject, task: str | None, by: CostKey, since: str | None) -> CostsShown:
-    found = await read_costs(app, task, since)
-    groups = grouped(found.costs, by)
+    costs = await read_costs(app, task, since)
+    groups = grouped(costs.costs, by)
     return CostsShown.model_validate(
         {
             "by": by,
@@ -149,9 +149,9 @@ async def _costs(app: TheProject, task: str | None, by: CostKey, since: str | No
                     "limit": {one: getattr(limit, one) for one in ("tokens", "usd", "turns")},
                     "used": asdict(used),
                 }
-                for member, (limit, used) in found.budgets.items()
+                for member, (limit, used) in costs.budgets.items()
             ],
-            "rehearsal": bool(found.rehearsal),
+            "rehearsal": bool(costs.rehearsal),
         }
     )
 
@@ -174,16 +174,16 @@ class ReportShown(Shown):
 @router.get("/projects/{project}/tasks/{task}/report")
 async def show_report(app: TheProject, task: TheTask) -> ReportShown:
     """Show the result of a task."""
-    found = await read_report(app, task)
-    files, added, removed = found.changed or (None, None, None)
+    report = await read_report(app, task)
+    files, added, removed = report.changed or (None, None, None)
     return ReportShown(
         task=task,
         files=files,
         added=added,
         removed=removed,
-        branch=found.branch,
-        tokens=dict(found.tokens),
-        usd=found.money,
-        words=list(found.words),
-        summary=found.session.detail.state.summary,
+        branch=report.branch,
+        tokens=dict(report.tokens),
+        usd=report.money,
+        words=list(report.words),
+        summary=report.session.detail.state.summary,
     )

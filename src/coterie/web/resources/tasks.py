@@ -35,7 +35,7 @@ async def list_tasks(
     limit: Limit = 100,
 ) -> list[TaskShown]:
     """List the tasks of every known project, or of one, newest first."""
-    found: list[tuple[str, TaskView, Usage | None]] = []
+    tasks: list[tuple[str, TaskView, Usage | None]] = []
     for name in (project,) if project is not None else await hub.projects():
         try:
             views = await read_tasks(await hub.project(name))
@@ -43,9 +43,9 @@ async def list_tasks(
             if project is not None:
                 raise
             continue  # `GET /projects` says what is wrong with it
-        found += [(name, view, used) for view, used in views if state in (None, view.standing)]
-    found.sort(key=lambda one: one[1].created_at, reverse=True)
-    return [TaskShown.of(*one) for one in found[:limit]]
+        tasks += [(name, view, used) for view, used in views if state in (None, view.standing)]
+    tasks.sort(key=lambda one: one[1].created_at, reverse=True)
+    return [TaskShown.of(*one) for one in tasks[:limit]]
 
 
 class TaskGiven(RequestBody):

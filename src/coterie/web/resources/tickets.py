@@ -82,22 +82,22 @@ async def show_ticket(
     project: ProjectId, app: TheProject, task: TheTask, ticket: TicketId
 ) -> TicketDetailShown:
     """Show a ticket with its instruction, report, review and checks, as they were sent."""
-    found = await read_ticket(app, task, ticket)
+    detail = await read_ticket(app, task, ticket)
     row = next(
         one
-        for one in ticket_rows(found.session.tickets, found.session.asks)
+        for one in ticket_rows(detail.session.tickets, detail.session.asks)
         if one.view.ticket.id == ticket
     )
     fields = dict(as_json.ticket(task, row.view, row.waits_for, row.asks))
-    own = found.task
-    asked = own.questions if own else ()
+    own = detail.task
+    questions = own.questions if own else ()
     fields |= {
-        "branch": found.branch or None,
+        "branch": detail.branch or None,
         "history": [vars(moment) for moment in row.view.ticket.history],
-        "envelopes": found.said,
+        "envelopes": detail.envelopes,
         "status": own.view.status if own else None,
         "failures": as_json.failures(own) if own else [],
-        "questions": [QuestionShown.of(project, view) for view in asked],
+        "questions": [QuestionShown.of(project, view) for view in questions],
     }
     return TicketDetailShown.model_validate(fields)
 

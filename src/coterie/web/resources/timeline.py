@@ -49,8 +49,8 @@ async def list_tool_calls(
 async def _read(
     app: TheProject, task: str, page: AskedPage, source: TimelineSource | None = None
 ) -> PageShown:
-    found = await read_page(app, task, **vars(page), source=source)
-    return PageShown.of(found, page.limit)
+    timeline = await read_page(app, task, **vars(page), source=source)
+    return PageShown.of(timeline, page.limit)
 
 
 class ToolUseShown(Shown):

@@ -31,10 +31,10 @@ class AcceptStep(PipelineStepRun):
         """Commit the change; ask first, unless the answer was given at the start."""
         choice = message.choice if message else ""
         if choice in (REVERT, CODEGEN):
-            said = message.content if message else ""
+            comment = message.content if message else ""
             if choice == CODEGEN:
-                said = "\n".join(filter(None, (said, await self._handed_over())))
-            return StepResult(patch=StatePatch(status="idle", reason=said), actions=(choice,))
+                comment = "\n".join(filter(None, (comment, await self._handed_over())))
+            return StepResult(patch=StatePatch(status="idle", reason=comment), actions=(choice,))
         if message is not None and choice == RECHECK:
             return await self._recheck(state, message)
         tree = await self.git(lambda work: work.tree)
@@ -44,13 +44,13 @@ class AcceptStep(PipelineStepRun):
             text = message.content or state.meta.message or self._title()
             over = failed if choice == OVERRIDE else ()
             return await self._take(state, text, state.meta.tree, over)
-        given = self._given(state, message)
-        if given and not failed:
-            return await self._take(state, given, tree)
-        asked = await self._asked(state, tree, failed)
-        said = message.content if message and message.sender == "user" else ""
-        patch = asked.patch.model_copy(update={"message": said})
-        return asked.model_copy(update={"patch": patch})
+        commit_message = self._approved_message(state, message)
+        if commit_message and not failed:
+            return await self._take(state, commit_message, tree)
+        result = await self._asked(state, tree, failed)
+        comment = message.content if message and message.sender == "user" else ""
+        patch = result.patch.model_copy(update={"message": comment})
+        return result.model_copy(update={"patch": patch})
 
     async def _recheck(self, state: PipelineState, message: StepMessage) -> StepResult:
         """Bring the change onto the user's branch as it is now, test that, and commit it if it
@@ -78,16 +78,16 @@ class AcceptStep(PipelineStepRun):
             tested = await RunTestsStep(self.services, f"{self.name}/again").tested(
                 state, debrief=False
             )
-            kept = {"gate": tested.patch.gate, "artifacts": tested.patch.artifacts}
-            patch = patch.model_copy(update=kept)
+            fields = {"gate": tested.patch.gate, "artifacts": tested.patch.artifacts}
+            patch = patch.model_copy(update=fields)
         after = state.after("accept", patch)
         failed = await self._failed(after, tree)
-        found = await (
+        result = await (
             self._asked(after, tree, failed) if failed else self._take(after, text, tree)
         )
-        own = {"status": found.patch.status, "reason": found.patch.reason}
-        last = {"commit": found.patch.commit, "tree": found.patch.tree or tree}
-        return found.model_copy(update={"patch": patch.model_copy(update={**own, **last})})
+        own = {"status": result.patch.status, "reason": result.patch.reason}
+        last = {"commit": result.patch.commit, "tree": result.patch.tree or tree}
+        return result.model_copy(update={"patch": patch.model_copy(update={**own, **last})})
 
     async def _handed_over(self) -> str:
         """Bring the change onto the user's branch as it is now, for the coder to continue there;
@@ -103,16 +103,16 @@ class AcceptStep(PipelineStepRun):
                 return []
             return list(await self.git(lambda work: work.current().unresolved()))
 
-        found = await self.services.context.step(f"{self.name}/handed-over", [], onto)
+        unresolved = await self.services.context.step(f"{self.name}/handed-over", [], onto)
         self.services.work = await self.git(PipelineWork.current)
-        files = ", ".join(cast("list[str]", found))
+        files = ", ".join(cast("list[str]", unresolved))
         return f"Both versions are between conflict markers in: {files}" if files else ""
 
     async def _onto(self, tree: str) -> object:
         await self.git(lambda work: work.bring_onto_branch(tree))
         return tree
 
-    def _given(self, state: PipelineState, message: StepMessage | None) -> str | None:
+    def _approved_message(self, state: PipelineState, message: StepMessage | None) -> str | None:
         """Return the commit message if the user approved before the gates were checked."""
         if message is not None and message.sender == "user":
             return message.content if message.choice == ACCEPT else None
@@ -134,35 +134,35 @@ class AcceptStep(PipelineStepRun):
         except NotAccepted as refused:
             now = await self.git(lambda work: work.tree)
             failed = await self._failed(state, now)
-            asked = await self._asked(state, now, failed, refused.problem)
-            patch = asked.patch.model_copy(update={"message": text})
-            return asked.model_copy(update={"patch": patch})
+            result = await self._asked(state, now, failed, refused.problem)
+            patch = result.patch.model_copy(update={"message": text})
+            return result.model_copy(update={"patch": patch})
         await self.git(PipelineWork.clear)
         why = "the user committed it anyway"
         overrides = {**state.meta.overrides, **dict.fromkeys(over, why)}
-        told = [f"gate {gate} overridden: {why}" for gate, why in overrides.items()]
+        notes = [f"gate {gate} overridden: {why}" for gate, why in overrides.items()]
         patch = StatePatch(commit=commit, message=text, overrides=overrides)
-        return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *told))
+        return StepResult(patch=patch, logs=(f"committed as {commit[:12]}", *notes))
 
     def _require_own_clone(self) -> None:
         sharing, task_id = self.services.context.sharing, self.services.task.task_id
         if sharing is not None and sharing.for_others:
-            said = (
+            problem = (
                 f"{sharing.machine} only works for other machines: accept it on the machine "
                 "that should have the commit"
             )
-            raise NotAccepted(task_id, said, f"coterie accept {task_id}")
+            raise NotAccepted(task_id, problem, f"coterie accept {task_id}")
 
     async def _failed(self, state: PipelineState, tree: str) -> tuple[str, ...]:
         """Return the gates that did not pass, or were decided on different files."""
-        found: list[str] = []
+        gates: list[str] = []
         for phase in self.services.settings.graph.phases.values():
             gate = phase.gate
             if gate is not None and not (
                 state.passed(gate) and await self._holds(state, gate, tree)
             ):
-                found.append(gate)
-        return tuple(found)
+                gates.append(gate)
+        return tuple(gates)
 
     async def _holds(self, state: PipelineState, gate: str, tree: str) -> bool:
         """Whether a gate was decided on these files; tests may still be added after the review."""
@@ -208,11 +208,11 @@ def _commit_options(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]
     """Return the options that commit a change."""
     passes = "commit if that passes"
     if is_behind:
-        told = f"your branch has moved: test on its current state, and {passes}"
-        return [Option(id=RECHECK, label="test it again", style="primary", detail=told)]
+        detail = f"your branch has moved: test on its current state, and {passes}"
+        return [Option(id=RECHECK, label="test it again", style="primary", detail=detail)]
     if not failed:
-        told = "with your comment"
-        return [Option(id=ACCEPT, label="commit it", style="primary", detail=told)]
+        detail = "with your comment"
+        return [Option(id=ACCEPT, label="commit it", style="primary", detail=detail)]
     over = Option(id=OVERRIDE, label="commit it anyway", style="danger")
     # The failure may be the machine's fault, or have been fixed outside the change.
     again = Option(id=RECHECK, label="test it again", detail=f"unchanged, and {passes}")

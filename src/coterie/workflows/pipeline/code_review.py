@@ -58,19 +58,19 @@ class CodeReviewStep(PipelineStepRun):
             status="completed" if gate.passed else "failed",
             reason="; ".join(gate.reasons),
         )
-        found = f"{len(review.findings)} findings, {len(review.must_fix)} must be fixed"
-        logs = (found, *(f"no answer: {role}" for role in missing))
+        summary = f"{len(review.findings)} findings, {len(review.must_fix)} must be fixed"
+        logs = (summary, *(f"no answer: {role}" for role in missing))
         return StepResult(patch=patch, logs=logs, actions=("run_tests",) if gate.passed else ())
 
     async def _answers(
         self, facts: dict[str, object]
     ) -> dict[ReviewRole, ReviewOpinion | TurnFailed]:
         folder = await self.git(PipelineWork.open)
-        found: dict[ReviewRole, ReviewOpinion | TurnFailed] = {}
+        answers: dict[ReviewRole, ReviewOpinion | TurnFailed] = {}
 
         async def look(role: ReviewRole, name: str) -> None:
             run = PipelineStepRun(self.services, name)
-            found[role] = await run.ask(
+            answers[role] = await run.ask(
                 role, ReviewOpinion, facts, prompt="code_review", folder=folder
             )
 
@@ -79,17 +79,17 @@ class CodeReviewStep(PipelineStepRun):
                 group.start_soon(look, role, self.name)
         for role in _ROLES:
             for number in count(1):
-                failed = found[role]
+                failed = answers[role]
                 if not isinstance(failed, TurnFailed):
                     break
                 if not await self.retried(role, failed, number):
                     break
                 await look(role, f"{self.name}/ask/{role}/again/{number}")
-        return {role: found[role] for role in _ROLES}
+        return {role: answers[role] for role in _ROLES}
 
-    def _opinion(self, role: ReviewRole, said: ReviewOpinion) -> MemberOpinion:
+    def _opinion(self, role: ReviewRole, opinion: ReviewOpinion) -> MemberOpinion:
         member = self.services.roles[role]
-        return MemberOpinion(**dict(said), role=role, member=member.id, agent=member.agent or "")
+        return MemberOpinion(**dict(opinion), role=role, member=member.id, agent=member.agent or "")
 
 
 def _decided(opinions: tuple[MemberOpinion, ...], tree: str) -> GateDecision:

@@ -43,8 +43,8 @@ def size_text(size: DiffSummary) -> str:
 def _commit_problem_note(problem: str) -> list[str]:
     if not problem:
         return []
-    told = "Remove it from the folder, or make it part of the project."
-    return [f"Your work cannot be committed: {problem}. {told}"]
+    advice = "Remove it from the folder, or make it part of the project."
+    return [f"Your work cannot be committed: {problem}. {advice}"]
 
 
 class ChangeStep(PipelineStepRun):
@@ -81,7 +81,7 @@ class ChangeStep(PipelineStepRun):
             try:
                 await self.git(lambda work: work.commit(message))
             except GitFailed as failed:
-                return failed.said
+                return failed.output
             return ""
 
         return str(await self.services.context.step(f"{name}/committed", [], commit))
@@ -94,8 +94,8 @@ class ChangeStep(PipelineStepRun):
             state = await self.git(lambda work: ProjectWatch().state(work.worktrees, ""))
             return None if state is None else [state.head, dict(state.files)]
 
-        found = cast("list[Any] | None", await self.services.context.step(name, [], look))
-        return None if found is None else ProjectState(*found)
+        recorded = cast("list[Any] | None", await self.services.context.step(name, [], look))
+        return None if recorded is None else ProjectState(*recorded)
 
     async def _was_the_user(self, name: str, role: str, files: Sequence[str]) -> bool:
         member = self.services.roles[role].id
@@ -119,7 +119,7 @@ class ChangeStep(PipelineStepRun):
     async def patch(self, planned: Collection[str]) -> tuple[CodePatch, dict[str, str]]:
         """Write the current change to `patch.json` and `files/`; return it with its artifacts."""
         changed = await self.changed()
-        kept = {
+        contents = {
             f"{one.path}.full": await self.git(lambda work, path=one.path: work.content(path))
             for one in changed
             if one.operation != "delete"
@@ -146,7 +146,7 @@ class ChangeStep(PipelineStepRun):
             ),
         )
         folder = await self.git(
-            lambda _: self.services.artifacts.write_folder("code.files_dir", kept)
+            lambda _: self.services.artifacts.write_folder("code.files_dir", contents)
         )
         return patch, {**await self.write("code.patch", patch), **folder}
 
@@ -177,28 +177,28 @@ class CodegenStep(ChangeStep):
         plan_files = await self.read(state, "plan_files", PlanFiles)
         planned = {one.path for one in plan_files.files} if plan_files else None
         choice = message.choice if message else ""
-        made: dict[str, str] = {}
+        artifacts: dict[str, str] = {}
         if choice == PUT_BACK:
             await self._put_back((planned or set()) | await self._allowed_before(state))
         elif choice != ALLOW:
             intent = await self._intent(state, message, plan_files)
-            made = await self._written(intent, plan_files)
+            artifacts = await self._written(intent, plan_files)
             if problem := await self._change(state, message, intent):
-                patch = StatePatch(status="failed", reason=problem, artifacts=made)
+                patch = StatePatch(status="failed", reason=problem, artifacts=artifacts)
                 return StepResult(patch=patch)
         changed = await self.changed()
         # In a project that uses OpenSpec the work includes the plan: that alone is not a change.
         specs = {file for name, file in state.files.items() if name.startswith("openspec.")}
         if all(one.path in specs for one in changed):
-            patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)
+            patch = StatePatch(status="failed", reason="nothing was changed", artifacts=artifacts)
             return StepResult(patch=patch)
-        allowed = planned if planned is not None else await self._intended(state, made)
+        allowed = planned if planned is not None else await self._intended(state, artifacts)
         allowed |= await self._allowed_before(state)
         outside = [one.path for one in changed if one.path not in allowed]
         if outside and choice not in (ALLOW, PUT_BACK):
-            asked = self.unplanned("codegen", outside, state)
-            return asked.model_copy(
-                update={"patch": asked.patch.model_copy(update={"artifacts": made})}
+            result = self.unplanned("codegen", outside, state)
+            return result.model_copy(
+                update={"patch": result.patch.model_copy(update={"artifacts": artifacts})}
             )
         patch, files = await self.patch(allowed)
         size = patch.summary
@@ -207,12 +207,12 @@ class CodegenStep(ChangeStep):
             *(f"{one.operation} {one.path}" for one in patch.files),
         )
         return StepResult(
-            patch=StatePatch(artifacts={**made, **files}), logs=logs, actions=("call_review",)
+            patch=StatePatch(artifacts={**artifacts, **files}), logs=logs, actions=("call_review",)
         )
 
-    async def _intended(self, state: PipelineState, made: dict[str, str]) -> set[str]:
+    async def _intended(self, state: PipelineState, artifacts: dict[str, str]) -> set[str]:
         """Return the files of the coder's intent: without a plan, these count as planned."""
-        files = {**state.files, **made}
+        files = {**state.files, **artifacts}
         plan = await self.git(
             lambda _: self.services.artifacts.read(files, "code.plan", CodegenPlan)
         )
@@ -266,18 +266,18 @@ class CodegenStep(ChangeStep):
 
     async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
         """Return what must be fixed after the last round."""
-        found = [message.content] if message and message.content else []
+        findings = [message.content] if message and message.content else []
         review = await self.read(state, "review.code", CodeReview)
         for one in review.must_fix if review else ():
             where = f"{one.file}:{one.line}" if one.line else one.file
-            found.append(f"{where}: {one.message} {one.suggestion}".strip())
+            findings.append(f"{where}: {one.message} {one.suggestion}".strip())
         report = await self.read(state, "test.report", EvalReport)
         if report is not None and not report.gate.passed:
-            found += [
+            findings += [
                 f"{r.command} failed:\n{r.output[-_TAIL:]}" for r in report.runs if not r.passed
             ]
-            found += report.debrief.next_actions if report.debrief else ()
-        return list(dict.fromkeys(found))
+            findings += report.debrief.next_actions if report.debrief else ()
+        return list(dict.fromkeys(findings))
 
 
 class WriteTestsStep(ChangeStep):

@@ -55,9 +55,9 @@ def _requirements(requirements: Iterable[Requirement]) -> Iterator[str]:
         yield f"- **{inline(one.title)}**" + _after(inline(one.text), " ")
         for scenario in one.scenarios:
             words = (("given", scenario.given), ("when", scenario.when), ("then", scenario.then))
-            said = ", ".join(f"{word} {inline(text)}" for word, text in words if text.strip())
-            if said:
-                yield f"  - {inline(scenario.name)}{': ' if scenario.name else ''}{said}"
+            steps = ", ".join(f"{word} {inline(text)}" for word, text in words if text.strip())
+            if steps:
+                yield f"  - {inline(scenario.name)}{': ' if scenario.name else ''}{steps}"
 
 
 def _work(plan: StructuredPlan) -> Iterator[str]:
@@ -74,13 +74,13 @@ def plan_review_document(review: PlanReview) -> str:
         "structure": "Coterie checked only the structure of the OpenSpec change; the `openspec` "
         "tool did not check it.",
     }[review.openspec]
-    said = paragraph(opinion.summary) if opinion else _NO_MODEL
+    summary = paragraph(opinion.summary) if opinion else _NO_MODEL
     return document(
         "Plan review",
         section("Gate", _gate(passed=review.gate.passed, reasons=review.gate.reasons)),
         section("Issues", bullets(map(_issue, review.issues), _NONE)),
         section("OpenSpec", checked),
-        section("Reviewer", said),
+        section("Reviewer", summary),
         section("Suggestions", bullets(opinion.suggestions if opinion else ())),
     )
 
@@ -123,10 +123,10 @@ def review_meeting_document(meeting: ReviewMeeting) -> str:
 
 def second_opinion_document(review: CodeReview) -> str:
     """`second_opinion.md`: what the independent reviewer says."""
-    given = [one for one in review.opinions if one.role == "second_opinion"]
-    if not given:
+    opinions = [one for one in review.opinions if one.role == "second_opinion"]
+    if not opinions:
         return document("Second opinion", section("Summary", "There is none."))
-    return document("Second opinion", *_opinion(given[0]))
+    return document("Second opinion", *_opinion(opinions[0]))
 
 
 def _opinion(opinion: MemberOpinion) -> Iterator[str]:

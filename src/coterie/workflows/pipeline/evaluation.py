@@ -112,8 +112,8 @@ class RunTestsStep(PipelineStepRun):
         diff = await self.git(PipelineWork.diff)
         shown = [f"{one.command}: {_ended(one)}\n{one.output}" for one in runs]
         facts: dict[str, object] = {"diff": f"```diff\n{diff[:_DIFF]}\n```", "runs": shown}
-        said = await self.ask("debrief", Debrief, facts)
-        return None if isinstance(said, TurnFailed) else said
+        reply = await self.ask("debrief", Debrief, facts)
+        return None if isinstance(reply, TurnFailed) else reply
 
 
 def _ended(run: EvalRun) -> str:

@@ -54,8 +54,8 @@ class PlanReviewStep(PlanStep):
             reason="; ".join(gate.reasons),
         )
         by = "rules and a reviewer" if opinion else "rules alone: no model answered"
-        found = f"{counted(len(issues), 'issue')}, by {by}"
-        return StepResult(patch=patch, logs=(found,), actions=("call_meeting",))
+        summary = f"{counted(len(issues), 'issue')}, by {by}"
+        return StepResult(patch=patch, logs=(summary,), actions=("call_meeting",))
 
     async def _opinion(
         self, plan: StructuredPlan, issues: list[PlanIssue], message: StepMessage | None
@@ -65,8 +65,8 @@ class PlanReviewStep(PlanStep):
             "issues": [one.message for one in issues],
             "notes": message.content if message else "",
         }
-        found = await self.ask("plan_review", PlanOpinion, facts)
-        return None if isinstance(found, TurnFailed) else found
+        opinion = await self.ask("plan_review", PlanOpinion, facts)
+        return None if isinstance(opinion, TurnFailed) else opinion
 
     async def _openspec_checked(self, state: PipelineState, plan: StructuredPlan) -> _SpecCheck:
         """Check the OpenSpec change with the tool; without it, check only its form ourselves."""
@@ -80,11 +80,11 @@ class PlanReviewStep(PlanStep):
             command = validate_command(tool, self.change)
             name = step_name.check(self.name, 1)
             ran = await self.services.context.check(name, command, folder)
-            found = issues_in(ran.output)
-            if found is not None and (ran.passed or found):
+            issues = issues_in(ran.output)
+            if issues is not None and (ran.passed or issues):
                 wrong = tuple(
                     PlanIssue(code="openspec_invalid", message=message, field=place, must_fix=True)
-                    for place, message in found
+                    for place, message in issues
                 )
                 return _SpecCheck("tool", wrong)
             why = f"the openspec tool did not check it: see {ran.log or 'its output'}"

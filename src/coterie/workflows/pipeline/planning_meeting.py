@@ -53,11 +53,11 @@ class PlanningMeetingStep(PlanStep):
             meeting = _answered(meeting, self.number - 1, message.content if message else "")
         else:
             meeting = await self._held(plan, review, message)
-        asked = self._question(meeting) if review.gate.passed else None
-        if asked is not None:
+        question = self._question(meeting) if review.gate.passed else None
+        if question is not None:
             files = await self._write(meeting)
             patch = StatePatch(status="in_progress", artifacts=files)
-            return StepResult(patch=patch, questions=(asked,), actions=("ask_user",))
+            return StepResult(patch=patch, questions=(question,), actions=("ask_user",))
         return await self._closed(state, plan, meeting)
 
     async def _held(
@@ -135,18 +135,18 @@ class PlanningMeetingStep(PlanStep):
         notes = [f"{one.question} Answer: {one.answer}" for one in settled]
 
         async def hear(role: str) -> None:
-            told = [f"{one.question} Answer: {one.answer}" for one in by_role[role]]
-            facts = {"plan": plan_document(plan), "answers": told}
-            said = await self.optional.ask(role, RoleNotes, facts, prompt="clarified")
-            if not isinstance(said, TurnFailed):
-                notes.append(f"{role}: {said.written(indent=None).strip()}")
+            answers = [f"{one.question} Answer: {one.answer}" for one in by_role[role]]
+            facts = {"plan": plan_document(plan), "answers": answers}
+            reply = await self.optional.ask(role, RoleNotes, facts, prompt="clarified")
+            if not isinstance(reply, TurnFailed):
+                notes.append(f"{role}: {reply.written(indent=None).strip()}")
 
         async with anyio.create_task_group() as group:
             for role in by_role:
                 group.start_soon(hear, role)
         facts = {"plan": plan.written(), "notes": sorted(notes)}
-        found = await self.ask("planning", StructuredPlan, facts, prompt="replanning")
-        return _by_rule(plan, settled) if isinstance(found, TurnFailed) else found
+        revised = await self.ask("planning", StructuredPlan, facts, prompt="replanning")
+        return _by_rule(plan, settled) if isinstance(revised, TurnFailed) else revised
 
     async def _write(self, meeting: PlanningMeeting) -> dict[str, str]:
         return {
@@ -169,26 +169,26 @@ def _to_clarify(
     questions: Sequence[str], named: Sequence[ClarifiedQuestion]
 ) -> tuple[ClarifiedQuestion, ...]:
     """Return every open question once: with what the chair says about it, or as still open."""
-    found: dict[str, ClarifiedQuestion] = {}
+    by_question: dict[str, ClarifiedQuestion] = {}
     for one in (*named, *(ClarifiedQuestion(question=text) for text in questions if text.strip())):
         role = one.role if one.role in PIPELINE_ROLES else _ASKING
         # The chair cannot speak for the user: its answers count as settled by a role.
         by = "role" if one.answer.strip() else "nobody"
         settled = one.model_copy(update={"role": role, "settled_by": by})
-        found.setdefault(" ".join(one.question.split()).casefold(), settled)
-    return tuple(found.values())
+        by_question.setdefault(" ".join(one.question.split()).casefold(), settled)
+    return tuple(by_question.values())
 
 
-def _answered(meeting: PlanningMeeting, number: int, said: str) -> PlanningMeeting:
+def _answered(meeting: PlanningMeeting, number: int, answer: str) -> PlanningMeeting:
     """Return the meeting with the user's answer to the `number`-th question they were asked.
 
     It may be in there already, from a process that died before the step was recorded.
     """
     known = list(meeting.clarifications)
     place = [n for n, one in enumerate(known) if one.settled_by != "role"][number - 1]
-    is_answer = bool(said.strip()) and said.strip().casefold() != GO
+    is_answer = bool(answer.strip()) and answer.strip().casefold() != GO
     by = "user" if is_answer else "nobody"
-    known[place] = known[place].model_copy(update={"answer": said or GO, "settled_by": by})
+    known[place] = known[place].model_copy(update={"answer": answer or GO, "settled_by": by})
     return meeting.model_copy(update={"clarifications": tuple(known)})
 
 

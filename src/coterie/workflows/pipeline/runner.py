@@ -115,8 +115,8 @@ class PipelineRunner:
             fresh = True
             reverts = await self._reverts()
             phase = where.phase if reverts == seen else self._graph.start
-            said, heard = await self._heard(visit)
-            return {"phase": phase, "reverts": reverts, "said": said, "heard": heard}
+            text, last = await self._heard(visit)
+            return {"phase": phase, "reverts": reverts, "said": text, "heard": last}
 
         name = step_name.phase(visit, "enter")
         entered = cast("dict[str, Any]", await self._context.step(name, [], enter))
@@ -142,12 +142,12 @@ class PipelineRunner:
         context, known = self._context, len(self._context.conversation)
         await context.heard(step_name.phase(visit, f"heard/{known}"))
         people = {one.id for one in self._task.team.members if one.type == "human"}
-        said = [
+        texts = [
             one.text
             for one in context.conversation
             if one.seq > self._last_heard and one.member in people | {self._task.author}
         ]
-        return "\n".join(said), max((one.seq for one in context.conversation), default=0)
+        return "\n".join(texts), max((one.seq for one in context.conversation), default=0)
 
     async def _open_work(self, base: str, reverts: int) -> None:
         where = (self._context.root, self._task.session_id)
@@ -165,9 +165,9 @@ class PipelineRunner:
         message, cannot_retry = where.message, False
         for step in steps[begin:]:
             result = await self._run_step(visit, step, message)
-            asked = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
-            if asked is not None:
-                return await self._run_command(visit, asked, result.patch.reason)
+            command = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
+            if command is not None:
+                return await self._run_command(visit, command, result.patch.reason)
             message = None
             cannot_retry |= ASK_USER in result.actions
         return await self._follow(visit, where.phase, cannot_retry=cannot_retry)
@@ -214,14 +214,14 @@ class PipelineRunner:
 
     async def _answers(self, name: str, questions: tuple[Ask, ...]) -> StepMessage:
         """Return the user's answers as the next message to the step."""
-        said: list[str] = []
+        texts: list[str] = []
         choice = ""
         for number, question in enumerate(questions, 1):
             response = await self._services.ask_user(f"{name}/question/{number}", question)
             choice = response.selected_option_id or choice
-            said.append(_words(response))
-        words = "\n".join(said).strip()
-        return StepMessage(sender="user", content=words, choice=choice, answers=tuple(said))
+            texts.append(_words(response))
+        words = "\n".join(texts).strip()
+        return StepMessage(sender="user", content=words, choice=choice, answers=tuple(texts))
 
     async def _after_failure(self, name: str, step: str, result: StepResult) -> StepMessage:
         about = FailedPhaseStep(phase=self._state.phase, step=step, reason=result.patch.reason)
@@ -265,19 +265,19 @@ class PipelineRunner:
         )
         await self._write_state()
         response = await self._services.ask_user(step_name.phase(visit, "gate"), question)
-        said = _words(response)
+        comment = _words(response)
         if response.selected_option_id in (*COMMANDS, REVERT):
-            return await self._run_command(visit, response.selected_option_id, said)
+            return await self._run_command(visit, response.selected_option_id, comment)
         if response.selected_option_id != "override":
             self._rounds[name] = 0
-            told = StepMessage(sender="user", content="\n".join((*decision.reasons, said)))
-            return NextPhase(phase.back or name, message=told)
+            message = StepMessage(sender="user", content="\n".join((*decision.reasons, comment)))
+            return NextPhase(phase.back or name, message=message)
 
         async def override() -> object:
-            return {"gate": gate, "why": said or f"{response.author_actor_id} overrode the gate"}
+            return {"gate": gate, "why": comment or f"{response.author_actor_id} overrode the gate"}
 
         await self._context.step(step_name.phase(visit, "override"), [gate], override)
-        self._state = self._state.overridden(gate, said)
+        self._state = self._state.overridden(gate, comment)
         await self._write_state()
         return NextPhase(phase.next or DONE)
 
@@ -306,10 +306,10 @@ class PipelineRunner:
         )
         await self._write_state()
         response = await self._services.ask_user(step_name.phase(visit, "choice"), question)
-        said, choice = _words(response), response.selected_option_id or "next"
+        comment, choice = _words(response), response.selected_option_id or "next"
         if choice != "next":
-            return await self._run_command(visit, choice, said)
-        message = StepMessage(sender="user", content=said) if said else None
+            return await self._run_command(visit, choice, comment)
+        message = StepMessage(sender="user", content=comment) if comment else None
         return NextPhase(following, message=message)
 
     async def _shown(self, phase: str) -> tuple[str, ContentKind]:
@@ -324,16 +324,16 @@ class PipelineRunner:
             return await anyio.to_thread.run_sync(work.diff), "Diff"
         return "", "PlainText"
 
-    async def _run_command(self, visit: int, command: str, said: str) -> NextPhase:
+    async def _run_command(self, visit: int, command: str, comment: str) -> NextPhase:
         """Return the phase that a command leads to; `REVERT` takes the work back first."""
         if command == REVERT:
             name = step_name.phase(visit, REVERT)
             await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
-        found = phase_for_command(command, self._graph, self._state)
-        assert found is not None, "only what can be done is offered"
-        message = StepMessage(sender="user", content=said, choice=command) if said else None
-        return found._replace(message=message)
+        target = phase_for_command(command, self._graph, self._state)
+        assert target is not None, "only what can be done is offered"
+        message = StepMessage(sender="user", content=comment, choice=command) if comment else None
+        return target._replace(message=message)
 
     async def _drop(self) -> object:
         work, number = self._services.work, self._state.meta.reverts + 1
@@ -373,9 +373,9 @@ class PipelineRunner:
         self._context.tell(record)
 
 
-def _joined(message: StepMessage | None, said: str) -> StepMessage:
+def _joined(message: StepMessage | None, text: str) -> StepMessage:
     before = f"{message.content}\n" if message and message.content else ""
-    return StepMessage(sender="user", content=f"{before}{said}")
+    return StepMessage(sender="user", content=f"{before}{text}")
 
 
 def _words(response: Response) -> str:

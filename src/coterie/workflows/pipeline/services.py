@@ -136,8 +136,8 @@ class PipelineServices:
     async def ask_user(self, name: str, question: Ask) -> Response:
         """Return the user's answer; if they chose to stop, a later run asks again."""
         for tries in count(1):
-            asked = name if tries == 1 else f"{name}/{tries}"
-            answer = await answer_or_stop(self.context, asked, question)
+            step = name if tries == 1 else f"{name}/{tries}"
+            answer = await answer_or_stop(self.context, step, question)
             if answer.response.selected_option_id != STOP.id:
                 return answer.response
         raise AssertionError("counting never ends")
@@ -189,23 +189,23 @@ class PipelineStepRun:
         services = self.services
         who = services.role_prompts[role].text.strip()
         text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
-        whole = f"{who}\n\n{text}\n\n{_shape(wanted)}"
-        asked = StructuredRequest(whole, wanted, prompt, self.tries, role)
+        full_prompt = f"{who}\n\n{text}\n\n{_shape(wanted)}"
+        request = StructuredRequest(full_prompt, wanted, prompt, self.tries, role)
         # Nobody works in the user's own tree, not even to read it.
         member = self.member(role, folder or await self.git(PipelineWork.open))
-        return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
+        return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, request)
 
     async def need(
         self, role: str, wanted: type[AnyModel], facts: Mapping[str, object], *, prompt: str = ""
     ) -> AnyModel:
         """The same for a role that cannot be skipped: if it fails, the user is asked."""
-        found = await self.ask(role, wanted, facts, prompt=prompt)
+        reply = await self.ask(role, wanted, facts, prompt=prompt)
         for tries in count(2):
-            if not isinstance(found, TurnFailed):
-                return found
-            await self._after_failure(role, prompt or role, found, tries - 1, (_RETRY, STOP))
+            if not isinstance(reply, TurnFailed):
+                return reply
+            await self._after_failure(role, prompt or role, reply, tries - 1, (_RETRY, STOP))
             again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
-            found = await again.ask(role, wanted, facts, prompt=prompt)
+            reply = await again.ask(role, wanted, facts, prompt=prompt)
         raise AssertionError("counting never ends")
 
     async def retried(self, role: str, failed: TurnFailed, number: int) -> bool:

@@ -48,7 +48,7 @@ class PlanStep(PipelineStepRun):
     async def keep(self, plan: StructuredPlan) -> dict[str, str]:
         """Write the agreed plan in all its forms; return their files, for the state."""
         files = PlanFiles.of(plan)
-        kept = await self._openspec(plan)
+        spec_files = await self._openspec(plan)
         if await self._write_to_project(plan):
             own = [
                 FileImpact(path=path, purpose="the OpenSpec change", type="create")
@@ -61,7 +61,7 @@ class PlanStep(PipelineStepRun):
             **await self.write("plan_files", files),
             **await self.write("plan", plan_document(plan)),
             **await self.write("test.plan", plan.test_plan),
-            **kept,
+            **spec_files,
         }
 
     async def _openspec(self, plan: StructuredPlan) -> dict[str, str]:
@@ -70,10 +70,10 @@ class PlanStep(PipelineStepRun):
         folder = self.services.artifacts.path
         if await anyio.to_thread.run_sync(folder.exists):
             await anyio.to_thread.run_sync(clear_change, folder, self.change)
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for name, text in change_files(plan).items():
-            found |= await self.write(name, text, **place)
-        return found
+            files |= await self.write(name, text, **place)
+        return files
 
     async def _write_to_project(self, plan: StructuredPlan) -> bool:
         """Write the same to the worktree if the project uses OpenSpec; return whether it does."""
@@ -91,19 +91,19 @@ class PlanStep(PipelineStepRun):
     ) -> dict[str, str]:
         """Write what was said in this step to the transcript; if the step is repeated, it replaces
         what was said in the same round."""
-        kept = [one for one in await self._transcript(state) if one.round < self._round(state)]
-        return await self.write("planning.transcript", [*kept, *self._lines(state, lines)])
+        earlier = [one for one in await self._transcript(state) if one.round < self._round(state)]
+        return await self.write("planning.transcript", [*earlier, *self._lines(state, lines)])
 
     async def append_transcript(
         self, state: PipelineState, lines: Iterable[Mapping[str, str]]
     ) -> dict[str, str]:
         """Add what was said later in the same round to the transcript; if the step is repeated,
         nothing is added twice."""
-        kept = await self._transcript(state)
-        known = {(one.round, one.role, one.content) for one in kept}
+        existing = await self._transcript(state)
+        known = {(one.round, one.role, one.content) for one in existing}
         fresh = self._lines(state, lines)
         added = [one for one in fresh if (one.round, one.role, one.content) not in known]
-        return await self.write("planning.transcript", [*kept, *added])
+        return await self.write("planning.transcript", [*existing, *added])
 
     def _lines(
         self, state: PipelineState, lines: Iterable[Mapping[str, str]]
@@ -118,10 +118,10 @@ class PlanStep(PipelineStepRun):
         text = await self.text(state, "planning.transcript")
         return [TranscriptLine.model_validate_json(line) for line in text.splitlines()]
 
-    def line(self, role: str, said: ArtifactData) -> dict[str, str]:
+    def line(self, role: str, reply: ArtifactData) -> dict[str, str]:
         """Return what a role said as a line of the transcript."""
         member = self.services.roles[role].id
-        content = said.written(indent=None).strip()
+        content = reply.written(indent=None).strip()
         return {"from": "agent", "role": role, "member": member, "content": content}
 
 
@@ -138,13 +138,13 @@ class WorkshopStep(PlanStep):
             opening = {"from": "agent", "role": "plan_review", "content": notes}
         if before is not None and notes:
             return await self._revised(state, before, notes, opening)
-        said = await self._workshop(notes)
-        told = "\n\n".join(f"{role}:\n{one.written().strip()}" for role, one in said.items())
-        draft = await self.need("planning", StructuredPlan, {"roles": told, "notes": notes})
+        replies = await self._workshop(notes)
+        text = "\n\n".join(f"{role}:\n{one.written().strip()}" for role, one in replies.items())
+        draft = await self.need("planning", StructuredPlan, {"roles": text, "notes": notes})
         plan, answers = await self._settled(draft)
         lines = [
             opening,
-            *(self.line(role, one) for role, one in said.items()),
+            *(self.line(role, one) for role, one in replies.items()),
             self.line("planning", draft),
             *(self.line(role, one) for role, one in answers.items()),
         ]
@@ -155,29 +155,29 @@ class WorkshopStep(PlanStep):
             **await self.write_transcript(state, lines),
             **await self.keep(plan),
         }
-        return _done(plan, files, [role for role in WORKSHOP if role not in said])
+        return _done(plan, files, [role for role in WORKSHOP if role not in replies])
 
     async def _workshop(self, notes: str) -> Mapping[str, RoleNotes]:
         """Return the notes of each role whose member answers."""
-        said: dict[str, RoleNotes] = {}
+        replies: dict[str, RoleNotes] = {}
         by_member: dict[str, list[str]] = {}
         for role in WORKSHOP:
             by_member.setdefault(self.services.roles[role].id, []).append(role)
 
         async def speak(roles: list[str]) -> None:
             for role in roles:
-                found = await self.optional.ask(
+                reply = await self.optional.ask(
                     role, RoleNotes, {"notes": notes}, prompt="workshop"
                 )
-                if not isinstance(found, TurnFailed):
-                    said[role] = found
-                elif found.kind != "protocol":
+                if not isinstance(reply, TurnFailed):
+                    replies[role] = reply
+                elif reply.kind != "protocol":
                     return  # the agent would fail in its other roles too, slowly each time
 
         async with anyio.create_task_group() as group:
             for roles in by_member.values():
                 group.start_soon(speak, roles)
-        return {role: said[role] for role in WORKSHOP if role in said}
+        return {role: replies[role] for role in WORKSHOP if role in replies}
 
     async def _settled(
         self, draft: StructuredPlan
@@ -190,17 +190,17 @@ class WorkshopStep(PlanStep):
         answers: dict[str, RoleAnswers] = {}
 
         async def answer(role: str) -> None:
-            found = await self.optional.ask(role, RoleAnswers, facts, prompt="settling")
-            if not isinstance(found, TurnFailed):
-                answers[role] = found
+            reply = await self.optional.ask(role, RoleAnswers, facts, prompt="settling")
+            if not isinstance(reply, TurnFailed):
+                answers[role] = reply
 
         async with anyio.create_task_group() as group:
             for role in self._one_role_each():
                 group.start_soon(answer, role)
         known = [
             f"{draft.open_questions[one.number - 1]} {role}: {one.answer}"
-            for role, given in sorted(answers.items())
-            for one in given.answers
+            for role, reply in sorted(answers.items())
+            for one in reply.answers
             if 0 < one.number <= len(draft.open_questions) and one.answer.strip()
         ]
         if not known:

@@ -71,10 +71,10 @@ class FinalReport:
         done = sum(is_done for is_done, _ in states)
         gone = sum(not is_done and closed_by is not None for is_done, closed_by in states)
         unchecked = sum(one.ticket.state == "done" and not one.checks for one in self.tickets)
-        said = f"{done} done" + (f", {gone} dropped or replaced" if gone else "")
+        text = f"{done} done" + (f", {gone} dropped or replaced" if gone else "")
         if not unchecked:
-            return said
-        return f"{said}; " + (
+            return text
+        return f"{text}; " + (
             "no check was run" if unchecked == done else f"{unchecked} without any check"
         )
 
@@ -154,8 +154,8 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         intent=["report", report.commit],
     )
     for tries in count(1):
-        asked = name if tries == 1 else f"{name}/{tries}"
-        response = (await answer_or_stop(services.context, asked, question)).response
+        step = name if tries == 1 else f"{name}/{tries}"
+        response = (await answer_or_stop(services.context, step, question)).response
         if response.selected_option_id == STOP.id:
             continue  # an earlier run was stopped here: ask again
         approves = response.selected_option_id == APPROVE
@@ -168,7 +168,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
             notes=wanted if approves else wanted or _NO_WORDS,
         )
         drafts = Draft(response.author_actor_id, services.manager.id, review)
-        await services.messenger.post(f"{asked}/answered", drafts)
+        await services.messenger.post(f"{step}/answered", drafts)
         return None if approves else review.notes
     raise AssertionError("counting never ends")
 

@@ -82,7 +82,7 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
     except NotSent as problem:
         return Ended(NOT_SENT, str(problem), failed=True)
     except GitFailed as problem:
-        return Ended("not_committed", problem.said, failed=True)
+        return Ended("not_committed", problem.output, failed=True)
     if isinstance(reply, TurnFailed):
         return Ended(reply.kind, reply.message, failed=True)
     return Ended("done", f"{part.ticket} was worked on")

@@ -71,20 +71,20 @@ class Messenger:
         self._turns = StructuredTurns(context)
         self._prompts = Prompts()
 
-    async def open(self, kept: Sequence[Envelope]) -> None:
+    async def open(self, envelopes: Sequence[Envelope]) -> None:
         """Load the prompts, the user's own in `.coterie/prompts` first, and the session's key.
 
         Raises EnvelopeForged if a stored envelope was not signed with it.
         """
         root, session = self._context.root, self._task.session_id
-        if kept:  # an earlier run's turns are not repeated, so count on from them
+        if envelopes:  # an earlier run's turns are not repeated, so count on from them
             self._turns.taken = self._context.turns
         own = root / ".coterie" / "prompts"
         self._prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, own)
         if self._task.scheduler.sign:
-            find = session_key if kept else make_session_key
+            find = session_key if envelopes else make_session_key
             self._key = await anyio.to_thread.run_sync(find, root / ".coterie", session)
-            check_signatures(session, enumerate(kept, 1), self._key)
+            check_signatures(session, enumerate(envelopes, 1), self._key)
 
     async def ask(
         self, name: str, member: Member, asked: PayloadRequest[AnyPayload]
@@ -137,8 +137,8 @@ class Messenger:
 
     def writes(self, at: str, drafts: Sequence[Draft]) -> list[Write]:
         """Return the writes of envelopes, for one transaction with what they cause."""
-        made = (Envelope.of(self._task.session_id, at, *draft) for draft in drafts)
-        return [AppendEnvelope(one, self._key) for one in made]
+        envelopes = (Envelope.of(self._task.session_id, at, *draft) for draft in drafts)
+        return [AppendEnvelope(one, self._key) for one in envelopes]
 
     def prompt(self, name: str, **facts: object) -> str:
         return self._prompts.filled(name, **facts)

@@ -20,8 +20,8 @@ GO = "go"
 _TRIES = 3
 """How often a plan that cannot be carried out goes back to the manager before the user is asked."""
 _MOST_PROBLEMS = 20
-_SAID = "(your comment goes to everybody)"
-_APPROVE = Option(id="approve", label="approve", style="primary", detail=_SAID)
+_COMMENT_NOTE = "(your comment goes to everybody)"
+_APPROVE = Option(id="approve", label="approve", style="primary", detail=_COMMENT_NOTE)
 _CHANGE = Option(id="change", label="change the plan", detail="with your comment")
 
 
@@ -153,14 +153,14 @@ class Planner:
             intent=["plan", plan_hash(plan)],
         )
         response = (await answer_or_stop(services.context, name, question)).response
-        said = response.words
+        comment = response.words
         if response.selected_option_id != _APPROVE.id:
-            return said or "Please make a new plan."
-        if said:
-            review = Review(decision="approved", notes=said)
+            return comment or "Please make a new plan."
+        if comment:
+            review = Review(decision="approved", notes=comment)
             draft = Draft(response.author_actor_id, services.manager.id, review)
             await services.messenger.post(f"{name}/answered", draft)
-            services.tracker.add_approval_note(said)
+            services.tracker.add_approval_note(comment)
         return None
 
     def _prompt(self, name: str, **facts: object) -> str:

@@ -60,29 +60,29 @@ def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) 
     which of them is meant.
     """
     problem = "there is no JSON object in it"
-    found: list[AnyPayload] = []
+    payloads: list[AnyPayload] = []
     refs: list[object] = []
     for candidate in objects_in(text):
         if wanted is ReportReply and candidate.get("payload_type") == _REF:
             refs.append(_body(candidate, _REF))
             continue
         try:
-            found.append(_payload(candidate, wanted, ticket))
+            payloads.append(_payload(candidate, wanted, ticket))
         except WrongTicket:
             raise
         except UnreadableReply as mistake:
             problem = str(mistake)
-    if not found:
+    if not payloads:
         raise UnreadableReply(problem)
-    if wanted in _VERDICTS and any(one != found[0] for one in found):
-        raise UnreadableReply(f"it holds {len(found)} different {kind_of(wanted)}s; give one")
-    return _with_refs(found[0], refs) if refs else found[0]
+    if wanted in _VERDICTS and any(one != payloads[0] for one in payloads):
+        raise UnreadableReply(f"it holds {len(payloads)} different {kind_of(wanted)}s; give one")
+    return _with_refs(payloads[0], refs) if refs else payloads[0]
 
 
-def _with_refs(found: AnyPayload, refs: Sequence[object]) -> AnyPayload:
+def _with_refs(report: AnyPayload, refs: Sequence[object]) -> AnyPayload:
     """Add the artifacts that came next to a report, each in an envelope of its own."""
-    given = found.model_dump(mode="json", exclude_none=True)
-    return validated({**given, "artifacts": [*given["artifacts"], *refs]}, type(found), _REF)
+    fields = report.model_dump(mode="json", exclude_none=True)
+    return validated({**fields, "artifacts": [*fields["artifacts"], *refs]}, type(report), _REF)
 
 
 def _payload(

@@ -89,12 +89,12 @@ class TicketScheduler:
             await self._hear()
             if self._unread:
                 continue
-            found = await confirmed_report(self._services)
+            outcome = await confirmed_report(self._services)
             await self._hear()
-            if isinstance(found, str):
-                await self._replan(f"the user saw the final report and says: {found}")
+            if isinstance(outcome, str):
+                await self._replan(f"the user saw the final report and says: {outcome}")
             elif not self._unread:  # otherwise they said something while they looked at it
-                return await conclude(self._services, found)
+                return await conclude(self._services, outcome)
 
     async def _begin(self) -> object:
         worktrees = await self._worktrees(self._task.base)
@@ -180,8 +180,8 @@ class TicketScheduler:
     def _unread(self) -> list[Message]:
         """What people have said that no plan takes into account yet."""
         people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
-        said = self._context.conversation
-        return [one for one in said if one.seq > self._read and one.member in people]
+        conversation = self._context.conversation
+        return [one for one in conversation if one.seq > self._read and one.member in people]
 
     async def _read_for(self, plan: int) -> int:
         """Return the number of the last message that a plan takes into account.
@@ -191,8 +191,8 @@ class TicketScheduler:
         planned_at = self._tracker.planned_at
 
         async def read() -> object:
-            said = (one.seq for one in self._context.conversation if one.at <= planned_at)
-            return self._read or max(said, default=0)  # the latter for the first plan
+            seqs = (one.seq for one in self._context.conversation if one.at <= planned_at)
+            return self._read or max(seqs, default=0)  # the latter for the first plan
 
         return cast("int", await self._context.step(f"plan/{plan}/read", [], read))
 
@@ -204,7 +204,7 @@ class TicketScheduler:
             self._wake.set()
 
     async def _hear(self) -> None:
-        await self._context.heard(step_name.said(len(self._context.conversation)))
+        await self._context.heard(step_name.messages_before(len(self._context.conversation)))
 
     async def _replan(self, why: str) -> None:
         plan = await self._planner.replan(why)

@@ -128,21 +128,21 @@ class TicketTracker:
         """Restore the state from what is stored."""
         self.index.put(tickets)
         self.checks = check_scores(envelopes)
-        for kept in envelopes:
-            payload, ticket_id = kept.payload, kept.ticket_id
+        for stored in envelopes:
+            payload, ticket_id = stored.payload, stored.ticket_id
             if ticket_id and not isinstance(payload, envelope.TicketPayload):
-                message = Draft(kept.source, kept.target, payload, ticket_id)
+                message = Draft(stored.source, stored.target, payload, ticket_id)
                 self._messages.setdefault(ticket_id, []).append(message)
             if isinstance(payload, envelope.Review) and not ticket_id:
                 self.add_approval_note(payload.notes if payload.decision == "approved" else "")
             # A plan addressed to the user was sent back: it is recorded, but nobody works by it.
-            if isinstance(payload, Plan) and kept.target == COTERIE:
-                self._planned(payload, kept.timestamp)
+            if isinstance(payload, Plan) and stored.target == COTERIE:
+                self._planned(payload, stored.timestamp)
 
-    def add_approval_note(self, said: str) -> None:
+    def add_approval_note(self, note: str) -> None:
         """Keep what the user said with an approval, once: a replayed run adds it again."""
-        if said and said not in self.approval_notes:
-            self.approval_notes.append(said)
+        if note and note not in self.approval_notes:
+            self.approval_notes.append(note)
 
     def _planned(self, plan: Plan, at: str) -> None:
         self.plans += 1

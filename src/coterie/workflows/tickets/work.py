@@ -154,7 +154,7 @@ class WorkStage(TicketRun):
         before = await self.git(services.project.state, None)
         marked = await self.git(lambda trees, ticket: trees.unresolved(ticket, conflicts), ())
         text = self._prompt(worker, instruction, conflicts, marked)
-        reply = await self._said(worker, at_work, text)
+        reply = await self._reply(worker, at_work, text)
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
         if isinstance(reply, TurnFailed):
@@ -165,13 +165,13 @@ class WorkStage(TicketRun):
         try:
             await self._commit()
         except GitFailed as problem:
-            return WorkResult(report, registered, strays, problem.said)
+            return WorkResult(report, registered, strays, problem.output)
         artifacts = await self._artifacts(
             report, {one.digest for one in registered if isinstance(one, ArtifactRef)}
         )
         return WorkResult(report, registered, strays, artifacts=artifacts)
 
-    async def _said(self, worker: Member, at_work: Member, text: str) -> ReportReply | TurnFailed:
+    async def _reply(self, worker: Member, at_work: Member, text: str) -> ReportReply | TurnFailed:
         """Return the worker's reply, from here or from whichever machine has its agent."""
         services, step = self.services, self.step("work")
         if services.branches is not None:
@@ -188,18 +188,18 @@ class WorkStage(TicketRun):
         """Check the files that a worker registers and copy them to the session's artifacts."""
         services = self.services
         place = (services.context.root, services.task.session_id, self.id)
-        found: list[ArtifactRef | Error] = []
+        registered: list[ArtifactRef | Error] = []
         for one in named[:_MOST_OUTPUTS]:
             folder = Path(worker.execution_dir or services.context.root)
             try:
-                kept = await anyio.to_thread.run_sync(register_artifact, *place, folder, one)
+                artifact = await anyio.to_thread.run_sync(register_artifact, *place, folder, one)
             except ArtifactWrong as problem:
                 message = f"{self.named(seat)}: {problem}"
                 hint = problem.hint or ""
-                found.append(Error(code=problem.code, message=message, resolution_hint=hint))
+                registered.append(Error(code=problem.code, message=message, resolution_hint=hint))
             else:
-                found.append(kept)
-        return tuple(found)
+                registered.append(artifact)
+        return tuple(registered)
 
     async def _commit(self) -> None:
         message = f"{self.id}: {self.ticket.title}"
@@ -221,13 +221,13 @@ class WorkStage(TicketRun):
             return ()
         services = self.services
         names = report.outputs[:_MOST_OUTPUTS]
-        made = await self.git(lambda worktrees, ticket: worktrees.uncommitted(ticket, names), [])
+        paths = await self.git(lambda worktrees, ticket: worktrees.uncommitted(ticket, names), [])
         root, session = services.context.root, services.task.session_id
-        kept = [
+        stored = [
             await anyio.to_thread.run_sync(store_artifact, root, session, self.id, path)
-            for path in made
+            for path in paths
         ]
-        return tuple(one for one in kept if one is not None and one.digest not in known)
+        return tuple(one for one in stored if one is not None and one.digest not in known)
 
     async def _update(self) -> tuple[str, ...]:
         """Merge what was approved since into work that was sent back; return the conflicts."""
@@ -306,23 +306,23 @@ class WorkStage(TicketRun):
 
     def _earlier(self, conflicts: tuple[str, ...], marked: tuple[str, ...]) -> list[str]:
         """Return what a worker must know about the ticket's history."""
-        states, told = [one for one in self.ticket.history if one.event in STATES], list[str]()
-        told += [
+        states, notes = [one for one in self.ticket.history if one.event in STATES], list[str]()
+        notes += [
             f"It was sent back:\n{after.message}"
             for before, after in pairwise(states)
             if (before.event, after.event) == ("awaiting_review", "in_progress")
         ][-1:]
         if marked:
-            told.append(f"Both versions are between conflict markers in: {', '.join(marked)}")
+            notes.append(f"Both versions are between conflict markers in: {', '.join(marked)}")
         if alone := [name for name in conflicts if name not in marked]:
-            told.append(
+            notes.append(
                 "Approved work changed these files too, and they cannot be merged; your folder has "
                 f"only one of the versions: {', '.join(alone)}"
             )
         blocked = [moment.message for moment in states if moment.event == "blocked"]
         if blocked:
-            told.append(
+            notes.append(
                 f"An earlier attempt ended with: {blocked[-1]}\nIts work is still in the folder: "
                 "look at it before you begin."
             )
-        return told
+        return notes

@@ -176,12 +176,12 @@ def _changes(
     """Return what spans changed; `others` are spans of other tasks in the same folders."""
     met = [[other for other in others if _overlap(span, other)] for span in spans]
     every = [*spans, *(other for near in met for other in near)]
-    found = _differences(repository, {_trees(span) for span in every})
+    differences = _differences(repository, {_trees(span) for span in every})
     changes: list[FileChange] = []
     missed: dict[tuple[Path, str], str] = {}
     for span, near in zip(spans, met, strict=True):
-        sides = _outside_repositories(span, found[_trees(span)])
-        also = {path: other.task for other in near for path in found[_trees(other)]}
+        sides = _outside_repositories(span, differences[_trees(span)])
+        also = {path: other.task for other in near for path in differences[_trees(other)]}
         unknown = _unknown(repository, span, sides)
         missed |= {(span.folder, path): why for path, why in unknown.items()}
         changes += (
@@ -217,13 +217,13 @@ def _differences(
     repository: SnapshotRepository, pairs: Iterable[_TreePair]
 ) -> dict[_TreePair, dict[str, _BeforeAfter]]:
     """Return what differs, by pair of trees and then by path."""
-    found: dict[_TreePair, dict[str, _BeforeAfter]] = {pair: {} for pair in pairs}
-    asked = [pair for pair in found if pair[0] != pair[1]]
-    if not asked:
-        return found
+    differences: dict[_TreePair, dict[str, _BeforeAfter]] = {pair: {} for pair in pairs}
+    unequal = [pair for pair in differences if pair[0] != pair[1]]
+    if not unequal:
+        return differences
     words = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
-    output = repository.run(*words, input="".join(f"{a} {b}\n" for a, b in asked))
-    for pair in asked:
+    output = repository.run(*words, input="".join(f"{a} {b}\n" for a, b in unequal))
+    for pair in unequal:
         head = f"{pair[0]} {pair[1]}\n"
         assert output.startswith(head), "git answers in the order it was asked"
         output = output.removeprefix(head)
@@ -231,8 +231,8 @@ def _differences(
             facts, path, output = output.split("\0", 2)
             old_mode, new_mode, old, new, _ = facts.removeprefix(":").split(" ")
             before = None if old == _NO_BLOB else Blob(old_mode, old)
-            found[pair][path] = (before, None if new == _NO_BLOB else Blob(new_mode, new))
-    return found
+            differences[pair][path] = (before, None if new == _NO_BLOB else Blob(new_mode, new))
+    return differences
 
 
 def _outside_repositories(
@@ -292,10 +292,10 @@ def _rules(listed: str) -> Iterator[tuple[str, str]]:
 
 def group_by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
     """Group changes by folder, keeping their order."""
-    found: dict[Path, list[FileChange]] = {}
+    groups: dict[Path, list[FileChange]] = {}
     for change in changes:
-        found.setdefault(change.folder, []).append(change)
-    return found
+        groups.setdefault(change.folder, []).append(change)
+    return groups
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
     shown = _shown_by_user(folder)
     if shown is None:
         excluded = ("--exclude=.coterie", f"--exclude={UNFINISHED}")
-        ours = repository.git(folder)
-        shown = _names(ours.run(*_LIST, *excluded, env=env, timeout=CHECKOUT_TIMEOUT))
+        git = repository.git(folder)
+        shown = _names(git.run(*_LIST, *excluded, env=env, timeout=CHECKOUT_TIMEOUT))
     for name in sorted(known | shown):
         files.add(name)
     if gone := [name for name in files.gone if name in known]:
@@ -87,11 +87,11 @@ def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
         how = _PACKED if len(files.stored) - len(known) > _MANY else {}
         repository.run(*words, work=folder, input=_lines(files.stored), env={**env, **how})
     tree = repository.run("write-tree", work=folder, env=env).strip()
-    told = [
+    control_files = [
         ExcludedFile(path, CONTROL_FILE_WARNING, digest)
         for path, digest in control_file_digests(folder).items()
     ]
-    return Snapshot(folder, tree, (*files.excluded, *told))
+    return Snapshot(folder, tree, (*files.excluded, *control_files))
 
 
 def _lines(names: Iterable[str]) -> str:
@@ -128,16 +128,16 @@ def ignored_folders(
     top = top_of(folder)
     git = Git(top) if top else repository.git(folder)
     prefix = f"{folder.relative_to(top).as_posix()}/" if top and folder != top else ""
-    given = _lines(f"./{prefix}{name}/" for name in names)
+    paths = _lines(f"./{prefix}{name}/" for name in names)
     try:
-        output = git.run("check-ignore", "-z", "--stdin", input=given, accept=(0, 1))
+        output = git.run("check-ignore", "-z", "--stdin", input=paths, accept=(0, 1))
     except GitFailed:
         return ()
-    found: list[str] = []
+    ignored: list[str] = []
     for name in sorted(one.removeprefix(f"./{prefix}").rstrip("/") for one in _names(output)):
-        if not any(name.startswith(f"{other}/") for other in found):
-            found.append(name)
-    return tuple(found)
+        if not any(name.startswith(f"{other}/") for other in ignored):
+            ignored.append(name)
+    return tuple(ignored)
 
 
 class _Files:
@@ -318,13 +318,13 @@ def _read(parent: int, name: str) -> FileContent | None:
 def _write(parent: int, name: str, fresh: str, entry: FileContent) -> None:
     runs = entry.mode == EXECUTABLE
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    made = os.open(fresh, flags, 0o777 if runs else 0o666, dir_fd=parent)
-    with os.fdopen(made, "wb") as file:
+    descriptor = os.open(fresh, flags, 0o777 if runs else 0o666, dir_fd=parent)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(entry.data)
         with suppress(FileNotFoundError):
             old = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
             if stat.S_ISREG(old):
-                os.fchmod(made, _permissions(stat.S_IMODE(old), runs=runs))
+                os.fchmod(descriptor, _permissions(stat.S_IMODE(old), runs=runs))
 
 
 def _permissions(old: int, *, runs: bool) -> int:

@@ -73,14 +73,14 @@ class FolderSnapshots(TurnSnapshots):
         with self._repository.exclusive() as repository:
             task_changes = TaskChanges.read(repository, task_id)
             history = task_changes.history
-            found = task_changes.of(history.turns)
+            changed = task_changes.of(history.turns)
             patches = [
                 self._patch(repository, folder, changes)
-                for folder, changes in group_by_folder(found.changes).items()
+                for folder, changes in group_by_folder(changed.changes).items()
             ]
         return TaskDiff(
             tuple(patch for patch in patches if patch.files),
-            tuple(SkippedFile(self._shown(*file), why) for file, why in found.missed.items()),
+            tuple(SkippedFile(self._shown(*file), why) for file, why in changed.missed.items()),
             history.reverted_at,
             problem,
         )
@@ -126,10 +126,10 @@ class FolderSnapshots(TurnSnapshots):
         if folder != self._root and folder.is_relative_to(self._root):
             inside = folder.relative_to(self._root)
             prefix = "" if inside.parts[0] == ".coterie" else f"{inside.as_posix()}/"
-        made = patch_of(repository, folder, prefix, changes)
+        patch = patch_of(repository, folder, prefix, changes)
         cut = len(prefix)
-        shown = (replace(file, path=self._shown(folder, file.path[cut:])) for file in made.files)
-        return replace(made, files=tuple(shown))
+        shown = (replace(file, path=self._shown(folder, file.path[cut:])) for file in patch.files)
+        return replace(patch, files=tuple(shown))
 
     def _shown(self, folder: Path, path: str) -> str:
         place = folder / path

@@ -61,11 +61,11 @@ def make_plan(
     repository: SnapshotRepository, folder: Path, changes: Sequence[FileChange]
 ) -> RevertPlan:
     """Plan how to revert the changes to one folder, without doing it."""
-    made = RevertPlan(folder)
+    plan = RevertPlan(folder)
     if not folder.is_dir():
         gone = sorted({change.path for change in changes})
-        made.skipped = [SkippedFile(path, "its folder is gone") for path in gone]
-        return made
+        plan.skipped = [SkippedFile(path, "its folder is gone") for path in gone]
+        return plan
     blobs = [blob for change in changes for blob in (change.before, change.after) if blob]
     undo = _Undo(repository, repository.contents(blob.id for blob in blobs))
     files = FolderFiles(folder)
@@ -75,15 +75,15 @@ def make_plan(
             present = files.read(path)
             wanted = undo.all(present, mine)
         except _Skip as skip:
-            made.skipped.append(SkippedFile(path, str(skip)))
+            plan.skipped.append(SkippedFile(path, str(skip)))
         except OSError as error:
-            made.skipped.append(SkippedFile(path, error.strerror or str(error)))
+            plan.skipped.append(SkippedFile(path, error.strerror or str(error)))
         else:
             if wanted != present:
-                made.steps.append(
+                plan.steps.append(
                     RevertStep(path, present, wanted, wanted != undo.content(mine[0].before))
                 )
-    return made
+    return plan
 
 
 @dataclass(frozen=True)
@@ -142,19 +142,19 @@ class _Undo:
         return output.encode("utf-8", "surrogateescape")
 
 
-def apply_plan(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
+def apply_plan(plan: RevertPlan, known: frozenset[str]) -> RevertPlan:
     """Carry out a plan; return what was done, and what had to be skipped after all.
 
     `known` are the folders that existed before the changes; others are removed once empty.
     """
-    done, files = RevertPlan(made.folder, [], list(made.skipped)), FolderFiles(made.folder)
-    for step in (step for step in made.steps if step.wanted is None):
+    done, files = RevertPlan(plan.folder, [], list(plan.skipped)), FolderFiles(plan.folder)
+    for step in (step for step in plan.steps if step.wanted is None):
         _apply_step(files, step, done)
     for step in done.steps:
         for parent in PurePosixPath(step.path).parents:
             if str(parent) in known or str(parent) == "." or not files.remove_empty(str(parent)):
                 break
-    for step in (step for step in made.steps if step.wanted is not None):
+    for step in (step for step in plan.steps if step.wanted is not None):
         _apply_step(files, step, done)
     return done
 
@@ -205,9 +205,9 @@ class Revert:
         history, task = self.task_changes.history, self.task_changes.task
         if history.reverted_at is not None:
             raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
-        found = self.task_changes.of(history.turns)
-        result = self._revert_or_undo("revert", history.turns, found.changes)
-        missed = (SkippedFile(self.shown(*file), why) for file, why in found.missed.items())
+        changed = self.task_changes.of(history.turns)
+        result = self._revert_or_undo("revert", history.turns, changed.changes)
+        missed = (SkippedFile(self.shown(*file), why) for file, why in changed.missed.items())
         return replace(result, kept=(*result.kept, *missed))
 
     def undo(self) -> RevertResult:
@@ -225,7 +225,7 @@ class Revert:
         plans = [
             make_plan(repository, folder, its) for folder, its in group_by_folder(changes).items()
         ]
-        if not self.dry_run and any(made.steps for made in plans):
+        if not self.dry_run and any(plan.steps for plan in plans):
             first = {span.folder: span.before.snapshot.tree for span in reversed(spans)}
             plans = self._apply_and_record(kind, plans, first)
         return self._result(plans)
@@ -236,8 +236,8 @@ class Revert:
         """Carry out plans, recording snapshots of each affected folder before and after."""
         repository, task = self.task_changes.repository, self.task_changes.task
 
-        def record(made: RevertPlan, *, whole: bool = False) -> SnapshotRecord:
-            snapshot = take_snapshots(repository, made.folder)[0]
+        def record(plan: RevertPlan, *, whole: bool = False) -> SnapshotRecord:
+            snapshot = take_snapshots(repository, plan.folder)[0]
             return SnapshotRecord(snapshot, instant.now(), kind=kind, whole=whole)
 
         def folders(tree: str) -> frozenset[str]:
@@ -245,24 +245,24 @@ class Revert:
             return frozenset(repository.run(*words).split("\0"))
 
         numbers = [span.number for span in self.task_changes.own_spans if span.task == task]
-        active = [made for made in plans if made.steps]
+        active = [plan for plan in plans if plan.steps]
         spans = repository.begin(task, max(numbers, default=0) + 1, map(record, active))
-        done = [apply_plan(made, folders(first[made.folder])) for made in active]
-        done += (made for made in plans if not made.steps)
-        whole = not any(made.skipped for made in done)
-        for span, made in zip(spans, done, strict=False):
-            repository.end(span, record(made, whole=whole))
+        done = [apply_plan(plan, folders(first[plan.folder])) for plan in active]
+        done += (plan for plan in plans if not plan.steps)
+        whole = not any(plan.skipped for plan in done)
+        for span, plan in zip(spans, done, strict=False):
+            repository.end(span, record(plan, whole=whole))
         return done
 
     def _result(self, plans: Sequence[RevertPlan]) -> RevertResult:
         steps = [
-            (self.shown(made.folder, step.path), step) for made in plans for step in made.steps
+            (self.shown(plan.folder, step.path), step) for plan in plans for step in plan.steps
         ]
         written = [(path, step.merged) for path, step in steps if step.wanted is not None]
         skipped = (
-            replace(file, path=self.shown(made.folder, file.path))
-            for made in plans
-            for file in made.skipped
+            replace(file, path=self.shown(plan.folder, file.path))
+            for plan in plans
+            for file in plan.skipped
         )
         return RevertResult(
             restored=tuple(path for path, merged in written if not merged),

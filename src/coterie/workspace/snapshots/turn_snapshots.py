@@ -223,11 +223,11 @@ class TurnSnapshots:
         return {"task": task_id, "at": instant.now(), "sequence": last, **process}
 
     def _last(self, place: Path) -> LastSnapshots | None:
-        kept = self._read(_last_name(place))
+        entry = self._read(_last_name(place))
         with suppress(TypeError, KeyError):
-            if kept is not None:
-                skipped, snapshots = tuple(kept["skipped"]), tuple(kept["snapshots"])
-                return LastSnapshots(kept["look"], kept["settled"], skipped, snapshots)
+            if entry is not None:
+                skipped, snapshots = tuple(entry["skipped"]), tuple(entry["snapshots"])
+                return LastSnapshots(entry["look"], entry["settled"], skipped, snapshots)
         return None
 
     @contextmanager
@@ -236,14 +236,14 @@ class TurnSnapshots:
         if self._folder is not None:
             yield self._folder
             return
-        with open_folder(self._project, self._repository.folder.name, STATE, make=True) as made:
-            yield made
+        with open_folder(self._project, self._repository.folder.name, STATE, make=True) as state:
+            yield state
 
     def _read(self, name: str) -> dict[str, Any] | None:
         with suppress(OSError, ValueError), self._state() as state:
             with os.fdopen(_opened(name, state), encoding="utf-8") as file:
-                kept: object = json.load(file)
-            return cast("dict[str, Any]", kept) if isinstance(kept, dict) else None
+                data: object = json.load(file)
+            return cast("dict[str, Any]", data) if isinstance(data, dict) else None
         return None
 
     def _write(self, name: str, kept: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ class TurnSnapshots:
         try:
             yield
         except (GitFailed, OSError, NotOurs) as error:
-            problem = error.said if isinstance(error, GitFailed) else str(error)
+            problem = error.output if isinstance(error, GitFailed) else str(error)
             with suppress(OSError, NotOurs):
                 note = f"{problem}\n".encode(errors="replace")
                 write_file(self._project, self._problems(task_id), note)
@@ -298,7 +298,7 @@ def _open_name(task_id: str, place: Path) -> str:
 
 def scan_folder(place: Path, skipped: tuple[str, ...] = ()) -> FolderScan:
     """Scan all files of a folder, and those that decide which of them git ignores."""
-    found, files = hashlib.blake2b(digest_size=16), 0
+    digest, files = hashlib.blake2b(digest_size=16), 0
     newest = place.stat().st_mtime_ns
     folders: list[str] = []
     for name, facts in _entries(os.fspath(place), "", frozenset(skipped)):
@@ -309,14 +309,14 @@ def scan_folder(place: Path, skipped: tuple[str, ...] = ()) -> FolderScan:
             folders.append(name)
         else:
             files, figures = files + 1, _stat_key(facts)
-        found.update(os.fsencode(f"{name}\0{figures}\0"))
+        digest.update(os.fsencode(f"{name}\0{figures}\0"))
     inner = [place / name for name in folders if Path(name).name == _GIT]
     has_git = inner or any(os.path.lexists(one / _GIT) for one in (place, *place.parents))
     tops = [place, *(git.parent for git in inner)] if has_git else []
     for rule in (*_rules(place), *(file for top in tops for file in control_files(top))):
         with suppress(OSError):
-            found.update(os.fsencode(f"{rule}\0{_stat_key(rule.stat())}\0"))
-    return FolderScan(found.hexdigest(), newest, tuple(folders), files)
+            digest.update(os.fsencode(f"{rule}\0{_stat_key(rule.stat())}\0"))
+    return FolderScan(digest.hexdigest(), newest, tuple(folders), files)
 
 
 def _check_size(place: Path) -> None:

@@ -26,7 +26,7 @@ KEPT = "what is kept from it"
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandEffects:
     """The effects of a command line."""
 
     ran: tuple[tuple[str, ...], ...]
@@ -51,7 +51,7 @@ class Playground:
         self._programs()
         self._fill()
 
-    def run(self, *lines: str, shell: str = "/bin/bash") -> Done:
+    def run(self, *lines: str, shell: str = "/bin/bash") -> CommandEffects:
         """Run each line in its own shell; restore the folders afterwards."""
         log = self.top / "log"
         log.write_bytes(b"")
@@ -63,7 +63,7 @@ class Playground:
         )
         if changed:
             self._fill()
-        return Done(_ran(log.read_bytes()), changed, printed)
+        return CommandEffects(_ran(log.read_bytes()), changed, printed)
 
     def _printed(self, line: str, shell: str) -> str:
         try:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Verdict
 from coterie.tools.permission import decide
-from tests.unit.tools.permission.bash import KEPT, SECRET, Done, Playground
+from tests.unit.tools.permission.bash import KEPT, SECRET, CommandEffects, Playground
 from tests.unit.tools.permission.lines import LINES, each_piece
 
 ALLOW = ("okay *", "run(half one *)", "exact", "pre-*", "write(out/**)")
@@ -21,11 +21,11 @@ MODES: tuple[Mode, ...] = ("ask", "accept-edits")
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Playground:
+def playground(tmp_path_factory: pytest.TempPathFactory) -> Playground:
     return Playground(tmp_path_factory.mktemp("fuzz"))
 
 
-def overstepped(done: Done, mode: Mode) -> list[object]:
+def overstepped(done: CommandEffects, mode: Mode) -> list[object]:
     """Return the effects that no rule allows."""
     wrong: list[object] = [entry for entry in done.ran if not may_run(entry)]
     wrong += [path for path in done.changed if not may_change(path, mode)]
@@ -48,51 +48,51 @@ def may_change(path: str, mode: Mode) -> bool:
     return mode == "accept-edits" and inside
 
 
-def verdict_of(line: str, permissions: Permissions, ground: Playground) -> Verdict:
-    action = Action("run", "Bash", str(ground.root), command=line)
-    return decide(action, permissions, None, ground.root).verdict
+def verdict_of(line: str, permissions: Permissions, playground: Playground) -> Verdict:
+    action = Action("run", "Bash", str(playground.root), command=line)
+    return decide(action, permissions, None, playground.root).verdict
 
 
-def is_allowed(line: str, mode: Mode, ground: Playground) -> bool:
+def is_allowed(line: str, mode: Mode, playground: Playground) -> bool:
     permissions = Permissions(mode=mode, allow=ALLOW, deny=DENY)
-    return verdict_of(line, permissions, ground) == "allow"
+    return verdict_of(line, permissions, playground) == "allow"
 
 
 def culprits(
-    lines: list[str], ground: Playground, harm: Callable[[Done], list[object]]
+    lines: list[str], playground: Playground, harm: Callable[[CommandEffects], list[object]]
 ) -> dict[str, list[object]]:
     """Return the harmful lines: run in batches, and singly only where a batch did harm."""
     found: dict[str, list[object]] = {}
     for start in range(0, len(lines), 50):
         some = lines[start : start + 50]
-        if harm(ground.run(*some)):
-            found |= {line: harm(ground.run(line)) for line in some}
+        if harm(playground.run(*some)):
+            found |= {line: harm(playground.run(line)) for line in some}
     return {line: done for line, done in found.items() if done}
 
 
-def test_each_piece_in_each_place(ground: Playground) -> None:
-    allowed = [line for line in each_piece() if is_allowed(line, "ask", ground)]
+def test_each_piece_in_each_place(playground: Playground) -> None:
+    allowed = [line for line in each_piece() if is_allowed(line, "ask", playground)]
     assert len(allowed) > 500  # the test is not vacuous
-    assert culprits(allowed, ground, lambda done: overstepped(done, "ask")) == {}
+    assert culprits(allowed, playground, lambda done: overstepped(done, "ask")) == {}
 
 
-def test_each_piece_that_is_denied_is_not_done(ground: Playground) -> None:
+def test_each_piece_that_is_denied_is_not_done(playground: Playground) -> None:
     """With everything else allowed, what a rule denies is still blocked."""
     permissions = Permissions(mode="full", deny=("evil", *DENY))
     lines = [line for line in each_piece() if re.search(r"evil|x65|\.e", line)]
-    verdicts = {line: verdict_of(line, permissions, ground) for line in lines}
+    verdicts = {line: verdict_of(line, permissions, playground) for line in lines}
     passed = [line for line in lines if verdicts[line] == "allow"]
     assert len(lines) > 2 * len(passed) > 200  # the test is not vacuous
-    assert culprits(passed, ground, denied) == {}
+    assert culprits(passed, playground, denied) == {}
 
 
-def denied(done: Done) -> list[object]:
+def denied(done: CommandEffects) -> list[object]:
     evil: list[object] = [entry for entry in done.ran if "evil" in entry[0]]
     return evil + [KEPT for _ in range(KEPT in done.printed)]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_allowed_does_no_more_than_that(ground: Playground, mode: Mode) -> None:
+def test_what_is_allowed_does_no_more_than_that(playground: Playground, mode: Mode) -> None:
     tried: list[str] = []
 
     @settings(
@@ -104,9 +104,9 @@ def test_what_is_allowed_does_no_more_than_that(ground: Playground, mode: Mode) 
     )
     @given(line=LINES)
     def holds(line: str) -> None:
-        if is_allowed(line, mode, ground):
+        if is_allowed(line, mode, playground):
             tried.append(line)
-            assert overstepped(ground.run(line), mode) == [], line
+            assert overstepped(playground.run(line), mode) == [], line
 
     holds()
     assert len(tried) > EXAMPLES / 10  # the test is not vacuous

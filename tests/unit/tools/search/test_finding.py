@@ -9,7 +9,7 @@ import pytest
 from coterie.tools.search.index import CodeIndex
 from coterie.tools.workspace_files import WorkspaceRoot
 from tests.unit.tools.search import plain_grep
-from tests.unit.tools.search.asked import package, questions
+from tests.unit.tools.search.package_questions import package, questions
 
 FIRST, WANTED = 5, 15
 OURS, ORACLE = "searchCode", "luckiest word"

@@ -14,29 +14,29 @@ import pytest
 from coterie.tools.search import index as index_module
 from coterie.tools.search.index import CodeIndex, Hit
 from coterie.tools.workspace_files import ToolError
-from tests.unit.tools.workshop import Workshop, workshop
+from tests.unit.tools.member_project import MemberProject, member_project
 
 PAINT = '"""Mixes colours."""\n\n\ndef blend(one, other):\n    return one + other\n'
 MAIL = '"""Sends letters to people."""\n\n\ndef deliver(letter):\n    letter.post()\n'
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    made = workshop(tmp_path, git=True)
+def shop(tmp_path: Path) -> MemberProject:
+    made = member_project(tmp_path, git=True)
     made.write("paint.py", PAINT)
     made.write("post/mail.py", MAIL)
     return made
 
 
-def index_of(shop: Workshop) -> CodeIndex:
+def index_of(shop: MemberProject) -> CodeIndex:
     return CodeIndex(shop.workspace.tmp / "search.db", shop.root)
 
 
-def found(index: CodeIndex, question: str) -> list[str]:
+def hits(index: CodeIndex, question: str) -> list[str]:
     return [hit.path for hit in index.search(question)]
 
 
-def test_a_hit_says_where_and_shows_the_lines(shop: Workshop) -> None:
+def test_a_hit_says_where_and_shows_the_lines(shop: MemberProject) -> None:
     index = index_of(shop)
     assert index.refresh() == (2, 0, 0)
     (hit,) = index.search("How do I mix colors?")
@@ -46,7 +46,7 @@ def test_a_hit_says_where_and_shows_the_lines(shop: Workshop) -> None:
     assert index.search('" OR * NEAR( ^') == []
 
 
-def test_only_what_changed_is_read_again(shop: Workshop) -> None:
+def test_only_what_changed_is_read_again(shop: MemberProject) -> None:
     index = index_of(shop)
     index.refresh()
     assert index.refresh() == (0, 0, 0)
@@ -54,12 +54,12 @@ def test_only_what_changed_is_read_again(shop: Workshop) -> None:
     shop.write("new.py", "# how the engine starts\n")
     (shop.project / "post" / "mail.py").unlink()
     assert index.refresh() == (1, 1, 1)
-    assert found(index, "mixing colours") == []
-    assert found(index, "parcels") == ["paint.py"]
-    assert found(index, "engine start") == ["new.py"]
+    assert hits(index, "mixing colours") == []
+    assert hits(index, "parcels") == ["paint.py"]
+    assert hits(index, "engine start") == ["new.py"]
 
 
-def test_a_change_that_keeps_size_and_time_is_seen(shop: Workshop) -> None:
+def test_a_change_that_keeps_size_and_time_is_seen(shop: MemberProject) -> None:
     index = index_of(shop)
     index.refresh()
     file = shop.project / "paint.py"
@@ -70,7 +70,7 @@ def test_a_change_that_keeps_size_and_time_is_seen(shop: Workshop) -> None:
     assert index.refresh() == (0, 1, 0)
 
 
-def test_what_nobody_wrote_or_may_see_is_left_out(shop: Workshop) -> None:
+def test_what_nobody_wrote_or_may_see_is_left_out(shop: MemberProject) -> None:
     shop.write(".gitignore", "made/\n")
     shop.write("made/zebra.py", "# zebra\n")
     shop.write("zebra.bin", b"zebra\0zebra")
@@ -82,12 +82,12 @@ def test_what_nobody_wrote_or_may_see_is_left_out(shop: Workshop) -> None:
     index = index_of(shop)
     index.refresh()
     # Found by name alone: the contents of these files are not indexed.
-    assert sorted(found(index, "zebra")) == ["zebra.bin", "zebra.log", "zebra.min.js"]
+    assert sorted(hits(index, "zebra")) == ["zebra.bin", "zebra.log", "zebra.min.js"]
     assert all(hit.snippet == "" for hit in index.search("zebra"))
 
 
 @pytest.mark.parametrize("damage", ["rubbish", "cut", "flipped", "table", "version"])
-def test_a_damaged_index_is_made_anew(shop: Workshop, damage: str) -> None:
+def test_a_damaged_index_is_made_anew(shop: MemberProject, damage: str) -> None:
     index_of(shop).refresh()
     file = shop.workspace.tmp / "search.db"
     data = file.read_bytes()
@@ -105,13 +105,13 @@ def test_a_damaged_index_is_made_anew(shop: Workshop, damage: str) -> None:
             }[damage]
         )
     index = index_of(shop)
-    assert found(index, "mixing colours") == ["paint.py"]
+    assert hits(index, "mixing colours") == ["paint.py"]
     assert index.refresh() == (0, 0, 0)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_one_index_outlives_the_removal_of_its_file(shop: Workshop) -> None:
+def test_one_index_outlives_the_removal_of_its_file(shop: MemberProject) -> None:
     index = index_of(shop)
     index.refresh()
     (shop.workspace.tmp / "search.db").unlink()
@@ -119,7 +119,7 @@ def test_one_index_outlives_the_removal_of_its_file(shop: Workshop) -> None:
 
 
 def test_an_index_that_is_held_too_long_is_refused(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: MemberProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_module, "LOCK_TIMEOUT", 0.0)
     index = index_of(shop)
@@ -140,7 +140,7 @@ for _ in range(10):
 """
 
 
-def test_processes_share_an_index(shop: Workshop) -> None:
+def test_processes_share_an_index(shop: MemberProject) -> None:
     words = [sys.executable, "-c", SHARER, shop.workspace.tmp / "search.db", shop.project]
     children = [subprocess.Popen(words, stdin=subprocess.PIPE, text=True) for _ in range(3)]
     for child in children:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.search.asked import Question, package, questions
+from tests.unit.tools.search.package_questions import Question, package, questions
 
 SHORTEST_NAME = 3  # a variable `a` reveals nothing about its file
 

@@ -14,7 +14,7 @@ from coterie.model.tool_call import Action
 from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.search.ranking import HttpEmbedder
 from coterie.tools.toolbox import PreparedCall, ToolOutcome
-from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+from tests.unit.tools.member_project import MemberProject, call, member_project, toolbox
 
 TOPICS = (("colour", "paint", "vermilion"), ("letter", "parcel", "courier"))
 
@@ -56,14 +56,14 @@ def model() -> Iterator[Model]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    made = workshop(tmp_path)
+def shop(tmp_path: Path) -> MemberProject:
+    made = member_project(tmp_path)
     made.write("brush.py", "# how paint dries\n")
     made.write("van.py", "# where a parcel goes\n")
     return made
 
 
-def tool(shop: Workshop, embedder: HttpEmbedder | None = None) -> SearchCode:
+def tool(shop: MemberProject, embedder: HttpEmbedder | None = None) -> SearchCode:
     return SearchCode(CodeIndex(shop.workspace.tmp / "search.db", shop.root), embedder)
 
 
@@ -71,11 +71,11 @@ def embedder(model: Model, key: str = "key") -> HttpEmbedder:
     return HttpEmbedder(f"http://127.0.0.1:{model.server_port}/v1/", "topics", key)
 
 
-async def asked(shop: Workshop, one: SearchCode, query: str) -> ToolOutcome:
+async def asked(shop: MemberProject, one: SearchCode, query: str) -> ToolOutcome:
     return await call(toolbox(shop, one), "searchCode", query=query)
 
 
-async def test_files_are_found_as_they_are_now(shop: Workshop) -> None:
+async def test_files_are_found_as_they_are_now(shop: MemberProject) -> None:
     one = tool(shop)
     assert await asked(shop, one, "drying paint") == ToolOutcome(
         {"count": 1, "results": "brush.py:1-2\n# how paint dries"}
@@ -84,7 +84,7 @@ async def test_files_are_found_as_they_are_now(shop: Workshop) -> None:
     assert await asked(shop, one, "paint") == ToolOutcome({"count": 0, "results": ""})
 
 
-def test_it_reads_and_says_so(shop: Workshop) -> None:
+def test_it_reads_and_says_so(shop: MemberProject) -> None:
     prepared = toolbox(shop, tool(shop)).check("searchCode", {"query": "paint"})
     assert isinstance(prepared, PreparedCall)
     assert prepared.tool.read_only
@@ -93,7 +93,7 @@ def test_it_reads_and_says_so(shop: Workshop) -> None:
     assert prepared.action == expected
 
 
-async def test_a_model_finds_what_no_word_tells(shop: Workshop, model: Model) -> None:
+async def test_a_model_finds_what_no_word_tells(shop: MemberProject, model: Model) -> None:
     one = tool(shop, embedder(model))
     assert (await asked(shop, tool(shop), "vermilion")).output["count"] == 0
     outcome = await asked(shop, one, "vermilion")
@@ -108,7 +108,9 @@ async def test_a_model_finds_what_no_word_tells(shop: Workshop, model: Model) ->
 
 
 @pytest.mark.parametrize("fault", ["key", "reply", "gone"])
-async def test_without_the_model_words_still_find(shop: Workshop, model: Model, fault: str) -> None:
+async def test_without_the_model_words_still_find(
+    shop: MemberProject, model: Model, fault: str
+) -> None:
     model.broken = fault == "reply"
     used = embedder(model, "wrong" if fault == "key" else "key")
     if fault == "gone":
