@@ -19,7 +19,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+"""The shell has no windows of its own to draw, which costs more than the pages in them."""
 PATIENCE = 60_000
 """Milliseconds; generous, for a busy machine."""
 expect.set_options(timeout=PATIENCE)

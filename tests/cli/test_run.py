@@ -148,6 +148,15 @@ def test_as_objects(project: TicketProject) -> None:
     assert last["next"] == [f"coterie {verb} {task}" for verb in ("diff", "accept", "revert")]
 
 
+def test_without_a_commit_to_start_from_there_is_no_session(bare: Cli) -> None:
+    register_agents(bare)
+    git(bare.user.project, "init", "-q")
+    for more in ([], ["--dry-run"]):
+        ran = bare("run", *more, "--agents", "mira=claude,wren=codex", "Add coupons")
+        assert (ran.code, "has no commit yet" in ran.err, ran.out) == (2, True, "")
+    assert bare("tasks", "--json").lines == []
+
+
 def test_a_dry_run_starts_and_writes_nothing(bare: Cli) -> None:
     register_agents(bare)
     ran = bare("run", "--dry-run", "--agents", "mira=claude,wren=codex", "Add coupons")
