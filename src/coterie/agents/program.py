@@ -294,23 +294,28 @@ class OneShotChannel:
         except AgentMissing as error:
             yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
             return
-        if self._interrupted or self._closed:  # while it was starting: it gets no prompt
+        if self._interrupted or self._closed:  # while it was starting: what it printed is no reply
             await self._end_process()
-        else:
-            process.child.post(prompt.text.encode("utf-8", "replace"))
-            process.child.close_stdin()
+            yield self._end_of_exit(AgentProcessEnded(await process.child.exit(), process.tail))
+            return
+        process.child.post(prompt.text.encode("utf-8", "replace"))
+        process.child.close_stdin()
         try:
             while run.end is None:
                 for update in run.take(await self._deadline.wait(process, process.receive())):
                     yield update
         except AgentProcessEnded as end:
-            run.end = TurnInterrupted(run.text) if self._interrupted else run.end_of_exit(end)
+            run.end = self._end_of_exit(end)
         finally:
             await self._end_process()
         for update in run.finish_open_calls(interrupted=self._interrupted):
             yield update
         assert run.end is not None
         yield run.end
+
+    def _end_of_exit(self, end: AgentProcessEnded) -> End:
+        run = self._run
+        return TurnInterrupted(run.text) if self._interrupted else run.end_of_exit(end)
 
     async def answer(self, key: str, response: Response) -> None:
         """Do nothing: it asks no questions."""

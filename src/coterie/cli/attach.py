@@ -9,7 +9,7 @@ import click
 
 from coterie.app.costs import tally
 from coterie.cli import report
-from coterie.cli.main import Call, command, pass_call, run_on_task
+from coterie.cli.main import Call, command, run_on_task
 from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, stop_on_signals
 from coterie.cli.timeline import Timeline
 from coterie.errors import UsageError
@@ -27,7 +27,6 @@ _LOOK = 1.0
 
 @command("attach", "coterie attach k3f9")
 @click.argument("id_", metavar="[ID]", default="last")
-@pass_call
 def attach(call: Call, id_: str) -> None:
     """Watch a task that another process runs: answer questions, send messages, interrupt a turn.
 

@@ -12,7 +12,7 @@ import click
 
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
-from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
+from coterie.cli.main import Call, command, run_in_project, run_on_task
 from coterie.cli.tasks import ListLimit, limit_options
 from coterie.cli.text import (
     clock,
@@ -104,7 +104,6 @@ _SINCE = click.option(
 @click.option(
     "--export", "path", metavar="FILE", help="Write the rows to a file as JSON lines; - is stdout."
 )
-@pass_call
 def audit(
     call: Call, id_: str | None, *, verify: bool, path: str | None, listed: ListLimit, **given: Any
 ) -> None:
@@ -209,7 +208,6 @@ _KEYS = ("task", "ticket", "member", "agent", "day")
 )
 @_SINCE
 @limit_options
-@pass_call
 def cost(
     call: Call, id_: str | None, by: CostKey | None, since: str | None, listed: ListLimit
 ) -> None:

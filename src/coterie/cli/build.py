@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.main import Call, command, current_project, pass_call
+from coterie.cli.main import Call, command, current_project
 from coterie.cli.work import AGENTS, REHEARSAL, TEAM, goal_of, options, start_or_dry_run
 from coterie.errors import UsageError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Approve the plan, and stop before the commit.")
 @click.option("--accept", metavar="MESSAGE", help="Commit with this message if every gate passed.")
 @options(*REHEARSAL)
-@pass_call
 def build(
     call: Call, words: tuple[str, ...], team: str | None, agents: str | None, **more: Any
 ) -> None:

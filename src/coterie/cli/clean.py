@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.cleaning import KINDS, Cleaning, Leftover
-from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
+from coterie.cli.main import Call, command, run_in_project, run_on_task
 from coterie.cli.text import counted, one_line, table
 from coterie.errors import UsageError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable.")
 @click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_call
 def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, yes: bool) -> None:
     """Remove what ended tasks left behind: worktrees, branches, homes, snapshots, drafts.
 

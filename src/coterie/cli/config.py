@@ -13,7 +13,7 @@ from coterie.app.projects import (
     change_setting,
     settings_of,
 )
-from coterie.cli.main import Call, command, current_project, ensure_project, list_group, pass_call
+from coterie.cli.main import Call, command, current_project, ensure_project, list_group
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
 
@@ -34,7 +34,6 @@ def config(call: Call) -> None:
 
 @command("get", "coterie config get keeper", config)
 @click.argument("key")
-@pass_call
 def get(call: Call, key: str) -> None:
     """The value of one setting."""
     setting = _all(call).get(key)
@@ -47,7 +46,6 @@ def get(call: Call, key: str) -> None:
 @click.argument("value", required=False)
 @click.option("--user", is_flag=True, help="For all your projects, not just this one.")
 @click.option("--unset", is_flag=True, help="Remove the value instead.")
-@pass_call
 def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) -> None:
     """Change a setting, for this project or for all of yours."""
     if unset == (value is not None):
@@ -64,7 +62,6 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
 
 @command("schema", "coterie config schema team > team.schema.json", config)
 @click.argument("name", metavar="team|registry|roles|scheduler|…")
-@pass_call
 def schema(call: Call, name: str) -> None:
     """The JSON Schema of a file, for your editor. Name it in the file as "$schema"."""
     from coterie.app.schemas import shipped

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.lines import Surface
-from coterie.cli.main import Call, command, pass_call
+from coterie.cli.main import Call, command
 from coterie.cli.records import JsonLines
 from coterie.cli.text import cells, hanging, wrap
 from coterie.errors import CoterieError, UsageError
@@ -39,7 +39,6 @@ _UNATTENDED = 0.0
 @click.option("--chat", is_flag=True, help="A chat instead: three members review a file.")
 @click.option("--keep", is_flag=True, help="With --chat: keep the folder.")
 @click.option("--web", is_flag=True, help="Show it in your browser.")
-@pass_call
 def demo(call: Call, *, agents: str | None, chat: bool, keep: bool, web: bool) -> None:
     """A goal becomes tickets, tickets become checked work, in a small repository of its own.
 

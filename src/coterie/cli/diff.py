@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from coterie.cli.main import Call, command, pass_call, run_on_task
+from coterie.cli.main import Call, command, run_on_task
 from coterie.cli.text import clock, counted, diff_meaning, one_line, table
 from coterie.model.task import ticket_id_of
 from coterie.model.visible import printable, visible_line
@@ -33,7 +33,6 @@ _REVERT_VERBS = {
 @command("diff", "coterie diff last | git apply")
 @click.argument("id_", metavar="[ID]", default="last")
 @click.option("--stat", is_flag=True, help="Only the number of changed lines.")
-@pass_call
 def diff(call: Call, id_: str, *, stat: bool) -> None:
     """What a task changed in your files: a patch for `git apply`.
 
@@ -71,7 +70,6 @@ def _show_diff(call: Call, task_id: str, changes: TaskDiff, *, stat: bool) -> No
 @click.argument("id_", metavar="ID")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--undo", is_flag=True, help="Undo the last revert of this task.")
-@pass_call
 def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     """Undo what a task changed in your files, and nothing that anybody else did.
 

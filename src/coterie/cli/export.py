@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app.export import TaskExport, read_export, write_export
-from coterie.cli.main import Call, command, pass_call, run_on_task
+from coterie.cli.main import Call, command, run_on_task
 from coterie.cli.text import counted, write_data
 from coterie.model import as_json
 from coterie.model.workspace import shown
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 @command("export", "coterie export k3f9 k3f9.export")
 @click.argument("id_", metavar="ID")
 @click.argument("target", metavar="[FOLDER]", required=False)
-@pass_call
 def export(call: Call, id_: str, target: str | None) -> None:
     """Write the whole record of a task and its subtasks to a new folder: task.jsonl, changes.patch,
     artifacts/. Without FOLDER it is ID.export; - writes the lines to stdout.

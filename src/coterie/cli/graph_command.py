@@ -12,7 +12,7 @@ from coterie.app.project import App
 from coterie.app.views import SessionView, read_session
 from coterie.cli.graph import layers_of
 from coterie.cli.graph_export import Arrow, Box, mermaid, svg
-from coterie.cli.main import Call, command, pass_call, run_on_task, valued_flag
+from coterie.cli.main import Call, command, run_on_task, valued_flag
 from coterie.cli.phase_graph import drawn, gate_text, in_order, phase_fields
 from coterie.cli.text import counted
 from coterie.cli.ticket_table import Row, active_rows, rows, ticket_fields, ticket_graph
@@ -36,7 +36,6 @@ _FORMATS = ("text", "mermaid", "svg")
     default="text",
     help="The output format (text).",
 )
-@pass_call
 def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
     """The dependencies of a session's tickets, or the phases of a pipeline."""
     if pipeline is not None:

@@ -12,7 +12,7 @@ import click
 
 from coterie.app import projects
 from coterie.cli import card
-from coterie.cli.main import Call, command, pass_call, run_on_task, show_notices
+from coterie.cli.main import Call, command, run_on_task, show_notices
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model import as_json
@@ -27,7 +27,6 @@ _ID = re.compile(r"q\d+|last", re.I)
 
 
 @command("inbox", "coterie inbox")
-@pass_call
 def inbox(call: Call) -> None:
     """What waits for your answer, in every project, the oldest first."""
     questions = waiting(call).questions
@@ -72,7 +71,6 @@ def context_of(call: Call, view: QuestionView) -> card.QuestionContext:
 @click.argument("words", metavar="Q… [CHOICE]", nargs=-1, required=True)
 @click.option("--say", metavar="TEXT", help="The text: an answer, a comment on one, or a rule.")
 @click.option("--all-of", "task", metavar="ID", help="Every open question of this task.")
-@pass_call
 def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None) -> None:
     """Answer questions: by a choice's number, name or prefix, or with --say.
 
@@ -156,7 +154,6 @@ def find_question(call: Call, name: str) -> QuestionView:
 @command("say", 'coterie say k3f9 "leave the tests alone"')
 @click.argument("id_", metavar="ID")
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@pass_call
 def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
     """Send a message to a task: your reply if it is your turn, else read after the current turn."""
 

@@ -230,11 +230,15 @@ def _with_options(function: Callable[P, None]) -> Callable[P, None]:
 
 def command(
     name: str, example: str, parent: click.Group | None = None
-) -> Callable[[Callable[P, None]], click.Command]:
-    """Create a click command with the global options and an example at the end of its help."""
+) -> Callable[[Callable[Concatenate[Call, P], None]], click.Command]:
+    """Create a click command with the global options and an example at the end of its help.
+
+    Its function gets the call that the command belongs to as its first argument.
+    """
     create = click.command if parent is None else parent.command
     decorate = create(name, epilog=f"Example:  {example}", context_settings=_SETTINGS)
-    return lambda function: decorate(_with_options(function))
+    pass_call = click.make_pass_decorator(Call, ensure=True)
+    return lambda function: decorate(_with_options(pass_call(function)))
 
 
 def group(
@@ -267,16 +271,11 @@ def list_group(
             context.invoke(made.commands["list"])
 
     def with_list(body: Callable[[Call], None]) -> click.Group:
-        command("list", list_example, made)(pass_call(body))
+        command("list", list_example, made)(body)
         return made
 
     made.help = doc
     return with_list
-
-
-def pass_call(body: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
-    """Pass a command the call it belongs to, as its first argument."""
-    return click.make_pass_decorator(Call, ensure=True)(body)
 
 
 def _import_attribute(target: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from coterie.cli.main import UNLISTED, VERBS, Call, command, current_project, pass_call
+from coterie.cli.main import UNLISTED, VERBS, Call, command, current_project
 
 if TYPE_CHECKING:
     from coterie.model.record import QuestionView, TaskView
@@ -135,7 +135,6 @@ def _groups() -> dict[str, list[str]]:
 @command("help", "coterie help chat")
 @click.argument("verb", metavar="[COMMAND]", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every command.")
-@pass_call
 def help_(call: Call, verb: str | None, *, everything: bool) -> None:
     """List the commands; with COMMAND, show its help."""
     of_all = _long_help if everything else summary
@@ -165,7 +164,6 @@ _WHERE = {
 
 @command("completion", 'eval "$(coterie completion bash)"')
 @click.argument("shell", type=click.Choice(list(_WHERE)), required=False)
-@pass_call
 def completion(call: Call, shell: str | None) -> None:
     """Print the completion script of a shell; without SHELL: where to put it."""
     if shell is None:

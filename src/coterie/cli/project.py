@@ -16,7 +16,7 @@ from coterie.app.projects import (
     refused,
     set_aside_unbelieved,
 )
-from coterie.cli.main import Call, command, group, pass_call, show_notices
+from coterie.cli.main import Call, command, group, show_notices
 from coterie.cli.text import counted, printable
 from coterie.errors import NotOurs
 
@@ -52,14 +52,12 @@ def _show(call: Call) -> None:
 
 
 @command("adopt", "coterie project adopt", project)
-@pass_call
 def adopt_(call: Call) -> None:
     """Adopt a .coterie that came with its folder. From now on it is yours."""
     _adopt(call, find_project(call.directory))
 
 
 @command("set-aside", "coterie project set-aside", project)
-@pass_call
 def set_aside(call: Call) -> None:
     """Rename a .coterie that came with its folder. Nothing reads it then."""
     _set_aside(call, find_project(call.directory))
@@ -67,7 +65,6 @@ def set_aside(call: Call) -> None:
 
 @command("forget", "coterie project forget ~/old/place", project)
 @click.argument("folder", type=click.Path(path_type=Path))
-@pass_call
 def forget_(call: Call, folder: Path) -> None:
     """Remove a project whose folder is gone from your list. No inbox mentions it then."""
     forget(folder)

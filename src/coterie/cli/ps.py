@@ -11,7 +11,7 @@ import click
 
 from coterie.app import projects
 from coterie.cli.doing import in_words
-from coterie.cli.main import Call, command, pass_call, run_on_task, show_notices
+from coterie.cli.main import Call, command, run_on_task, show_notices
 from coterie.cli.text import ago, table, warned
 from coterie.errors import UsageError
 from coterie.model import as_json
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 @command("ps", "coterie ps")
-@pass_call
 def ps(call: Call) -> None:
     """What each member is doing, in every project: working, waiting (for what), quiet, stuck."""
     known = _projects(call)
@@ -67,7 +66,6 @@ def _projects(call: Call) -> projects.ProjectsAtWork:
 @click.argument("id_", metavar="[ID]", required=False)
 @click.argument("member", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every running task, in every project.")
-@pass_call
 def stop(call: Call, id_: str | None, member: str | None, *, everything: bool) -> None:
     """Park a task: its agents stop, nothing is lost, and resume continues it.
 

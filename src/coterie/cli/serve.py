@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.main import Call, command, pass_call, show_notices
+from coterie.cli.main import Call, command, show_notices
 from coterie.errors import with_extra
 from coterie.model.workspace import shown
 
@@ -30,7 +30,6 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--resume", is_flag=True, help="Resume tasks whose process died.")
 @click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
 @click.option("--api-only", is_flag=True, help="The HTTP API without the page.")
-@pass_call
 def serve(call: Call, *, opens: bool, **options: Any) -> None:
     """Your team in a browser, and an HTTP API; by default only this machine can reach it."""
     from coterie.app.projects import projects_at_work

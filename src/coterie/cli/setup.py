@@ -18,7 +18,6 @@ from coterie.cli.main import (
     current_project,
     ensure_project,
     list_group,
-    pass_call,
     show_notices,
 )
 from coterie.cli.text import one_line, table, wrap
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 
 @command("init", "coterie init")
-@pass_call
 def init(call: Call) -> None:
     """Find your agents and write a first team; only .coterie and the registry are touched."""
     project, scanned = current_project(call), Agents().scan()
@@ -73,7 +71,6 @@ def _show_start(call: Call, teams: Teams, ready: list[str], wrote: str | None) -
 
 @command("doctor", "coterie doctor --probe")
 @click.option("--probe", is_flag=True, help="Run each CLI on a stand-in model; no tokens.")
-@pass_call
 def doctor(call: Call, *, probe: bool) -> None:
     """What is installed and what will work; changes nothing.
 
@@ -225,7 +222,6 @@ def agents(call: Call) -> None:
 
 
 @command("scan", "coterie agents scan", agents)
-@pass_call
 def scan(call: Call) -> None:
     """Find agents on PATH and register them. What you changed by hand is kept."""
     scanned = Agents().scan()
@@ -252,7 +248,6 @@ def scan(call: Call) -> None:
 )
 @click.option("--pty", is_flag=True, help="Run it under a pseudo-terminal.")
 @click.option("--replace", is_flag=True, help="Replace the agent of this name.")
-@pass_call
 def add(call: Call, name: str, program_: tuple[str, ...], **options: OptionValue) -> None:
     """Register an agent by hand. It may be any program that reads a prompt and prints a reply."""
     facts = _facts(options)
@@ -266,7 +261,6 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: OptionValue
 
 
 @command("migrate", "coterie agents migrate", agents)
-@pass_call
 def migrate(call: Call) -> None:
     """Convert an old registry to the current format. A copy is kept; dropped prompts are shown."""
     done = Agents().migrate()

@@ -24,7 +24,6 @@ from coterie.cli.main import (
     command,
     current_project,
     group,
-    pass_call,
     run_in_project,
     run_on_task,
     valued_flag,
@@ -56,7 +55,6 @@ TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 @valued_flag(
     "--stderr", "[MEMBER]", "What its members' programs wrote to stderr: one member's, or all."
 )
-@pass_call
 def show(call: Call, id_: str, stderr: str | None) -> None:
     """All about a task (k3f9, a prefix, or last), a question (q4) or a ticket (k3f9/T2).
 
@@ -249,7 +247,6 @@ def tickets(context: click.Context) -> None:
 
 @command("list", "coterie tickets last", tickets)
 @click.argument("id_", metavar="[ID]", required=False)
-@pass_call
 def list_(call: Call, id_: str | None) -> None:
     """The tickets of a session. Without ID: of the newest; with k3f9/T3: all about that ticket."""
     parts = TICKET.fullmatch(id_ or "")
@@ -261,7 +258,6 @@ def list_(call: Call, id_: str | None) -> None:
 
 @command("reset", "coterie tickets reset last/T3", tickets)
 @click.argument("name", metavar="ID/T3")
-@pass_call
 def reset(call: Call, name: str) -> None:
     """Let a failed ticket start over. What was done so far stays in its folder."""
     parts = TICKET.fullmatch(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.app import store as stores
-from coterie.cli.main import Call, command, current_project, group, pass_call
+from coterie.cli.main import Call, command, current_project, group
 from coterie.cli.text import counted
 from coterie.errors import UsageError
 
@@ -42,7 +42,6 @@ def store(context: click.Context) -> None:
 @command("init", "coterie store init postgresql://user@host/database", store)
 @click.argument("url", required=False)
 @click.option("--lease", metavar="TIME", help="How long a silent machine keeps its tasks (60s).")
-@pass_call
 def init(call: Call, url: str | None, lease: str | None) -> None:
     """Create this project's store in an existing database. A store that exists is kept."""
     created, facts = stores.init_store(stores.store_url(url), current_project(call), lease)
@@ -54,7 +53,6 @@ def init(call: Call, url: str | None, lease: str | None) -> None:
 
 @command("upgrade", "coterie store upgrade postgresql://user@host/database", store)
 @click.argument("url", required=False)
-@pass_call
 def upgrade(call: Call, url: str | None) -> None:
     """Bring a store of an older Coterie up to date. Make a backup first."""
     before, after = stores.upgrade_store(stores.store_url(url))
@@ -66,7 +64,6 @@ def upgrade(call: Call, url: str | None) -> None:
 @command("continue", "coterie store continue postgresql://user@host/database", store)
 @click.argument("url", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_call
 def continue_(call: Call, url: str | None, yes: bool) -> None:
     """Accept a store as it is, after a restore or a loss of data.
 
@@ -88,7 +85,6 @@ _ALL_STOPPED = "Every Coterie process must be stopped, on every machine."
 
 @command("show", "coterie store show", store)
 @click.argument("url", required=False)
-@pass_call
 def show(call: Call, url: str | None) -> None:
     """All about a store: its project, schema and size. Changes nothing."""
     facts = stores.describe_store(stores.store_url(url), current_project(call))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.cli.main import Call, command, pass_call, run_in_project, run_on_task
+from coterie.cli.main import Call, command, run_in_project, run_on_task
 from coterie.cli.text import Span, ago, counted, one_line, state_of, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -65,7 +65,6 @@ def limit_options(body: Callable[..., None]) -> Callable[..., None]:
 
 @command("tasks", "coterie tasks --json")
 @limit_options
-@pass_call
 def tasks(call: Call, listed: ListLimit) -> None:
     """The tasks of this project, the newest last."""
 
@@ -90,7 +89,6 @@ def task_row(view: TaskView) -> tuple[str, str, str, str]:
 @command("log", "coterie log last --follow")
 @click.argument("id_", metavar="[ID]", default="last")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the task ends.")
-@pass_call
 def log(call: Call, id_: str, *, follow: bool) -> None:
     """What happened in a task or a ticket (k3f9/T2), in order; every line names the member.
 
@@ -118,7 +116,6 @@ _SHORT = 7
 @command("cancel", "coterie cancel k3f9")
 @click.argument("id_", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_call
 def cancel(call: Call, id_: str, *, yes: bool) -> None:
     """Cancel a task for good; to be able to resume it, stop it instead."""
 
@@ -145,7 +142,6 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 @click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then continue.")
 @click.option("--trust", is_flag=True, help="Trust what its members are started with now.")
 @click.option("--dry-run", is_flag=True, help="Show exactly what would be started; start nothing.")
-@pass_call
 def resume(
     call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool, dry_run: bool
 ) -> None:
@@ -217,7 +213,6 @@ async def _view(app: App, task_id: str) -> TaskView:
 @click.option("--recheck", is_flag=True, help="Your branch has moved: merge both and check again.")
 @click.option("-m", "message", metavar="TEXT", help="For a build: its commit message.")
 @click.option("--override", is_flag=True, help="For a build: commit despite a failed gate.")
-@pass_call
 def accept(call: Call, id_: str, message: str | None, *, recheck: bool, override: bool) -> None:
     """Merge the approved work of a session into the branch that you have checked out.
 

@@ -17,7 +17,6 @@ from coterie.cli.main import (
     current_project,
     ensure_project,
     list_group,
-    pass_call,
     run_with_app,
     show_notices,
 )
@@ -66,7 +65,6 @@ def team(call: Call) -> None:
 @click.option("--preset", type=click.Choice(PRESET_NAMES), help="What kind of team (pair).")
 @click.option("--agents", metavar="A,B", help="Who is in it: claude,codex or sec=claude:opus.")
 @click.option("--default", "default", is_flag=True, help="Make this the default team.")
-@pass_call
 def new(call: Call, name: str, preset: str | None, agents: str | None, *, default: bool) -> None:
     """Create a team in the project, and the folders of its members."""
     teams = Teams(current_project(call))
@@ -87,7 +85,6 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
 @click.option("--permissions", type=click.Choice(_MODES), help="Its mode (ask).")
 @click.option("--like", metavar="MEMBER", help="Copy another member's settings.")
 @click.option("--worktree", is_flag=True, help="Give it a git worktree and a branch of its own.")
-@pass_call
 def add(
     call: Call,
     member: str,
@@ -110,7 +107,6 @@ def add(
 @command("show", "coterie team show pair --full", team)
 @click.argument("word", metavar="[TEAM]", required=False)
 @click.option("--full", is_flag=True, help="Every field under its full name, as a team file.")
-@pass_call
 def show(call: Call, word: str | None, *, full: bool) -> None:
     """A team and its members. --full prints an equivalent team file."""
     teams = Teams(current_project(call))
@@ -127,7 +123,6 @@ def show(call: Call, word: str | None, *, full: bool) -> None:
 
 @command("validate", "coterie team validate ./team.json", team)
 @click.argument("words", metavar="[TEAM]…", nargs=-1)
-@pass_call
 def validate(call: Call, words: tuple[str, ...]) -> None:
     """Check team files, by name or path. Without TEAM: all of this project."""
     teams = Teams(current_project(call))
@@ -155,7 +150,7 @@ def _of_member(
     """Create a command about a member of a team."""
 
     def decorate(body: Callable[[Call, str, str | None], None]) -> click.Command:
-        return command(name, example, team)(click.argument("member")(_TEAM(pass_call(body))))
+        return command(name, example, team)(click.argument("member")(_TEAM(body)))
 
     return decorate
 
@@ -186,7 +181,6 @@ def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None
 @click.argument("member")
 @click.argument("name")
 @_TEAM
-@pass_call
 def rename(call: Call, member: str, name: str, word: str | None) -> None:
     """Rename a member, which makes it a new one. The folder of the old one is kept."""
     teams = Teams(current_project(call))
@@ -221,7 +215,6 @@ def open_(call: Call, member: str, word: str | None) -> None:
 @click.argument("word", metavar="PATH")
 @click.option("--yes", is_flag=True, help="Do not ask: you have reviewed it already.")
 @click.option("--no", is_flag=True, help="For the project's folder: refuse, and do not ask again.")
-@pass_call
 def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
     """Review what a team file from elsewhere asks for, and trust it.
 
@@ -254,7 +247,6 @@ def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
 
 @command("prompts", "coterie team prompts review second_opinion", team)
 @click.argument("roles", metavar="[ROLE]…", nargs=-1)
-@pass_call
 def prompts(call: Call, roles: tuple[str, ...]) -> None:
     """Copy the prompts of `coterie build`'s roles into the project.
 
@@ -273,7 +265,6 @@ def prompts(call: Call, roles: tuple[str, ...]) -> None:
 
 @command("roles", "coterie team roles pair", team)
 @click.argument("word", metavar="[TEAM]", required=False)
-@pass_call
 def roles(call: Call, word: str | None) -> None:
     """Which member fills which role of `coterie build`. Also shows whose prompt it has."""
     teams = Teams(current_project(call))

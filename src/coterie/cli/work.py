@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from coterie.cli.main import Call, command, pass_call
+from coterie.cli.main import Call, command
 from coterie.cli.text import Span
 from coterie.errors import UsageError
 from coterie.model.visible import visible_line
@@ -77,7 +77,6 @@ def options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Decor
 @command("chat", 'coterie chat -t pair "why is test_total slow?"')
 @click.argument("message", nargs=-1)
 @options(TEAM, AGENTS, *_CAPS, *REHEARSAL)
-@pass_call
 def chat(
     call: Call, message: tuple[str, ...], team: str | None, agents: str | None, **more: Any
 ) -> None:
@@ -100,10 +99,9 @@ def chat(
 @options(TEAM, AGENTS)
 @click.option("--script", metavar="FILE", help="The replies; default: the stand-in makes them up.")
 @options(*_CAPS, _DRY_RUN, _WAIT)
-@click.pass_context
-def rehearse(context: click.Context, **given: Any) -> None:
+def rehearse(call: Call, **given: Any) -> None:
     """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
-    context.invoke(chat, rehearse=True, **given)
+    click.get_current_context().invoke(chat, rehearse=True, **given)
 
 
 def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps:
@@ -123,7 +121,6 @@ def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps
 )
 @click.option("--agent", metavar="NAME", help="Instead of a team: claude or claude:opus.")
 @options(TEAM, *REHEARSAL)
-@pass_call
 def do(
     call: Call,
     words: tuple[str, ...],
@@ -176,7 +173,6 @@ def _complete_workflow(
 )
 @click.option("--yes", is_flag=True, help="Approve the plan and the final report; never a tool.")
 @options(*REHEARSAL)
-@pass_call
 def run(
     call: Call, words: tuple[str, ...], team: str | None, agents: str | None, **more: Any
 ) -> None:

@@ -14,7 +14,6 @@ from coterie.cli.main import (
     current_project,
     ensure_project,
     list_group,
-    pass_call,
     run_with_app,
 )
 from coterie.cli.text import table
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     "--allow", type=click.Choice(["full"]), help="Accept members that never ask for permission."
 )
 @click.option("--once", is_flag=True, help="Exit when nothing is left that it can run.")
-@pass_call
 def worker(
     call: Call, agents: str | None, seats: int, name: str | None, allow: str | None, once: bool
 ) -> None:
@@ -129,7 +127,6 @@ def machines(call: Call) -> None:
 
 @command("gone", "coterie machines gone gpu1", machines)
 @click.argument("name")
-@pass_call
 def gone(call: Call, name: str) -> None:
     """Declare a machine dead: others take over its tasks at once.
 

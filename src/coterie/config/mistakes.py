@@ -129,7 +129,7 @@ def described(value: object) -> str:
         return quoted(value)
     if isinstance(value, int | float):
         return json.dumps(value)[:40] if abs(value) < 1 << 64 else "a huge number"
-    return "empty" if value == [] else kind(value)
+    return kind(value)
 
 
 def kind(value: object) -> str:
@@ -220,6 +220,8 @@ def _translate(
 def _complaint(error: ErrorDetails, *, secret: bool) -> str:
     value: object = error["input"]
     stands = kind(value) if secret else described(value)
+    if error["type"] == "too_short" and value == []:
+        stands = "empty"  # "is a list; expected at least 1 entry" explains less
     wanted = _WANTED.get(error["type"]) or _bounds(error)
     if wanted is None:
         return f"cannot be used: {error['msg'].removeprefix('Value error, ')}"
