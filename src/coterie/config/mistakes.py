@@ -219,9 +219,8 @@ def _translate(
 
 def _complaint(error: ErrorDetails, *, secret: bool) -> str:
     value: object = error["input"]
-    stands = kind(value) if secret else described(value)
-    if error["type"] == "too_short" and value == []:
-        stands = "empty"  # "is a list; expected at least 1 entry" explains less
+    is_empty = error["type"] == "too_short" and value == []
+    stands = "empty" if is_empty else kind(value) if secret else described(value)
     wanted = _WANTED.get(error["type"]) or _bounds(error)
     if wanted is None:
         return f"cannot be used: {error['msg'].removeprefix('Value error, ')}"
@@ -275,8 +274,6 @@ def lines_of(document: Document) -> Lines:
 
 
 _PIECES = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
-
-
 _DEEPEST = 8
 """No file of ours is nested deeper; anything deeper gets the line of what encloses it."""
 
