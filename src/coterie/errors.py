@@ -21,6 +21,8 @@ class CoterieError(Exception):
     exit_code: ClassVar[int] = 1
     text: ClassVar[str] = "{message}"
     """What happened, filled in from the fields."""
+    where_field: ClassVar[str] = ""
+    """The field that holds `where`, in classes that have one."""
     advice: str | None = None
     """What to do about it: a field in classes whose errors differ in that."""
 
@@ -39,7 +41,7 @@ class CoterieError(Exception):
     @property
     def where(self) -> str | None:
         """The file, folder or place that the error is about."""
-        return None
+        return vars(self)[self.where_field] if self.where_field else None
 
     @property
     def member(self) -> str | None:
@@ -55,11 +57,8 @@ class UsageError(CoterieError):
     advice: str | None = None
     place: str | None = None
 
+    where_field: ClassVar[str] = "place"
     exit_code: ClassVar[int] = 2
-
-    @property
-    def where(self) -> str | None:
-        return self.place
 
 
 @contextmanager
@@ -123,11 +122,8 @@ class StorageError(CoterieError):
     problem: str
     advice: str | None = None
 
+    where_field: ClassVar[str] = "path"
     text: ClassVar[str] = "{problem} ({path})."
-
-    @property
-    def where(self) -> str | None:
-        return self.path
 
 
 class ForeignStore(StorageError):
@@ -206,12 +202,10 @@ class GitFailed(CoterieError):
     status: int | None = None
     """Its exit status; None if it was never run, or was ended by Coterie."""
 
+    where_field: ClassVar[str] = "folder"
+
     def __str__(self) -> str:
         return f"git {self.command} failed in {self.folder}: {self.output or self.status}"
-
-    @property
-    def where(self) -> str | None:
-        return self.folder
 
 
 @dataclass(eq=False)
@@ -291,13 +285,11 @@ class AgentError(CoterieError):
     member_id: str
     folder: str
 
+    where_field: ClassVar[str] = "folder"
+
     @property
     def member(self) -> str | None:
         return self.member_id
-
-    @property
-    def where(self) -> str | None:
-        return self.folder
 
 
 @dataclass(eq=False)

@@ -15,10 +15,10 @@ from coterie.engine.questions import close_question, request_of
 from coterie.engine.steering import Answered
 from coterie.model import instant
 from coterie.model.about import SilentMachine
-from coterie.model.interaction import NOBODY, Ask, Interaction, Option, Response
+from coterie.model.interaction import NOBODY, Ask, Interaction, Option
 from coterie.model.journal import IllegalWrite
 from coterie.model.machine import OwnerRow
-from coterie.model.task import IllegalEvent, TaskRow, UserInteractionResponded
+from coterie.model.task import IllegalEvent, TaskRow
 from coterie.ports import Dispatch, OwnerRows, Storage
 from coterie.process.launch import capture
 
@@ -191,16 +191,7 @@ async def settle(storage: Storage, machine: str, author: str) -> None:
     """Answer the open questions about a machine that somebody has declared dead."""
     for interaction, about in await open_questions(storage):
         if about.machine == machine:
-            response = Response(
-                interaction_id=interaction.interaction_id,
-                task_id=interaction.task_id,
-                author_actor_id=author,
-                selected_option_id=TAKE_OVER,
-            )
-            event = UserInteractionResponded(
-                task_id=interaction.task_id, at=instant.now(), response=response
-            )
-            await storage.inbox.respond(event)
+            await close_question(storage.inbox, interaction, None, author, TAKE_OVER)
 
 
 async def _users_settings(home: Path | None) -> Settings:

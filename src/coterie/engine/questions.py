@@ -180,7 +180,7 @@ class Questions:
             response = Response(
                 interaction_id=interaction.interaction_id, task_id=task_id, **answer
             )
-            event = UserInteractionResponded(task_id=task_id, at=instant.now(), response=response)
+            event = answer_of(response)
             if not is_turn:  # the workflow hears it right after the answer
                 run.hear(word)
                 await run.storage.inbox.respond(event)
@@ -238,26 +238,35 @@ async def respond(storage: Storage, response: Response) -> Question:
     if question.state != "open":
         raise _too_late(question)
     check(question.interaction, response)
-    event = UserInteractionResponded(
-        task_id=question.interaction.task_id, at=instant.now(), response=response
-    )
-    if not await storage.inbox.respond(event):
+    if not await storage.inbox.respond(answer_of(response)):
         raise _too_late(await _existing(storage.inbox, response.interaction_id))
     return question
 
 
-async def close_question(inbox: InboxStore, interaction: Interaction, reason: str) -> None:
-    """Close a question that nobody will answer; a later answer is refused with this reason."""
+def answer_of(response: Response) -> UserInteractionResponded:
+    """The event that answers a question, now."""
+    return UserInteractionResponded(task_id=response.task_id, at=instant.now(), response=response)
+
+
+async def close_question(
+    inbox: InboxStore,
+    interaction: Interaction,
+    reason: str | None,
+    author: str = NOBODY,
+    choice: str | None = None,
+) -> None:
+    """Close a question that nobody will answer, or that has been settled elsewhere by `choice`.
+
+    A later answer is refused with this reason.
+    """
     response = Response(
         interaction_id=interaction.interaction_id,
         task_id=interaction.task_id,
-        author_actor_id=NOBODY,
+        author_actor_id=author,
+        selected_option_id=choice,
         comment=reason,
     )
-    event = UserInteractionResponded(
-        task_id=interaction.task_id, at=instant.now(), response=response
-    )
-    await inbox.respond(event)
+    await inbox.respond(answer_of(response))
 
 
 async def _existing(inbox: InboxStore, interaction_id: str) -> Question:

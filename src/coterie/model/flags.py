@@ -18,9 +18,7 @@ def split_words(
     kept: list[str] = []
     dropped: list[str] = []
     rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
+    for word, flag, equals, _ in _taken_from(rest):
         if flag not in flags:
             kept.append(word)
             continue
@@ -28,6 +26,13 @@ def split_words(
         if flags[flag] and not equals and rest and not rest[0].startswith("-"):
             dropped.append(rest.pop(0))
     return tuple(kept), tuple(dropped)
+
+
+def _taken_from(rest: list[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Take each word from the list, and split it at its `=`; the caller may take a flag's value."""
+    while rest:
+        word = rest.pop(0)
+        yield word, *word.partition("=")
 
 
 _AUTO_APPROVE = frozenset(
@@ -102,13 +107,10 @@ class FlagFacts:
         kept: list[str] = []
         dropped: list[DroppedPrompt] = []
         rest = list(args)
-        while rest:
-            word = rest.pop(0)
-            flag, equals, text = word.partition("=")
+        for word, flag, equals, text in _taken_from(rest):
             if flag in self.prompt or flag == named:
-                if not equals:
-                    text = rest.pop(0) if rest else ""
-                dropped.append(DroppedPrompt(agent, flag, text))
+                value = text if equals else rest.pop(0) if rest else ""
+                dropped.append(DroppedPrompt(agent, flag, value))
             elif word in self.setting and rest and _key(rest[0]) in self.prompt_keys:
                 dropped.append(DroppedPrompt(agent, word, rest.pop(0)))
             else:

@@ -6,10 +6,8 @@ many placeholders.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -26,43 +24,6 @@ Reading = Generator[Sequence[Query], list[list[Row]], T]
 """Requests the rows of statements, several from one snapshot, and builds a value from them."""
 After = Callable[[], None] | None
 _HEADER = "-- name: "
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Submitted:
-    """Base of what a writer is handed, and how it ended.
-
-    Without a future it was posted: its caller does not wait for it.
-    """
-
-    future: asyncio.Future[Any] | None = None
-    after: After = None
-    result: Any = None
-    error: Exception | None = None
-
-
-def settle(jobs: Sequence[Submitted], loop: asyncio.AbstractEventLoop) -> list[Exception]:
-    """Give each waiting caller its result or its error; returns the errors that were given."""
-    reported: list[Exception] = []
-    for job in jobs:
-        future = job.future
-        if job.error is None and job.after is not None:
-            _call(job.after, loop)
-        if future is None or future.done():
-            continue
-        if job.error is None:
-            future.set_result(job.result)
-        else:
-            reported.append(job.error)
-            future.set_exception(job.error)
-    return reported
-
-
-def _call(after: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        after()
-    except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-        loop.call_exception_handler({"message": "A surface failed", "exception": error})
 
 
 class Statements(Protocol):

@@ -89,7 +89,7 @@ def test_only_reads_are_no_transaction(
 def test_one_failure_undoes_nothing_else(
     transactions: Transactions, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop
 ) -> None:
-    wrong = Job(raising(IllegalWrite("no")), OURS, future=loop.create_future())
+    wrong = Job(raising(IllegalWrite("no")), OURS, loop.create_future())
     before, later, after = Job(count("x"), OURS), Job(count("y"), OURS), Job(counted, reads=True)
     transactions.serve([before, wrong, later, after])
     assert [job.error for job in (before, later, after)] == [None, None, None]
@@ -114,8 +114,8 @@ def test_after_a_posted_failure_the_rest_is_refused(
 def test_a_stale_fence_ends_it_but_not_its_neighbours_before(
     transactions: Transactions, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop
 ) -> None:
-    before, stale = Job(count("x"), OURS), Job(count("y"), STALE, future=loop.create_future())
-    later = Job(count("z"), OURS, future=loop.create_future())
+    before, stale = Job(count("x"), OURS), Job(count("y"), STALE, loop.create_future())
+    later = Job(count("z"), OURS, loop.create_future())
     transactions.serve([before, stale, later])
     assert isinstance(stale.error, LeaseLost)
     assert later.error is stale.error
@@ -128,7 +128,7 @@ def test_a_claim_inside_the_batch_counts(
     def claim(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE leases SET token = 3")
 
-    stale = Job(count("y"), OURS, future=loop.create_future())
+    stale = Job(count("y"), OURS, loop.create_future())
     transactions.serve([Job(count("x"), OURS), Job(claim), stale])
     assert isinstance(stale.error, LeaseLost)
     assert counted(connection) == {"x"}
@@ -144,14 +144,14 @@ def test_a_full_disk_fails_the_whole_batch_and_all_that_follows(
 
     [(pages,)] = connection.execute("PRAGMA page_count").fetchall()
     connection.execute(f"PRAGMA max_page_count={pages}")
-    jobs = [Job(count("x")), Job(much, future=loop.create_future()), Job(count("y"))]
+    jobs = [Job(count("x")), Job(much, None, loop.create_future()), Job(count("y"))]
     assert not transactions.serve_at_once(jobs)
     assert {job.error for job in jobs} == {None}
     transactions.serve(jobs)
     assert {type(job.error) for job in jobs} == {StorageFull}
     assert not connection.in_transaction
     connection.execute("PRAGMA max_page_count=1000000")
-    refused = Job(count("z"), future=loop.create_future())
+    refused = Job(count("z"), None, loop.create_future())
     transactions.serve([refused])
     assert isinstance(refused.error, StorageFull)
     assert counted(connection) == set()
@@ -174,7 +174,7 @@ def test_what_an_awaited_failure_means_for_what_follows(
     kind: type[Exception],
     ends: bool,
 ) -> None:
-    failed = Job(raising(trouble(code)), future=loop.create_future())
+    failed = Job(raising(trouble(code)), None, loop.create_future())
     transactions.serve([failed])
     assert isinstance(failed.error, kind)
     assert (transactions.failure is not None) == ends

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coterie.model.journal import Fence
-from coterie.stores.statements import Reading, Submitted
+from coterie.stores.statements import After, Reading
 
 
 @dataclass(slots=True, eq=False)
-class Submission(Submitted):
-    """One submission."""
+class Submission:
+    """One submission.  Without a future it was posted: its caller does not wait for it."""
 
     statements: Sequence[str] = ()
     fence: Fence | None = None
+    future: asyncio.Future[Any] | None = None
+    after: After = None
     answers: int = 0
     """How many of the statements return a value."""
     reading: Reading[Any] | None = None
@@ -25,6 +28,8 @@ class Submission(Submitted):
     """Whether it appends to the history."""
     is_urgent: bool = False
     is_alone: bool = False
+    result: Any = None
+    error: Exception | None = None
 
 
 def writes_in(queue: Sequence[Submission]) -> int:

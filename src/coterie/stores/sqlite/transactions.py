@@ -4,6 +4,7 @@ database.  The hot path: two submissions a turn.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from coterie.model.task import TaskCreated
 from coterie.stores import codec
 from coterie.stores.codec import Row, Value
 from coterie.stores.sqlite.failures import explained
-from coterie.stores.statements import Submitted, load
+from coterie.stores.statements import load
 from coterie.stores.writes import PLAIN, moments, problem_of, put_ticket, updates
 
 T = TypeVar("T")
@@ -51,12 +52,16 @@ def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]
 
 
 @dataclass(slots=True, eq=False)
-class Job(Submitted):
-    """One submission."""
+class Job:
+    """One submission.  Without a future it was posted: its caller does not wait for it."""
 
     work: Work[Any]
     fence: Fence | None = None
+    future: asyncio.Future[Any] | None = None
+    after: Callable[[], None] | None = None
     reads: bool = False
+    result: Any = None
+    error: Exception | None = None
 
 
 class Transactions:

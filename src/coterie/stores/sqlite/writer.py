@@ -23,7 +23,7 @@ import anyio
 from coterie.model.journal import Fence, Write
 from coterie.stores.codec import Row
 from coterie.stores.sqlite.transactions import SQL, Job, Transactions, Work, Writes, execute, select
-from coterie.stores.statements import After, Query, Reading, T, settle
+from coterie.stores.statements import After, Query, Reading, T
 
 POST_DELAY = 0.005
 """How long a posted write waits for a commit that it can join, in seconds."""
@@ -77,7 +77,7 @@ class Writer:
         """Run the work in a transaction after everything posted; returns when it is durable.
         If the caller is cancelled, the work may still be done."""
         self._raise_if_failed()
-        job = Job(work, fence, after=after)
+        job = Job(work, fence, None, after)
         self._posted.append(job)
         if self._commit_here():
             if self._should_yield():
@@ -100,7 +100,7 @@ class Writer:
         if self._stopping:
             raise RuntimeError("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._posted.append(Job(work, future=future, reads=True))
+        self._posted.append(Job(work, None, future, reads=True))
         self._send()
         return await future
 
@@ -111,7 +111,7 @@ class Writer:
             self._posted_at = self._loop.time()
             if self._timer is None:
                 self._timer = self._loop.call_later(POST_DELAY, self._post_delay_ended)
-        self._posted.append(Job(work, fence, after=after))
+        self._posted.append(Job(work, fence, None, after))
 
     async def stop(self) -> None:
         """Write what is queued and close the file; raises the error that made a posted write fail,
@@ -188,8 +188,23 @@ class Writer:
         self._settle(jobs)
 
     def _settle(self, jobs: Sequence[Job]) -> None:
-        reported = settle(jobs, self._loop)
-        self._reported = self._reported or any(error is self._failure for error in reported)
+        for job in jobs:
+            future = job.future
+            if job.error is None and job.after is not None:
+                self._call(job.after)
+            if future is None or future.done():
+                continue
+            if job.error is None:
+                future.set_result(job.result)
+            else:
+                self._reported = self._reported or job.error is self._failure
+                future.set_exception(job.error)
+
+    def _call(self, after: Callable[[], None]) -> None:
+        try:
+            after()
+        except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
+            self._loop.call_exception_handler({"message": "A surface failed", "exception": error})
 
     # -- on the thread -------------------------------------------------------------------------
 
