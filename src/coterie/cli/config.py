@@ -51,7 +51,7 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
     if unset == (value is not None):
         raise UsageError("Give a value, or --unset.", f"coterie config set {key} VALUE")
     _all(call).get(key)  # refuse an unknown key before creating anything
-    project = current_project(call) if user else ensure_project(call, current_project(call))
+    project = current_project(call) if user else ensure_project(call)
     agreed = agree_to_remote(project, value) if user and key == "travel" and value else None
     setting, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(setting) | {"path": str(path)})

@@ -153,10 +153,14 @@ def current_project(call: Call) -> Project:
     return project
 
 
-def ensure_project(call: Call, project: Project, *, announced: bool = True) -> Project:
-    """Return the project, with its `.coterie` created and announced if it is new."""
+def ensure_project(
+    call: Call, project: Project | None = None, *, announced: bool = True
+) -> Project:
+    """Return the project, by default the current one, with its `.coterie` created and announced if
+    it is new."""
     from coterie.app.projects import open_folder
 
+    project = project or current_project(call)
     done = open_folder(project)
     if done.is_new and announced:
         call.note(f"Created {project.folder} (git ignores it; nothing else was touched).")
@@ -188,6 +192,11 @@ def run_on_task(
     """Run `body` on the task that the user named, in its project: this one, else the only other
     with a task of exactly this id. With `tickets`, it may be a ticket, `k3f9/T2`."""
     return _import_attribute("named:run_on_task")(call, name, body, tickets=tickets)
+
+
+def run_here(call: Call, body: Callable[[App], Awaitable[R]]) -> R:
+    """Run `body` on the current project, opened."""
+    return run_with_app(current_project(call), body)
 
 
 def run_with_app(project: Project, body: Callable[[App], Awaitable[R]]) -> R:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.main import (
-    Call,
-    command,
-    current_project,
-    ensure_project,
-    list_group,
-    run_with_app,
-)
+from coterie.cli.main import Call, command, ensure_project, list_group, run_here
 from coterie.cli.text import table
 
 if TYPE_CHECKING:
@@ -63,7 +56,7 @@ def worker(
     wanted = tuple(part.strip() for part in agents.split(",") if part.strip()) if agents else ()
     options = WorkerOptions(name, wanted, seats, allow == "full", once)
     store_url(call.store)
-    project = ensure_project(call, current_project(call))
+    project = ensure_project(call)
 
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -105,7 +98,7 @@ def offer_new(call: Call, start: StartRequest) -> None:
         await offer(app, task_id)
         return task_id
 
-    task_id = run_with_app(current_project(call), offered)
+    task_id = run_here(call, offered)
     call.record("task", {"id": task_id, "workflow": start.workflow, "status": "created"})
     call.line(f"{task_id} is on offer to your machines.")
     call.line(f"Follow it:  coterie log {task_id} --follow")
@@ -118,7 +111,7 @@ def machines(call: Call) -> None:
     """Every machine, with its state, agents, seats and tasks."""
     from coterie.app.machines import machines as list_machines
 
-    rows = run_with_app(current_project(call), list_machines)
+    rows = run_here(call, list_machines)
     call.records("machine", map(asdict, rows))
     if not rows:
         call.line("No machines yet.   coterie worker --store URL")
@@ -134,7 +127,7 @@ def gone(call: Call, name: str) -> None:
     """
     from coterie.app.machines import gone as declare
 
-    count = run_with_app(current_project(call), lambda app: declare(app, name))
+    count = run_here(call, lambda app: declare(app, name))
     call.record("gone", {"machine": name, "processes": count})
     call.line(f"{name} has been declared dead: others can take over its tasks.")
 

@@ -10,17 +10,8 @@ from coterie.model import journal
 from coterie.model.journal import Fence
 from coterie.model.timeline import SentMessage, StatusChange
 from coterie.ports import Storage
-from coterie.testing.contracts.samples import (
-    TASK,
-    OpenedStorage,
-    at,
-    closing,
-    created,
-    message,
-    open_turn,
-    opening,
-    step,
-)
+from coterie.testing.contracts import samples
+from coterie.testing.contracts.samples import TASK, OpenedStorage
 
 
 class TurnsContract(OpenedStorage):
@@ -30,13 +21,13 @@ class TurnsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         """A store may keep a step and its first attempt as one."""
-        await storage.commit(fence, *opening("a"))
-        for one in opening("b"):
+        await storage.commit(fence, *samples.opening("a"))
+        for one in samples.opening("b"):
             await storage.commit(fence, one)
         await storage.commit(fence, journal.SpendTurn(TASK, "a", 1, "{}"))
         await storage.commit(fence, journal.SpendTurn(TASK, "b", 1, "{}"))
-        await storage.commit(fence, *closing("a"))
-        for one in closing("b", 2):
+        await storage.commit(fence, *samples.closing("a"))
+        for one in samples.closing("b", 2):
             await storage.commit(fence, one)
         first, second = await storage.journal.turns(TASK)
         assert replace(first, step="b") == second
@@ -44,7 +35,7 @@ class TurnsContract(OpenedStorage):
         one, other = await storage.journal.steps(TASK)
         assert (one.result, other.result) == ('{"message":1}', '{"message":2}')
         for name in ("a", "b"):
-            for refused in (open_turn(name), *closing(name)[:2]):
+            for refused in (samples.open_turn(name), *samples.closing(name)[:2]):
                 with pytest.raises(journal.IllegalWrite):
                     await storage.commit(fence, refused)
 
@@ -52,16 +43,20 @@ class TurnsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         """A step is closed after a failed attempt or by a second one, and is then set aside."""
-        failed = journal.CloseTurn(TASK, "a", 1, at(5), "failed", "no answer", None)
-        await storage.commit(fence, *opening("a"), failed, journal.CloseStep(TASK, "a", "1"))
+        failed = journal.CloseTurn(TASK, "a", 1, samples.at(5), "failed", "no answer", None)
+        await storage.commit(
+            fence, *samples.opening("a"), failed, journal.CloseStep(TASK, "a", "1")
+        )
         assert [(one.attempt, one.outcome) for one in await storage.journal.turns(TASK)] == [
             (1, "failed")
         ]
         assert [one.result for one in await storage.journal.steps(TASK)] == ["1"]
         sources = [row.source for row in await storage.timeline.after(0, TASK)]
         assert [one.step for one in sources if isinstance(one, journal.Turn)] == ["a"]
-        await storage.commit(fence, *opening("c"), failed._replace(step="c"), open_turn("c", 2))
-        ended = journal.CloseTurn(TASK, "c", 2, at(6), "completed", None, None)
+        await storage.commit(
+            fence, *samples.opening("c"), failed._replace(step="c"), samples.open_turn("c", 2)
+        )
+        ended = journal.CloseTurn(TASK, "c", 2, samples.at(6), "completed", None, None)
         await storage.commit(fence, ended, journal.CloseStep(TASK, "c", "2"))
         await storage.commit(fence, journal.SupersedeSteps(TASK, "aside/1/", ("a", "c")))
         turns = await storage.journal.turns(TASK)
@@ -79,11 +74,13 @@ class TurnsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         ticket = f"{TASK}/T1"
-        part = created(ticket).model_copy(update={"parent_id": TASK, "workflow": "ticket"})
-        await storage.commit(fence, journal.AppendEvent(part), *opening("a"))
-        opened = journal.OpenStep(step("ticket/T1/at/1/work"))
-        await storage.commit(fence, opened, open_turn(opened.step.name, task_id=ticket))
-        ended = journal.CloseTurn(ticket, opened.step.name, 1, at(5), "completed", None, None)
+        part = samples.created(ticket).model_copy(update={"parent_id": TASK, "workflow": "ticket"})
+        await storage.commit(fence, journal.AppendEvent(part), *samples.opening("a"))
+        opened = journal.OpenStep(samples.step("ticket/T1/at/1/work"))
+        await storage.commit(fence, opened, samples.open_turn(opened.step.name, task_id=ticket))
+        ended = journal.CloseTurn(
+            ticket, opened.step.name, 1, samples.at(5), "completed", None, None
+        )
         await storage.commit(fence, ended, journal.CloseStep(TASK, opened.step.name, "1"))
         assert [one.task_id for one in await storage.journal.turns(ticket)] == [ticket]
         both = await storage.journal.turns(TASK)
@@ -95,7 +92,7 @@ class TurnsContract(OpenedStorage):
     ) -> None:
         above = {f"{TASK}/T1": TASK, f"{TASK}/T1.2": f"{TASK}/T1", "other": None, f"{TASK}.1": TASK}
         for name, parent in above.items():
-            part = created(name).model_copy(update={"parent_id": parent})
+            part = samples.created(name).model_copy(update={"parent_id": parent})
             await storage.commit(None, journal.AppendEvent(part))
         rows = await storage.events.tasks()
         assert await storage.events.below(TASK) == [
@@ -110,8 +107,8 @@ class TurnsContract(OpenedStorage):
         """The turn is a task of its own, whose start and end are not told with the ticket."""
         names = [f"{TASK}/{name}" for name in ("T1", "T1.2", "T10", "T10.2")]
         for name in names:
-            await storage.commit(None, journal.AppendEvent(created(name)))
-        messages = [message(1)._replace(task_id=name) for name in names]
+            await storage.commit(None, journal.AppendEvent(samples.created(name)))
+        messages = [samples.message(1)._replace(task_id=name) for name in names]
         await storage.commit(None, *map(journal.AppendMessage, messages))
         for name, wanted in ((names[0], names[:2]), (names[1], names[1:2]), (TASK, names)):
             rows = await storage.timeline.after(0, name)
@@ -124,7 +121,12 @@ class TurnsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         before = await storage.timeline.head()
-        sent = [message(1), message(2)._replace(text=""), message(3)._replace(text=""), message(4)]
+        sent = [
+            samples.message(1),
+            samples.message(2)._replace(text=""),
+            samples.message(3)._replace(text=""),
+            samples.message(4),
+        ]
         await storage.commit(fence, *map(journal.AppendMessage, sent))
         assert await storage.conversation.messages(TASK) == sent
         assert await storage.timeline.head() == before + 2
