@@ -404,6 +404,17 @@ async def test_commands_list_and_call(served: tuple[ToolSocket, CallCollector]) 
     assert (gone.stdout, gone.stderr) == (b"Nobody answered.\n", b"")
 
 
+async def test_an_address_that_is_too_long_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("n" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(OSError, match="too long"):
+        await ToolSocket.open(long, tools_for(OTHERS))
+    assert list(long.iterdir()) == []
+
+
 # -- strangers on the socket -------------------------------------------------------------------
 
 

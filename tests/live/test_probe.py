@@ -27,10 +27,11 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 
 
 @pytest.fixture
-def folders(user: IsolatedUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which temporary folders are created."""
-    made = tmp_path / "tmp"
-    made.mkdir()
+def folders(
+    user: IsolatedUser, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The folder in which temporary folders are created; short, as sockets are bound in it."""
+    made = tmp_path_factory.mktemp("t")
     monkeypatch.setattr(tempfile, "tempdir", str(made))
     return made
 

@@ -164,6 +164,14 @@ def _bind(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket
         folder.mkdir(mode=0o700)
     else:
         folder = Path(tempfile.mkdtemp(prefix=f"coterie-{_PREFIX}"))
+    try:
+        return folder, _bound_in(folder, tools, token)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _bound_in(folder: Path, tools: list[Tool], token: str) -> socket.socket:
     _clean(folder)
     address = str(folder / _SOCKET)
     config = {"socket": address, "token": token, "tools": tools}
@@ -171,9 +179,13 @@ def _bind(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket
     words = shlex.join(_words("call", folder))
     _write(folder / _CALLER, f'#!/bin/sh\nexec {words} "$@"\n', 0o700)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    bound.setblocking(False)
-    bound.bind(address)
-    return folder, bound
+    try:
+        bound.setblocking(False)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _words(what: str, folder: Path) -> list[str]:
