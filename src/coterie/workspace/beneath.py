@@ -16,6 +16,7 @@ import shutil
 import stat
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from coterie.errors import NotOurs
@@ -67,6 +68,31 @@ def open_folder_below(base: Path, names: Iterable[str], *, make: bool = False) -
         yield here
     finally:
         os.close(here)
+
+
+def open_within(folder: Path, path: Path) -> BufferedReader:
+    """Open a regular file for reading; links on the way to it may not lead out of the folder.
+
+    Raises OSError if they do, or if there is no such file, and ValueError for a null byte.  Never
+    waits, not even for a pipe without a writer.
+    """
+    top = Path(os.path.realpath(folder))
+    # Only a strict look resolves what follows a link in a loop.
+    place = Path(os.path.realpath(path, strict=True))
+    if top not in place.parents:
+        raise OSError(f"leads out of {top}")
+    *above, name = place.relative_to(top).parts
+    with open_folder_below(top, above) as inner:
+        descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=inner)
+    return regular_file(descriptor)
+
+
+def regular_file(descriptor: int) -> BufferedReader:
+    """Return an open regular file for reading; raises OSError if it is anything else."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("is not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def real_folder(base: Path, *names: str, make: bool = False) -> Path:

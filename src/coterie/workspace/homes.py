@@ -19,7 +19,7 @@ from typing import cast
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.beneath import remove_start_files
+from coterie.workspace.beneath import open_within, remove_start_files
 from coterie.workspace.worktree import top_of
 
 REHEARSAL_KEY = "rehearsal"
@@ -145,12 +145,12 @@ def documents_of(cwd: Path, names: Sequence[str], *, first_per_folder: bool = Fa
 
 
 def _document(path: Path, root: Path) -> str:
-    target = path.resolve()
     # A link may lead to another file of the material, but not to one of the user's.
-    if not (target.is_file() and target.is_relative_to(root)):
+    try:
+        with open_within(root, path) as file:
+            return file.read(4 * _DOCUMENT).decode(errors="replace").strip()
+    except OSError:
         return ""
-    with target.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_DOCUMENT).strip()
 
 
 _COMMANDS = "commands"

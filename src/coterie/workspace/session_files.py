@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong, EnvelopeForged, NotOurs
-from coterie.workspace.beneath import make_key, read_key, real_folder, require_file, write_file
+from coterie.workspace.beneath import (
+    make_key,
+    open_within,
+    read_key,
+    real_folder,
+    regular_file,
+    require_file,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, Envelope
@@ -102,15 +109,17 @@ def artifact_path(root: Path, session: str, uri: str) -> Path:
     return path
 
 
-def store_artifact(root: Path, session: str, ticket: str, path: Path) -> ArtifactRef | None:
+def store_artifact(
+    root: Path, session: str, ticket: str, folder: Path, path: Path
+) -> ArtifactRef | None:
     """Copy a file that a ticket made to the session's artifacts; None if it cannot be copied.
 
-    Links are never followed: one could lead to a file that nobody may see.
+    No link may lead out of the ticket's folder: to a file that nobody may see.
     """
     from coterie.model.envelope import ArtifactRef
 
     try:
-        with _opened(path, os.O_NOFOLLOW) as file:
+        with open_within(folder, path) as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError):  # the latter for a name with a null byte
         return None
@@ -151,11 +160,12 @@ def register_artifact(
 
     Raises ArtifactWrong if it is missing, lies elsewhere, or does not match its description.
     """
+    folder = folder.resolve()
     try:
-        path = _registered_path(folder.resolve(), named.uri)
+        path = _registered_path(folder, named.uri)
     except ValueError:
         raise ArtifactWrong(named.uri, "is not a path") from None
-    stored = store_artifact(root, session, ticket, path)
+    stored = store_artifact(root, session, ticket, folder, path)
     if stored is None:
         raise ArtifactWrong(
             named.uri, f"is not a file of at most {LARGEST >> 20} MiB in the member's folder"
@@ -225,12 +235,5 @@ def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
 
 
 def _opened(path: Path, more: int = 0) -> BufferedReader:
-    """Open a regular file for reading; raises OSError if it is not one.
-
-    Non-blocking, so that a pipe without a writer cannot block the caller.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError("is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    """Open a regular file for reading, as `open_within` does, wherever it is."""
+    return regular_file(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more))

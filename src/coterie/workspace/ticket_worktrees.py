@@ -10,13 +10,17 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.beneath import real_folder
 from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked, repository_of
 from coterie.workspace.own_worktree import own_worktree
-from coterie.workspace.session_files import SessionScoped
+from coterie.workspace.session_files import SessionScoped, store_artifact
 from coterie.workspace.worktree import HEADS, Worktree
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import ArtifactRef
 
 MERGED = "merged"
 """The branch of approved work, next to those of the tickets: `coterie/<session>/merged`."""
@@ -85,8 +89,9 @@ class TicketWorktrees(SessionScoped):
         """Return the files that the ticket's commits changed."""
         return self._difference(ticket, "-z", "--name-only").split("\0")[:-1]
 
-    def uncommitted(self, ticket: str, names: Iterable[str]) -> list[Path]:
-        """Return files of these names that the ticket has created but not committed."""
+    def store_uncommitted(self, ticket: str, names: Iterable[str]) -> list[ArtifactRef]:
+        """Store files of these names that the ticket has created but not committed, as artifacts:
+        they would be lost with the worktree."""
         folder = self.open(ticket).resolve()
         tracked = self.git.run(
             "ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket)
@@ -94,9 +99,11 @@ class TicketWorktrees(SessionScoped):
         top = (self.folder / ticket).resolve()
         committed = {top / name for name in tracked.split("\0") if name}
         named = (name for name in names if "\0" not in name)
-        # Unlike `resolve`, this bears links in a loop.
+        # Unlike `resolve`, this tolerates links in a loop.
         paths = dict.fromkeys(Path(os.path.realpath(folder / name)) for name in named)
-        return [path for path in paths if path.is_relative_to(top) and path not in committed]
+        new = [path for path in paths if path not in committed]
+        kept = (store_artifact(self.root, self.session, ticket, top, path) for path in new)
+        return [one for one in kept if one is not None]
 
     def diff(self, ticket: str) -> str:
         """Return what the ticket's commits changed, as a patch."""
@@ -288,7 +295,10 @@ def open_ticket_worktrees(
     if base == "" or (git is None and base is None):
         return None
     head = base or (git.head() if git else None)
-    if git is None or head is None:
+    if git is None:
+        problem = f"{root} is in no git repository any more, but {session} began in one."
+        raise UsageError(problem, "Bring .git back.", str(root))
+    if head is None:
         raise UsageError(
             "This repository has no commit yet, and worktrees need one to start from.",
             'git commit --allow-empty -m "Begin"',

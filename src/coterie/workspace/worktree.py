@@ -158,7 +158,7 @@ def line_of(path: Path) -> str:
 
 
 def _real(path: Path) -> Path:
-    """Resolve a path that agents can write; unlike `Path.resolve`, this bears links in a loop."""
+    """Resolve a path that agents can write; unlike `Path.resolve`, tolerates links in a loop."""
     return Path(os.path.realpath(path))
 
 

@@ -124,7 +124,7 @@ def _artifact(base: Path) -> None:
     made = base.parent / "made"
     made.write_text("made")
     with pytest.raises(NotOurs):
-        session_files.store_artifact(base.parent, "k3f9", "T1", made)
+        session_files.store_artifact(base.parent, "k3f9", "T1", base.parent, made)
 
 
 def _head(base: Path) -> None:

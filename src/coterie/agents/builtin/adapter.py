@@ -27,6 +27,7 @@ from coterie.tools.standard import open_toolbox, workspace_root_of
 from coterie.tools.toolbox import Toolbox, ToolSpec
 from coterie.tools.workspace_files import FileVersions
 from coterie.workspace import homes
+from coterie.workspace.beneath import open_within
 
 GUIDE = "AGENTS.md"
 """The project's own instructions for agents, used if the user trusts the project."""
@@ -71,11 +72,9 @@ def _where(member: Member, workspace: Workspace) -> Iterator[str]:
 
 def _guide(folder: Path) -> str:
     """Return the project's own instructions; a link out of the folder is not followed."""
-    path = folder / GUIDE
     try:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            return ""
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        with open_within(folder, folder / GUIDE) as file:
+            text = file.read(4 * _LONGEST_GUIDE).decode(errors="replace").strip()
     except OSError:
         return ""
     if len(text) <= _LONGEST_GUIDE:

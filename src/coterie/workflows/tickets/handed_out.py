@@ -8,8 +8,10 @@ and continues.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import cast, get_args
 
 import anyio.to_thread
@@ -21,6 +23,7 @@ from coterie.model.task import TICKET_TURN, Ended, TaskCreated, ticket_task
 from coterie.model.team import Member
 from coterie.model.update import FailureKind, TurnFailed
 from coterie.ports import Context, HandedOut, Sharing
+from coterie.tools.workspace_files import NEVER_EDITED
 from coterie.workflows.shared_branches import SharedBranches
 from coterie.workflows.structured_turns import (
     StructuredRequest,
@@ -30,6 +33,7 @@ from coterie.workflows.structured_turns import (
 from coterie.workflows.tickets.messenger import COTERIE
 from coterie.workflows.tickets.replies import ReportReply, kind_of, parse_reply
 from coterie.workflows.tickets.ticket_run import TicketRun
+from coterie.workspace.beneath import open_folder_below, open_within, replace_file
 from coterie.workspace.session_files import LARGEST
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
@@ -115,15 +119,13 @@ async def _sent_files(sharing: Sharing, folder: Path, names: Sequence[str]) -> o
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """Read a file of the worktree; a link is never followed."""
+    """Read a file of the worktree; no link may lead out of it."""
     try:
-        path = folder / name
-        within = path.resolve().is_relative_to(folder.resolve())
-        if not within or path.is_symlink() or not path.is_file():
-            return None
-        return path.read_bytes() if path.stat().st_size <= LARGEST else None
-    except (OSError, ValueError, RuntimeError):  # the last for links in a loop
+        with open_within(folder, folder / name) as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError):
         return None
+    return data if len(data) <= LARGEST else None
 
 
 def handed_out_task(
@@ -193,11 +195,18 @@ async def write_sent_files(sharing: Sharing, folder: Path, done: HandedOut) -> N
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:
-    path = folder / name
-    if path.exists() or not path.resolve().is_relative_to(folder.resolve()):
+    """Write a file unless it exists: through no link, and nothing that git or Coterie would read.
+
+    The name is what an agent on another machine reported.
+    """
+    *above, last = PurePosixPath(os.path.normpath(name)).parts or ("..",)
+    used = {part.casefold() for part in (*above, last)}
+    if not used.isdisjoint({"/", "..", *NEVER_EDITED}):
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    # A name that cannot be made here is left to what looks for the file later, and misses it.
+    with suppress(OSError, ValueError), open_folder_below(folder, above, make=True) as inner:
+        if last not in os.listdir(inner):  # noqa: PTH208 - a descriptor is not a path
+            replace_file(inner, last, data, mode=0o644)
 
 
 def reply_of(done: HandedOut, ticket: str) -> ReportReply | TurnFailed:

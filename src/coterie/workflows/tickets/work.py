@@ -27,7 +27,7 @@ from coterie.workflows.tickets.messenger import Draft, PayloadRequest
 from coterie.workflows.tickets.replies import ReportReply
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
-from coterie.workspace.session_files import register_artifact, store_artifact
+from coterie.workspace.session_files import register_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
@@ -213,21 +213,15 @@ class WorkStage(TicketRun):
     async def _artifacts(
         self, report: Report | TurnFailed, known: Collection[str | None]
     ) -> tuple[ArtifactRef, ...]:
-        """Keep the outputs that are in no commit: they would be lost with the worktree.
+        """Keep the outputs that are in no commit.
 
         `known` are the digests of what the worker registered itself.
         """
         if not isinstance(report, Report) or not report.outputs:
             return ()
-        services = self.services
         names = report.outputs[:_MOST_OUTPUTS]
-        paths = await self.git(lambda worktrees, ticket: worktrees.uncommitted(ticket, names), [])
-        root, session = services.context.root, services.task.session_id
-        stored = [
-            await anyio.to_thread.run_sync(store_artifact, root, session, self.id, path)
-            for path in paths
-        ]
-        return tuple(one for one in stored if one is not None and one.digest not in known)
+        stored = await self.git(lambda work, ticket: work.store_uncommitted(ticket, names), [])
+        return tuple(one for one in stored if one.digest not in known)
 
     async def _update(self) -> tuple[str, ...]:
         """Merge what was approved since into work that was sent back; return the conflicts."""
