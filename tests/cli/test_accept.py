@@ -85,7 +85,7 @@ def test_what_was_never_taken_in_is_only_marked(bare: Cli) -> None:
     project = TicketProject(register_agents(bare)).set_up()
     project("run", "--yes", "Add coupons")
     assert project.normalized(project("revert", "last")) == snapshot("""\
-k3f9 was not accepted, so none of your files changed. It is marked as rejected.
+k3f9 was not accepted, so none of your files changed. It is marked as reverted.
   undo      coterie revert k3f9 --undo
 """)
     assert project.normalized(project("accept", "last")) == snapshot("""\
@@ -93,7 +93,7 @@ k3f9 was not accepted, so none of your files changed. It is marked as rejected.
   coterie revert k3f9 --undo
 """)
     assert project.normalized(project("revert", "last", "--undo")) == snapshot(
-        "k3f9 is no longer marked as rejected.   coterie accept k3f9\n"
+        "k3f9 is no longer marked as reverted.   coterie show k3f9\n"
     )
     (accepted,) = project("accept", "last", "--json").lines
     assert (accepted["type"], accepted["branch"], len(accepted["files"])) == snapshot(

@@ -157,8 +157,8 @@ def detached(project: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
     "a file of the user's in the way": (dirty, "you have uncommitted changes in T1.txt"),
-    "an ignored file in the way": (ignored, "you have uncommitted changes in T1.txt"),
-    "an ignored file where a folder would be": (above, "you have uncommitted changes in out"),
+    "an ignored file in the way": (ignored, "files of yours are in the way: T1.txt"),
+    "an ignored file where a folder would be": (above, "files of yours are in the way: out"),
     "the branch moved": (moved, r"main moved since the checks \(\w{7}, now \w{7}\)"),
     "the work moved": (work_moved, r"coterie/k3f9/merged moved since the checks \(\w{7}, now"),
     "in a merge": (in_a_merge, "is in the middle of a merge"),
@@ -308,6 +308,25 @@ async def test_a_revert_that_was_cut_after_the_branch_had_moved_is_known(project
         git(project, "update-ref", ref("restoring"), head(project))
         with pytest.raises(UsageError, match="k3f9 was not reverted"):
             await app.revert(TASK, undo=True)
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
+
+
+@pytest.mark.parametrize(
+    "by_hand", [("reset", "-q", "--hard", "HEAD^"), ("revert", "--no-edit", "HEAD")]
+)
+async def test_a_revert_that_was_undone_by_hand_can_be_cleared(
+    project: Path, by_hand: tuple[str, ...]
+) -> None:
+    await carried_out(project)
+    async with App.open(project) as app:
+        await app.accept(TASK)
+        await app.revert(TASK)
+        git(project, *by_hand)
+        now = head(project)
+        for dry_run in (True, False):
+            assert await app.revert(TASK, undo=True, dry_run=dry_run) == RevertResult()
+        assert head(project) == now
+        assert (await app.diff(TASK)).reverted_at is None
         assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
 
 

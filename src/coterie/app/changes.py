@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ import anyio.to_thread
 from coterie.app.sessions import Sessions
 from coterie.engine.channels import TaskChildren
 from coterie.engine.lease import Claimant
-from coterie.errors import CoterieError, GitFailed, NotAccepted, TaskBusy, UsageError
+from coterie.errors import CoterieError, GitFailed, NotAccepted, TaskBusy
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.conversation import YOU
@@ -189,12 +189,11 @@ class Changes:
     async def _revert_session(
         self, task_id: str, work: Acceptance, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
-        taken = await anyio.to_thread.run_sync(lambda: work.accepted)
-        make = _undo_revert if undo else _revert
+        make = work.undo_revert if undo else work.revert
         if dry_run:
-            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
+            return await anyio.to_thread.run_sync(partial(make, dry_run=True))
         async with self.holding(claimant, task_id), self.audited(task_id, REVERT, {"undo": undo}):
-            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
+            return await anyio.to_thread.run_sync(partial(make, dry_run=False))
 
     def _revert_files(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
         snapshots = self._snapshots()
@@ -342,56 +341,3 @@ def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
     text, files = work.patch(*(taken or (work.worktrees.base, work.worktrees.head())))
     patches = (Patch(work.git.folder, text, files),) if files else ()
     return TaskDiff(patches, reverted_at=reverted_at, accepted=taken[1] if taken else None)
-
-
-def _revert(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
-    task = work.task
-    if work.reverted is not None:
-        raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
-    if taken is None:  # never accepted: the user's branch needs no change
-        if not dry_run:
-            work.mark_reverted()
-        return RevertResult()
-    return _undo(work, taken, f"Revert {task}", work.apply_revert, dry_run=dry_run)
-
-
-def _undo_revert(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
-    task, reverted = work.task, work.reverted
-    if reverted is None:
-        raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
-    if taken is None:
-        if not dry_run:
-            work.unmark_reverted()
-        return RevertResult()
-    span = (work.parent_of(reverted), reverted)
-    return _undo(work, span, f"Bring {task} back", work.undo_revert, dry_run=dry_run)
-
-
-def _undo(
-    work: Acceptance,
-    span: tuple[str, str],
-    message: str,
-    move_to: Callable[[str], None],
-    *,
-    dry_run: bool,
-) -> RevertResult:
-    """Undo the changes between two commits: all of them, or none."""
-    work.check_no_operation_in_progress()
-    head, branch = work.head(), work.branch()
-    commit, conflicts = work.undone(*span, message)
-    if conflicts:
-        problem = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
-        raise UsageError(f"{problem} Nothing was changed.", f"coterie diff {work.task}")
-    files = work.differs(head, commit)
-    if not files:
-        text = f"This would change nothing in {branch}: is the work of {work.task} in another one?"
-        raise UsageError(text, "git switch BRANCH")
-    if not dry_run:
-        move_to(commit)
-    remaining = set(work.files_of(commit))
-    others = set(work.differs(span[1], head))
-    return RevertResult(
-        restored=tuple(one for one in files if one in remaining and one not in others),
-        merged=tuple(one for one in files if one in remaining and one in others),
-        removed=tuple(one for one in files if one not in remaining),
-    )

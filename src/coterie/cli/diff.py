@@ -168,12 +168,12 @@ def _notes(task_id: str, changes: TaskDiff) -> Iterator[str]:
 
 
 def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
-    """For a session that was never accepted and so changed none of the user's files."""
+    """For a session whose files are as they should be: only what is known of it changed."""
     would = "would be" if dry_run else "is"
     if undo:
-        return [f"{task_id} {would} no longer marked as rejected.   coterie accept {task_id}"]
+        return [f"{task_id} {would} no longer marked as reverted.   coterie show {task_id}"]
     apart = f"{task_id} was not accepted, so none of your files changed."
-    lines = [f"{apart} It {would} marked as rejected."]
+    lines = [f"{apart} It {would} marked as reverted."]
     return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 

@@ -7,15 +7,16 @@ would lose anything.  The repository's hooks are not run (see `git`).  All calls
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from coterie.errors import GitFailed, NotAccepted
+from coterie.errors import GitFailed, NotAccepted, UsageError
 from coterie.workspace.git import CHECKOUT_TIMEOUT, FileDiffStat, Git, diff_trees
+from coterie.workspace.snapshots.revert import RevertResult
 from coterie.workspace.ticket_worktrees import Merge, TicketWorktrees
 
 _REFS = "refs/coterie"
 _SHORT = 7
+_SWITCH = "git switch BRANCH"
 _GIT_OPERATIONS = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -48,7 +49,7 @@ class Acceptance:
         """The commit that reverted the work, or the work's own if it was never accepted."""
         back = self._ref("restoring")
         if back is not None and self.contains(self.head(), back):
-            self.unmark_reverted()  # a run was killed just before that
+            self._unmark_reverted()  # a run was killed just before that
         return self._reached("reverted", "reverting")
 
     def _reached(self, done: str, under_way: str) -> str | None:
@@ -71,8 +72,7 @@ class Acceptance:
         """The branch that the user has checked out."""
         name = self.git.run("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1)).strip()
         if not name:
-            hint = "git switch BRANCH"
-            raise NotAccepted(self.task, "no branch is checked out here", hint)
+            raise NotAccepted(self.task, "no branch is checked out here", _SWITCH)
         return name
 
     def differs(self, before: str, after: str) -> list[str]:
@@ -143,10 +143,13 @@ class Acceptance:
         # Git would silently overwrite files that it ignores.
         ignored = {str(name) for name in new if os.path.lexists(self.git.folder / name)}
         ignored |= {place for place in above if _is_no_folder(self.git.folder / place)}
-        in_the_way = sorted(changed & set(files) | ignored)
-        if in_the_way:
-            problem = f"you have uncommitted changes in {', '.join(in_the_way)}"
+        edited = sorted(changed & set(files))
+        if edited:
+            problem = f"you have uncommitted changes in {', '.join(edited)}"
             raise NotAccepted(self.task, problem, "Commit them, or stash them: git stash -u")
+        if ignored:
+            problem = f"files of yours are in the way: {', '.join(sorted(ignored))}"
+            raise NotAccepted(self.task, problem, "Move them away.")
 
     def _advance(self, commit: str) -> None:
         self._check_clean(self.head(), commit)
@@ -157,17 +160,6 @@ class Acceptance:
             self.git.run("merge", "--ff-only", *_PLAIN, commit, timeout=CHECKOUT_TIMEOUT)
         except GitFailed as failed:
             raise NotAccepted(self.task, f"git says: {failed.output}") from failed
-
-    def undone(self, before: str, after: str, message: str) -> tuple[str, Sequence[str]]:
-        """Return a commit on the user's branch that undoes the changes between two commits.
-
-        Later work of others stays; if it conflicts, return the conflicting files instead.
-        """
-        head = self.head()
-        merge = self._merge_with_base(after, head, before)
-        if merge.conflicts:
-            return "", merge.conflicts
-        return self.worktrees.commit_tree(merge.tree, (head,), message), ()
 
     def rebased_onto(self, head: str, work: str, message: str, *, marked: bool = False) -> str:
         """Return the work as if it had started from another commit: a commit with both as parents.
@@ -191,29 +183,67 @@ class Acceptance:
         sides = self._detached_copy(ours, begin), self._detached_copy(theirs, begin)
         return self.worktrees.merge_commits(*sides, "For a merge")
 
-    def apply_revert(self, commit: str) -> None:
-        """Fast-forward the user's branch and tree to a commit that undoes the work."""
-        self._set("reverting", commit)
-        self._advance(commit)
-        self._set("reverted", commit)
+    def revert(self, *, dry_run: bool) -> RevertResult:
+        """Undo the work in the user's branch; work that was never accepted is only marked."""
+        if self.reverted is not None:
+            hint = f"coterie revert {self.task} --undo"
+            raise UsageError(f"{self.task} was reverted already.", hint)
+        taken = self.accepted
+        if taken is None:  # the user's branch needs no change
+            if not dry_run:
+                self._set("reverted", self.worktrees.head())
+            return RevertResult()
+        commit, done = self._undone(*taken, f"Revert {self.task}")
+        if done is None:
+            text = f"This would change nothing in {self.branch()}"
+            raise UsageError(f"{text}: is the work of {self.task} in another one?", _SWITCH)
+        if not dry_run:
+            self._set("reverting", commit)
+            self._advance(commit)
+            self._set("reverted", commit)
+        return done
 
-    def undo_revert(self, commit: str) -> None:
-        """Fast-forward the user's branch and tree to a commit that undoes the revert."""
-        self._set("restoring", commit)
-        self._advance(commit)
-        self.unmark_reverted()
+    def undo_revert(self, *, dry_run: bool) -> RevertResult:
+        """Bring the work back that was reverted; only unmark it if nothing has to change, as it was
+        never accepted or somebody has brought it back by hand."""
+        taken, reverted = self.accepted, self.reverted
+        if reverted is None:
+            raise UsageError(f"{self.task} was not reverted.", f"coterie diff {self.task}")
+        commit, done = "", None
+        if taken is not None:
+            span = self.git.run("rev-parse", f"{reverted}^1").strip(), reverted
+            commit, done = self._undone(*span, f"Bring {self.task} back")
+        if done is not None and not dry_run:
+            self._set("restoring", commit)
+            self._advance(commit)
+        if not dry_run:
+            self._unmark_reverted()
+        return done or RevertResult()
 
-    def mark_reverted(self) -> None:
-        """Record that the work is not wanted; its branch stays."""
-        self._set("reverted", self.worktrees.head())
+    def _undone(self, before: str, after: str, message: str) -> tuple[str, RevertResult | None]:
+        """Return a commit on the user's branch that undoes the changes between two commits, and
+        what that would do; None if nothing.  Later work of others stays."""
+        self.check_no_operation_in_progress()
+        self.branch()
+        head = self.head()
+        merge = self._merge_with_base(after, head, before)
+        if merge.conflicts:
+            problem = f"others changed the same lines since, in {', '.join(merge.conflicts)}"
+            text = f"{self.task}: {problem}. Nothing was changed."
+            raise UsageError(text, f"coterie diff {self.task}")
+        commit = self.worktrees.commit_tree(merge.tree, (head,), message)
+        files = self.differs(head, commit)
+        remaining, others = set(self.files_of(commit)), set(self.differs(after, head))
+        done = RevertResult(
+            restored=tuple(one for one in files if one in remaining and one not in others),
+            merged=tuple(one for one in files if one in remaining and one in others),
+            removed=tuple(one for one in files if one not in remaining),
+        )
+        return commit, done if files else None
 
-    def unmark_reverted(self) -> None:
-        """Record that the work is wanted after all."""
+    def _unmark_reverted(self) -> None:
         for what in ("reverting", "reverted", "restoring"):
             self._drop(what)
-
-    def parent_of(self, commit: str) -> str:
-        return self.git.run("rev-parse", f"{commit}^1").strip()
 
     def _detached_copy(self, commit: str, *parents: str) -> str:
         tree = self.git.run("rev-parse", f"{commit}^{{tree}}").strip()
