@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,29 @@ def test_a_worker_is_shown_in_the_worktree_of_a_ticket(bare: Cli) -> None:
     assert Path(manager["cwd"]).name == "work"
     assert {one["cwd"] for one in workers} == {str(project.root / ".coterie/worktrees/<id>/T1")}
     assert git(project.root, "branch", "--list").split() == ["*", "main"]
+
+
+def test_a_session_goes_on_from_where_it_began(bare: Cli) -> None:
+    project = TicketProject(register_agents(bare)).set_up()
+    began = git(project.root, "rev-parse", "HEAD").strip()
+    assert project("run", "Add coupons").code == 3, "the plan waits for a yes"
+    git(project.root, "commit", "-q", "--allow-empty", "-m", "later")
+    assert f", from {began[:7]}; " in project("resume", "--dry-run").out
+    shutil.rmtree(project.root / ".git")
+    gone = project("resume", "--dry-run")
+    assert (gone.code, "is in no git repository any more" in gone.err) == (2, True)
+
+
+def test_a_session_that_began_without_git_goes_on_without_it(bare: Cli) -> None:
+    project = TicketProject(register_agents(bare)).set_up()
+    shutil.rmtree(project.root / ".git")
+    assert project("run", "Add coupons").code == 3, "the plan waits for a yes"
+    git(project.root, "init", "-q")
+    shown = project("resume", "--dry-run")
+    assert (shown.code, "not a git repository" in shown.out) == (0, True)
+    assert project("answer", "q1", "approve").code == 0
+    resumed = project("resume", "--json")
+    assert project("tickets", "last", "--json").of("ticket")[0]["state"] == "done", resumed.err
 
 
 def test_a_task_that_would_go_on(logging_agent: Cli) -> None:

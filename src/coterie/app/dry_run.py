@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import anyio.to_thread
 
@@ -28,7 +28,7 @@ from coterie.model.envelope import Plan
 from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
 from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team, member_folder
-from coterie.model.ticket import SchedulerConfig
+from coterie.model.ticket import BASE_COMMIT, SchedulerConfig
 from coterie.process.child import NothingStarts, Spawn, WouldStart
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
@@ -124,7 +124,9 @@ async def dry_resume(app: App, task_id: str) -> DryRun:
     )
     turns = await app.storage.journal.turns(task_id)
     own = (turn for turn in turns if turn.thread and not step_name.parse(turn.step).topic)
-    resumed = _TaskState(created.scheduler, task_id, {turn.member: turn.thread for turn in own})
+    threads = {turn.member: turn.thread for turn in own}
+    base = cast("str | None", await app.sessions.step(task_id, BASE_COMMIT))
+    resumed = _TaskState(created.scheduler, task_id, threads, base)
     return replace(await _read(app.root, app.home, request, resumed), refused=refused)
 
 
@@ -135,6 +137,8 @@ class _TaskState(NamedTuple):
     task_id: str | None = None
     threads: Mapping[str, str | None] = {}
     """By member: the thread that its agent would continue."""
+    base: str | None = None
+    """The commit that it began at, empty without git; None before that."""
 
 
 async def _read(
@@ -143,7 +147,8 @@ async def _read(
     team, workflow = request.team, request.workflow
     worktrees = None
     if workflow in (TICKETS, PIPELINE):
-        worktrees = await anyio.to_thread.run_sync(open_ticket_worktrees, root, "", None)
+        opening = (open_ticket_worktrees, root, resumed.task_id or "", resumed.base)
+        worktrees = await anyio.to_thread.run_sync(*opening)
     in_worktree = worktrees is not None
     async with _scratch(root, home, request, resumed) as scratch:
         plans = [await scratch.plan(member, in_worktree=in_worktree) for member in team.in_order]
