@@ -43,13 +43,6 @@ _TAIL = 200
 _CUT = "it was cut off when the run was stopped"
 
 
-class NoObserver:
-    """`ports.Observer` for runs that nobody watches."""
-
-    def saw(self, record: Record) -> None:
-        """Ignore the record."""
-
-
 @dataclass(frozen=True)
 class Target:
     """Where notifications go: a command of the user's, or an address."""
@@ -98,7 +91,7 @@ class Notifier:
     task: TaskCreated
     target: Target
     redactor: Redactor
-    observer: Observer
+    observer: Observer | None = None
 
     def __post_init__(self) -> None:
         self._group: TaskGroup | None = None
@@ -117,7 +110,8 @@ class Notifier:
 
     def saw(self, record: Record) -> None:
         """Pass the record on; notify of an open question."""
-        self.observer.saw(record)
+        if self.observer is not None:
+            self.observer.saw(record)
         if isinstance(record, InteractionRecord) and record.state == "open":
             assert self._group is not None, "the run is inside `watching`"
             self._group.start_soon(self._tell_question, record.interaction.interaction_id)
@@ -179,7 +173,7 @@ class Notifier:
             outcome: Outcome = "failed" if problem else "sent"
             with anyio.CancelScope(shield=True):
                 await self.storage.notifications.settle(notification.id, outcome, problem)
-        if problem and not self._has_complained:
+        if problem and self.observer is not None and not self._has_complained:
             self._has_complained = True
             self.observer.saw(
                 ErrorRecord(
@@ -198,6 +192,6 @@ async def notify_question(storage: Storage, project: Path, settings: Settings, n
     assert question is not None
     interaction = question.interaction
     task = fold(await storage.events.of_task(interaction.task_id)).created
-    notifier = Notifier(storage, project, task, Target(settings), Redactor(), NoObserver())
+    notifier = Notifier(storage, project, task, Target(settings), Redactor())
     async with notifier.watching() as watched:
         watched.saw(InteractionRecord(interaction, interaction.author_actor_id))

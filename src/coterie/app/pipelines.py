@@ -12,7 +12,6 @@ import anyio
 import anyio.to_thread
 
 from coterie.app.changes import REVERT, Accepted, Changes
-from coterie.app.notify import NoObserver
 from coterie.engine import steering
 from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
@@ -22,7 +21,7 @@ from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
-from coterie.model.record import ResultRecord
+from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
@@ -253,6 +252,13 @@ class RunsTasks(Protocol):
 
     @property
     def pipelines(self) -> Pipelines: ...
+
+
+class NoObserver:
+    """`ports.Observer` for runs that nobody watches."""
+
+    def saw(self, record: Record) -> None:
+        """Ignore the record."""
 
 
 async def accept_change(

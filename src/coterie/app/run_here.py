@@ -11,8 +11,7 @@ from typing import Protocol
 import anyio
 
 from coterie.app import takeover
-from coterie.app.notify import NoObserver
-from coterie.app.pipelines import Block, RunsTasks
+from coterie.app.pipelines import Block, NoObserver, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
 from coterie.engine.lease import Claimant
