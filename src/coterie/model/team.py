@@ -26,6 +26,8 @@ MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
 AMOUNT = r"^[0-9]+(\.[0-9]+)?[kKmM]?$"
 """A number of tokens as people write it: 500k, 1.5M."""
 
+_MOST = 1e15
+"""The most that one answer grants: nobody uses more, and an infinite amount cannot be added up."""
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
 
 
@@ -127,7 +129,7 @@ def parse_increase(answer: str) -> float | None:
     text = re.sub(r"[\s+$]", "", answer).lower()
     if text == "stop":
         return None
-    return _number(text)
+    return min(_number(text), _MOST)
 
 
 def format_amounts(measure: Measure, *amounts: float) -> str:

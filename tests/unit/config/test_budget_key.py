@@ -97,6 +97,13 @@ def test_amounts(text: str, number: int) -> None:
     assert parse_increase(f"+{text}") == number
 
 
+@pytest.mark.parametrize("answer", ["9" * 400, f"+{'9' * 300}m", f"${'9' * 400}.50"])
+def test_no_answer_grants_an_infinite_amount(answer: str) -> None:
+    granted = parse_increase(answer)
+    assert granted is not None
+    assert round(granted) == 10**15
+
+
 def test_amounts_as_people_read_them() -> None:
     assert [
         format_amounts("tokens", 214_000, 500_000),
