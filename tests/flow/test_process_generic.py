@@ -42,9 +42,13 @@ class Log:
 
     running: dict[str, int | None] = field(default_factory=dict[str, int | None])
     seen: int = 0
+    go_on: anyio.Event | None = None
+    """If set, agents wait for it before they start."""
 
     async def starting(self, member: str, agent: str) -> str:
         self.seen += 1
+        if self.go_on is not None:
+            await self.go_on.wait()
         mark = token()
         self.running[mark] = None
         return mark
@@ -260,12 +264,14 @@ async def test_one_that_is_broken_off_while_it_starts_does_not_wait_for_its_prom
     harness: GenericHarness,
 ) -> None:
     """Left waiting, it would take the end of its input for an empty prompt if Coterie died."""
+    go_on = harness.log.go_on = anyio.Event()
     async with harness.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 
             async def interrupt() -> None:
                 await until(lambda: harness.log.seen == 1)
                 await channel.interrupt()
+                go_on.set()
 
             group.start_soon(interrupt)
             assert (await turn(channel, "hello"))[-1] == TurnInterrupted("")
@@ -282,12 +288,14 @@ async def test_what_an_agent_left_behind_is_gone_with_its_channel(harness: Gener
 
 
 async def test_one_that_is_closed_while_it_starts_is_not_left(harness: GenericHarness) -> None:
+    go_on = harness.log.go_on = anyio.Event()
     async with harness.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 
             async def close() -> None:
                 await until(lambda: harness.log.seen == 1)
-                await channel.close()
+                group.start_soon(channel.close)
+                go_on.set()
 
             group.start_soon(close)
             assert isinstance((await turn(channel, "!hang"))[-1], TurnFailed)
