@@ -11,10 +11,12 @@ from coterie.engine import steering
 from coterie.errors import AnswerRefused
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Option
+from coterie.model.record import DeltaRecord
 from coterie.model.team import Member
 from coterie.model.update import (
     Asked,
     PendingCall,
+    TextDelta,
     ToolCallFinished,
     ToolCallStarted,
     TurnCompleted,
@@ -108,6 +110,20 @@ async def test_a_yes_that_was_never_delivered_serves_one_equal_request(tmp_path:
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
 
 
+async def test_a_yes_outlasts_a_resumed_attempt_that_acts_and_fails(tmp_path: Path) -> None:
+    await parked(tmp_path)
+    async with scripted_project(tmp_path) as it:
+        await steering.answer(it.look, "q1", "approve", None, "you")
+        read = ToolCallStarted("c2", "Read", {"file_path": "a.py"})
+        cut_off = (read, ToolCallFinished("c2", is_error=False), TurnFailed("model", "cut off"))
+        tries = iter([cut_off, (asks("c3"), asks("c4"), TurnCompleted("done"))])
+        channels = ScriptedChannels(lambda *_: next(tries), threads=True)
+        assert (await it.run(channels)).status == "waiting"  # it serves one request only
+        answers = [one.selected_option_id for one in channels.opened[1].answers]
+        assert answers == ["approve"]
+        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
+
+
 async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_so(
     tmp_path: Path,
 ) -> None:
@@ -126,43 +142,6 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         assert question.interaction.permission is not None
         assert question.interaction.permission.may_have_run_at is not None
         assert "whether it ran is unknown" in channels.opened[0].sent[0].text
-
-
-def asks_user(key: str, *titles: str) -> Callable[[Member, Prompt], list[Update]]:
-    """Ask the user, with keys that are new in every process of the agent."""
-    asked = [
-        Asked(f"{key}.{title}", "Input", "request_info", Display(title=title)) for title in titles
-    ]
-    return script(*asked, TurnCompleted("done"))
-
-
-async def test_an_answer_given_meanwhile_reaches_an_agent_that_asks_again(tmp_path: Path) -> None:
-    async with scripted_project(tmp_path) as it:
-        await it.start(team("ada"))
-        assert (await it.run(ScriptedChannels(asks_user("a", "Why?")))).status == "waiting"
-    async with scripted_project(tmp_path) as it:  # resumed before it was answered
-        assert (await it.run(ScriptedChannels(asks_user("b", "Why?")))).status == "waiting"
-        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q1"]
-        await steering.answer(it.look, "q1", None, "because", "you")
-        channels = ScriptedChannels(asks_user("c", "Why?"), threads=True)
-        assert (await it.run(channels)).status == "completed"
-        assert [answer.input_value for answer in channels.opened[0].answers] == ["because"]
-        assert "- You asked: Why? Answer: because" in channels.opened[0].sent[0].text.splitlines()
-
-
-async def test_a_question_that_is_not_asked_again_is_closed_with_its_turn(tmp_path: Path) -> None:
-    async with scripted_project(tmp_path) as it:
-        await it.start(team("ada"))
-        await it.run(ScriptedChannels(asks_user("a", "Why?")))
-        channels = ScriptedChannels(asks_user("b", "Why, then?"))
-        assert (await it.run(channels)).status == "waiting"
-        await steering.answer(it.look, "q2", None, "because", "you")
-        assert (await it.run(ScriptedChannels(asks_user("c", "Why, then?")))).status == "completed"
-    async with scripted_project(tmp_path) as it:
-        with pytest.raises(
-            AnswerRefused, match="q1 was closed: the turn that asked was interrupted"
-        ):
-            await steering.answer(it.look, "q1", None, "why not", "you")
 
 
 async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
@@ -211,6 +190,26 @@ async def test_a_thread_taken_up_again_is_sent_only_what_is_new(tmp_path: Path) 
         await later.run(second)
         assert second.opened[0].thread == first.opened[0].thread
         assert [prompt.text for prompt in second.opened[0].sent] == ["[MESSAGE]\nand then?"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [TurnFailed("rate_limit", "too many", until="2026-01-01T00:00:00Z"), TurnFailed("exit", "")],
+    ids=["limited", "failed without a word"],
+)
+async def test_half_a_word_of_a_failed_attempt_is_not_shown_with_the_next(
+    tmp_path: Path, failure: TurnFailed
+) -> None:
+    tries: list[list[Update]] = [
+        [TextDelta("one two hal"), failure],
+        [TextDelta("One two half "), TurnCompleted("One two half")],
+    ]
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada"))
+        played = iter(tries)
+        assert (await it.run(ScriptedChannels(lambda *_: next(played)))).status == "completed"
+        shown = [one.text for one in it.recorder.records if isinstance(one, DeltaRecord)]
+        assert "".join(shown) == "one two One two half "
 
 
 async def test_another_try_is_told_what_the_failed_one_did(tmp_path: Path) -> None:

@@ -55,6 +55,33 @@ async def asked(it: ScriptedProject) -> str:
     return f"{question.interaction.display.title}: {question.interaction.display.description}"
 
 
+class Leaking:
+    """A workflow of one step whose result holds a secret, and a question at the end."""
+
+    name = "chat"
+    version = 1
+
+    def __init__(self) -> None:
+        self.results: list[object] = []
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async def work() -> object:
+            return {"output": f"the key is sk-ant-{'a1b2c3d4' * 4}", "lines": [1, None]}
+
+        self.results.append(await context.step("check", [], work))
+        await context.turn("human", task.team.members[0], 1)
+        return Ended("done")
+
+
+async def test_the_result_of_a_step_is_the_same_in_every_run(tmp_path: Path) -> None:
+    flow = Leaking()
+    async with scripted_project(tmp_path, workflow=flow) as it:
+        await it.start(team(human="max"))
+        for _ in range(2):
+            assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "waiting"
+    assert flow.results == [{"output": "the key is [redacted 39]", "lines": [1, None]}] * 2
+
+
 async def test_another_meaning_under_an_old_name_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
     async with scripted_project(tmp_path, workflow=Named("new")) as it:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import anyio
 
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import TaskRun, redacted_json
 from coterie.engine.turns import TurnRunner
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
@@ -88,9 +88,10 @@ class TaskContext:
         if result is None:
             if is_new:
                 await self._run.commit(OpenStep(step))
-            result = json.dumps(await work())
+            # Redacted the first time too: a replay gives the same result, and only that is stored.
+            result = redacted_json(json.dumps(await work()), self._run.services.redactor)
             self._run.post(CloseStep(step.task_id, name, result))
-        recorded: object = json.loads(result)  # the first time too: it is the same in every run
+        recorded: object = json.loads(result)
         return recorded
 
     async def record(

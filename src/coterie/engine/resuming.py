@@ -14,8 +14,9 @@ from typing import Literal
 from coterie.engine.questions import Questions, close_question
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, WorkflowChange
-from coterie.model.interaction import Ask, Option, Question, Response
+from coterie.model.interaction import Ask, Display, Interaction, Option, Question, Response
 from coterie.model.journal import AppendAudit, Step, Turn, WorkflowChanged
+from coterie.model.redaction import is_kept_as
 from coterie.model.step_name import PermissionKey, StepName, parse
 from coterie.model.task import Stopped
 from coterie.model.tool_call import AuditEntry, not_run
@@ -66,21 +67,29 @@ class EarlierAttempts:
     """Answers that were delivered but whose calls never ended, by what they answer."""
     questions: list[tuple[str, Question]] = field(default_factory=list[tuple[str, Question]])
     """The agent's own questions whose answers did not reach it, by their steps."""
+    closed: set[str] = field(default_factory=set[str])
+    """The steps of its own questions that were closed: nobody will answer them."""
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
         """Take an answer to an equal request that was not delivered yet."""
         answers = self.unused.get(digest)
         return answers.pop(0) if answers else None
 
-    def take_question(self, asked: Ask) -> str | None:
-        """Take the step of a question that is asked again, word for word, whatever its key."""
+    def step_for(self, asked: Ask, turn: str, attempt: int, key: str) -> str:
+        """The step of a question that the agent asks: taken from the same question, whatever its
+        key was, if that one can still be answered."""
         for place, (name, question) in enumerate(self.questions):
-            known = question.interaction
-            same = (known.kind, known.options) == (asked.kind, asked.options)
-            if same and asked.display and known.display.title == asked.display.title:
+            if _is_repeated(question.interaction, asked):
                 del self.questions[place]
                 return name
-        return None
+        name = step_name.asked(turn, key)
+        return step_name.asked(turn, f"{key}#{attempt}") if name in self.closed else name
+
+    async def with_attempt(self, storage: Storage, attempt: Turn) -> EarlierAttempts:
+        """What is known after a further attempt, which failed: the answers that it did not use
+        still count."""
+        last = await earlier_attempts(storage, [attempt])
+        return replace(self, sent=True, calls=last.calls, unfinished=last.unfinished)
 
     async def close_questions(self, inbox: InboxStore) -> None:
         """Close the questions that were not asked again: nobody would read an answer."""
@@ -144,7 +153,7 @@ async def earlier_attempts(
             if await _permission(storage, earlier, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
         elif step.result is None:
-            earlier.questions += await _own_question(storage, step)
+            await _own_question(storage, earlier, step)
     requested = [entry for entry in entries if entry.kind == "ToolCallRequested"]
     earlier.unfinished = [
         entry
@@ -202,11 +211,30 @@ async def calls_not_run(
     return [AppendAudit(never_ran(one, why)) for one in unfinished if waiting.get(one.tool_call_id)]
 
 
-async def _own_question(storage: Storage, step: Step) -> list[tuple[str, Question]]:
-    """The question of a step, if it is an agent's own."""
+async def _own_question(storage: Storage, earlier: EarlierAttempts, step: Step) -> None:
+    """Note what became of an agent's own question, if the step asked one."""
     question = await storage.inbox.question(step.input)
-    is_own = question is not None and isinstance(question.interaction.about, AgentQuestion)
-    return [(step.name, question)] if question is not None and is_own else []
+    if question is None or not isinstance(question.interaction.about, AgentQuestion):
+        return
+    if question.state == "closed":  # its response answers nothing
+        earlier.closed.add(step.name)
+    else:
+        earlier.questions.append((step.name, question))
+
+
+def _is_repeated(known: Interaction, asked: Ask) -> bool:
+    """Whether a question is asked again, word for word; the known one is stored without secrets."""
+    if asked.display is None or known.kind != asked.kind:
+        return False
+    texts = _texts(asked.display, asked.options)
+    stored = _texts(known.display, known.options)
+    return len(texts) == len(stored) and all(map(is_kept_as, texts, stored))
+
+
+def _texts(display: Display, options: Iterable[Option]) -> list[str]:
+    """What tells a question from others; its description may quote what the agent just said."""
+    shown = [text for one in options for text in (one.id, one.label, one.detail)]
+    return [display.title, display.content, *shown]
 
 
 async def _permission(

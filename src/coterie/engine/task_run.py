@@ -55,12 +55,12 @@ from coterie.ports.machines import require_lease
 
 
 def _thread(write: AppendThread, by: Redactor) -> Write:
-    clean = _json(write.entry, by)
+    clean = redacted_json(write.entry, by)
     return write if clean is write.entry else write._replace(entry=clean)
 
 
 def _step(write: CloseStep, by: Redactor) -> Write:
-    clean = _json(write.result, by)
+    clean = redacted_json(write.result, by)
     return write if clean is write.result else write._replace(result=clean)
 
 
@@ -102,7 +102,7 @@ def redacted(write: Write, by: Redactor) -> Write:
     return redact(write, by) if redact else write
 
 
-def _json(text: str, by: Redactor) -> str:
+def redacted_json(text: str, by: Redactor) -> str:
     """Redact JSON value by value: redacting the text could remove a quote along with a secret."""
     if by.text(text) == text:
         return text
@@ -117,6 +117,10 @@ class RedactingObserver:
     by: Redactor
     _pending: dict[str, str] = field(default_factory=dict[str, str])
     """By member: the beginning of a word, which may turn out to be a secret."""
+
+    def begin(self, member: str) -> None:
+        """Drop what the member's last attempt began to say, if it ended without a message."""
+        self._pending.pop(member, None)
 
     def saw(self, record: Record) -> None:
         """Show a record; text that arrives in pieces is shown word by word."""
@@ -134,9 +138,6 @@ class RedactingObserver:
                 self.observer.saw(record)
             case MemberRecord(reason=""):
                 self.observer.saw(record)
-            case MemberRecord(state="gone" | "stuck"):
-                self._pending.pop(record.member, None)  # its next attempt begins anew
-                self.observer.saw(self.by.redact_object(record))
             case _:
                 self.observer.saw(self.by.redact_object(record))
 
@@ -234,7 +235,7 @@ class TaskRun:
     fence: Fence
     storage: Storage
     channels: Channels
-    observer: Observer
+    observer: RedactingObserver
     patience: float | None
     """How long to wait for the answer to an open question, in seconds; None for ever."""
     journal: Journal
@@ -242,8 +243,7 @@ class TaskRun:
     services: RunServices = RunServices()
     unheard: list[Request] = field(default_factory=list[Request])
     """Messages from people that the workflow has not heard yet."""
-    has_unheard: anyio.Event = field(default_factory=anyio.Event)
-    """Set when there are any."""
+    has_unheard: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
     stops: MemberStops = field(default_factory=MemberStops)
     owners: Owners = field(kw_only=True)
     """Tells which owners are alive."""

@@ -116,20 +116,20 @@ class TurnRunner:
                     end = await (budgets.reserved(attempt, make) if budgets else make())
                     is_new, past = False, []
                     if not isinstance(end, TurnFailed):
-                        return self._close(attempt, end)
+                        return await self._close(attempt, end)
                     if end.until is not None:
                         await self._wait_for_limit(attempt, end, end.until)
                     else:
                         failures += 1
                         last = failures >= most or not end.retry
-                        self._fail(attempt, end, last=last)
+                        await self._fail(attempt, end, last=last)
                         if last:
                             return end
                 finally:
                     if attempt.spent is not None:
                         self._run.usages.append(attempt.spent)
                 if attempt.acted:
-                    earlier = await earlier_attempts(self._run.storage, [attempt.row])
+                    earlier = await earlier.with_attempt(self._run.storage, attempt.row)
 
     def _limiter(self) -> RateLimiter:
         from coterie.engine.limits import RateLimiter  # few members have such a limit
@@ -169,6 +169,7 @@ class TurnRunner:
         prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
         await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
+        run.observer.begin(member.id)
         run.show_state(member, "working", at=attempt.opened_at)
         self._running[member.id] = channel
         try:
@@ -180,8 +181,6 @@ class TurnRunner:
             raise
         finally:
             del self._running[member.id]
-        if attempt.earlier.questions and not isinstance(end, TurnFailed):
-            await attempt.earlier.close_questions(run.storage.inbox)
         attempt.thread = channel.thread or attempt.thread
         if attempt.thread:
             self._threads[topic] = attempt.thread
@@ -328,8 +327,7 @@ class TurnRunner:
         about = asked.about, asked.purpose, asked.options, asked.validation
         question = Ask(attempt.member.id, asked.kind, *about, display=asked.display)
         by_agent = attempt.member.type != "human"  # a person is not interrupted
-        name = attempt.earlier.take_question(question)
-        name = name or step_name.asked(attempt.name, asked.key)
+        name = attempt.earlier.step_for(question, attempt.name, attempt.number, asked.key)
         return (await self._questions.ask(name, question, by_agent=by_agent)).response
 
     async def _remember(self, attempt: Attempt, remembered: update.Remembered) -> None:
@@ -353,8 +351,10 @@ class TurnRunner:
         folder = self._run.channels.work_folder(attempt.member)
         await anyio.to_thread.run_sync(snapshots.before, attempt.step.task_id, folder)
 
-    def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
+    async def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member
+        if attempt.earlier.questions:
+            await attempt.earlier.close_questions(run.storage.inbox)
         reported = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
         usage = attempt.used(reported)
         cut = isinstance(end, TurnInterrupted)
@@ -373,10 +373,11 @@ class TurnRunner:
         run.show_state(member, "idle", at=message.at)
         return message
 
-    def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
+    async def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
         run, member = self._run, attempt.member
         writes = [*attempt.calls_not_run(), attempt.close("failed", failure.message)]
         if last:
+            await attempt.earlier.close_questions(run.storage.inbox)
             result = run.services.redactor.value({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.step.task_id, attempt.name, json.dumps(result)))
         if failure.kind == "stopped":

@@ -165,7 +165,8 @@ def failed_turn(number: int, tries: int) -> str:
 
 
 def messages_before(number: int) -> str:
-    """What people said before a turn."""
+    """What people said since the workflow last listened, which it does once for each `number`: that
+    of a turn, or of the messages so far."""
     return f"heard/{number}"
 
 

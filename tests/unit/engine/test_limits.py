@@ -8,10 +8,11 @@ import pytest
 
 from coterie.engine.lease import FlockOwners
 from coterie.engine.limits import RateLimiter
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import RedactingObserver, TaskRun
 from coterie.model import instant
 from coterie.model.journal import Fence, Journal
 from coterie.model.record import MemberRecord
+from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
 from coterie.stores.sqlite import SqliteStorage
@@ -50,7 +51,8 @@ async def task_run(recorder: Recorder, storage: SqliteStorage) -> TaskRun:
     )
     channels = ScriptedChannels(lambda member, prompt: "")
     assert await storage.create(created, "me", None) == Fence("k3f9", 1)
-    run = created, Fence("k3f9", 1), storage, channels, recorder, None, Journal("k3f9", ()), []
+    seen = RedactingObserver(recorder, Redactor())
+    run = created, Fence("k3f9", 1), storage, channels, seen, None, Journal("k3f9", ()), []
     return TaskRun(*run, owners=FlockOwners(Path("owners"), "here"))
 
 

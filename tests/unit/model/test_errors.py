@@ -11,6 +11,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
         "agent_missing",
         "answer_refused",
         "artifact_wrong",
+        "bug",
         "config",
         "envelope_forged",
         "foreign_store",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from coterie.engine.task_run import RedactingObserver
 from coterie.model.conversation import Message
 from coterie.model.interaction import Display
-from coterie.model.record import DeltaRecord, MemberRecord, MessageRecord, Record
+from coterie.model.record import DeltaRecord, MessageRecord, Record
 from coterie.model.redaction import MASK, Redactor, is_kept_as
 
 SECRET = "Zx9/tQ+v_Lm3-kk=81.aB'c"
@@ -116,7 +116,7 @@ def test_what_a_failed_attempt_began_to_say_is_not_shown_with_the_next() -> None
     terminal = Terminal()
     observer = RedactingObserver(terminal, Redactor([SECRET]))
     observer.saw(DeltaRecord("k3f9", "ann", "I have fou"))
-    observer.saw(MemberRecord("k3f9", "ann", "gone", "exit code 3", ""))
+    observer.begin("ann")
     observer.saw(DeltaRecord("k3f9", "ann", "Here is "))
     assert terminal.shown == "I have Here is "
 
