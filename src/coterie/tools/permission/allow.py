@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands, paths, shell_parser
+from coterie.tools.permission.git_folders import repository_above
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.option_table import exact_access
-from coterie.tools.permission.read_only import ReadAccess, read_access, repository_above
+from coterie.tools.permission.read_only import ReadAccess, read_access
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
@@ -53,6 +54,9 @@ class AllowRules:
     """Names that permission to edit files does not cover."""
     through_link: bool = False
     """Whether the shell may have entered its folder through a link."""
+    unasked: bool = False
+    """Whether nobody is asked whatever is found."""
+    walk: paths.FolderWalk = field(default_factory=paths.FolderWalk)
 
     def reading(self, place: paths.ResolvedPath) -> ActionPart:
         """Classify reading a file, or listing a folder."""
@@ -65,12 +69,12 @@ class AllowRules:
 
     def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:
         """Classify reading all files below a folder."""
-        if access.skips == "nothing" and any(
-            not paths.PRIVATE.isdisjoint(folders) for _, folders, _ in os.walk(folder)
-        ):
-            return ActionPart("read_elsewhere")
+        if self.unasked:
+            return ActionPart("read")
         unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
-        return ActionPart("read_elsewhere" if unread else "read")
+        if unread or (access.skips == "nothing" and self.walk.may_find(paths.PRIVATE, folder)):
+            return ActionPart("read_elsewhere")
+        return ActionPart("read")
 
     def is_open(self, place: paths.ResolvedPath) -> bool:
         """Whether a folder is in the work folder and not private."""
@@ -226,19 +230,23 @@ class _LineWalk:
         if any(place.named != place.real for place in places):
             return None  # a link may lead elsewhere by the time it is followed
         parts = [ActionPart("read"), *map(self._allowed.reading, places)]
-        if exact.deep:
-            deep = ReadAccess(())
-            folders = (place.real for place in places)
-            parts += [self._allowed.reading_all(each, deep) for each in folders]
-        return parts
+        folders = (place.real for place in places) if exact.deep else ()
+        return self._with_all_in(folders, ReadAccess(()), parts)
 
-    def _parts_of_access(self, access: ReadAccess, folder: str) -> Iterator[ActionPart]:
-        yield ActionPart("look")
-        for file in access.files:
-            if not file.startswith("/") or paths.exists_at_top(file):
-                yield self._allowed.reading(paths.resolve(file, folder))
-        for each in access.folders(folder):
-            yield self._allowed.reading_all(each, access)
+    def _parts_of_access(self, access: ReadAccess, folder: str) -> list[ActionPart]:
+        files = (one for one in access.files if not one.startswith("/") or paths.exists_at_top(one))
+        places = (paths.resolve(file, folder) for file in files)
+        parts = [ActionPart("look"), *map(self._allowed.reading, places)]
+        return self._with_all_in(access.folders(folder), access, parts)
+
+    def _with_all_in(
+        self, folders: Iterable[str], access: ReadAccess, parts: list[ActionPart]
+    ) -> list[ActionPart]:
+        """Add reading everything in folders; they are not searched if the answer is known."""
+        for each in folders:
+            if ActionPart("read_elsewhere") not in parts:
+                parts.append(self._allowed.reading_all(each, access))
+        return parts
 
 
 def _in_sequence(commands: tuple[SimpleCommand, ...]) -> frozenset[int]:

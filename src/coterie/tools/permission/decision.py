@@ -71,6 +71,7 @@ def decide(
         [glob for glob in globs if isinstance(glob, PathPattern)],
         paths.GUARDED | guarded,
         through_link=cwd.named != cwd.real,
+        unasked=nobody_asks,
     )
     parts = parts_of(action, allow_rules)
     entering = action.keeps_folder and ActionPart("enter") in parts and _LOOK not in parts
@@ -166,7 +167,7 @@ class _Reach:
                 glob.lies_in(each, self._root)
                 for command in self._expanded.commands
                 for folder in self._folders
-                if (access := self._known_access(command)) and access.reads(glob)
+                if (access := self._known_access(command, folder)) and access.reads(glob)
                 for each in access.folders(folder)
             )
         )
@@ -247,10 +248,11 @@ class _Reach:
         plain = all(word.known and not word.glob for word in command.words)
         return read_access(command, command.texts[1:], self._cwd) if plain else None
 
-    def _known_access(self, command: SimpleCommand) -> ReadAccess | None:
+    def _known_access(self, command: SimpleCommand, folder: str) -> ReadAccess | None:
         """Return what a command reads as far as known; unknown words can only add to it."""
-        known = tuple(word for word in command.words if word.known)
-        return self._access(replace(command, words=known))
+        known = tuple(_without_glob(word) for word in command.words if word.known)
+        command = replace(command, words=known, assignments=())
+        return read_access(command, command.texts[1:], folder)
 
     def _places(self, word: Word) -> Iterator[ResolvedPath]:
         for text in _spellings(word.text):
@@ -276,6 +278,12 @@ class _Reach:
                 target = paths.expand_home(command.words[-1].text)
                 folders |= dict.fromkeys([paths.resolve(target, each).real for each in folders])
         return tuple(folders)[:20]
+
+
+def _without_glob(word: Word) -> Word:
+    """Return the folder in which a glob matches; options are as written."""
+    wild = word.glob and not word.text.startswith("-")
+    return replace(word, text=paths.glob_folder(word.text)) if wild else word
 
 
 _LONGEST_CLUSTER = 12

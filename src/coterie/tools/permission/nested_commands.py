@@ -48,10 +48,9 @@ INLINE = re.compile(r"-[A-Za-z]*[ceEprn]|--(eval|print|exec|run)(=.*)?|-|eval")
 """Arguments that give an interpreter its program on the command line or on stdin."""
 
 AWKS = name_set("awk gawk mawk nawk")
-SED_RUNS = re.compile(
-    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.)(?:(?!\4).)*+\4.*\4[gpiImM0-9]*e", re.DOTALL
-)
-"""Matches sed scripts that run commands."""
+_SED_EXECUTE = re.compile(r"(^|[;{}/$0-9\s!])e(\s|$)")
+_SED_SUBSTITUTE = re.compile(r"(?:^|(?<=[;{}/$0-9\s!]))s(?=(.))", re.DOTALL)
+_SED_FLAGS = frozenset("gpiImM0123456789")
 
 NONE = re.compile(r"(?!)")
 SPACED = re.compile(r"[\s;&|$`(]")
@@ -80,7 +79,7 @@ MAX_COMMANDS = 200
 """A line with more nested commands than this is not expanded further."""
 
 LONG = 2000
-"""A longer sed script is assumed to run commands."""
+"""Longer sed scripts are assumed to run commands."""
 
 _PLAIN_SHELLS = frozenset(
     f"{folder}{name}"
@@ -205,7 +204,7 @@ def _is_opaque(words: Sequence[Word]) -> bool:
     if name in shell_parser.OPAQUE or name in AWKS or name == "parallel":
         return True
     if name == "sed":
-        return any(len(text) > LONG or SED_RUNS.search(text) for text in arguments)
+        return sum(map(len, arguments)) > LONG or any(map(sed_runs_commands, arguments))
     if name in SHELLS:
         return not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", text) for text in arguments)
     if name == "git":
@@ -214,6 +213,23 @@ def _is_opaque(words: Sequence[Word]) -> bool:
         inline = any(INLINE.fullmatch(text) for text in arguments)
         return inline or all(text.startswith("-") for text in arguments)
     return False
+
+
+def sed_runs_commands(script: str) -> bool:
+    """Whether a sed script may run commands: it has the command `e`, or `s` with the flag `e`."""
+    if _SED_EXECUTE.search(script):
+        return True
+    ends: dict[str, int] = {}  # by delimiter, the last one that such flags follow
+    flags_follow = False
+    for place in reversed(range(len(script))):
+        char = script[place]
+        if flags_follow:
+            ends.setdefault(char, place)
+        flags_follow = char == "e" or (flags_follow and char in _SED_FLAGS)
+    starts: dict[str, int] = {}  # by delimiter, where the first pattern begins
+    for command in _SED_SUBSTITUTE.finditer(script):
+        starts.setdefault(command[1], command.end(1))
+    return any(0 <= script.find(char, start) < ends.get(char, 0) for char, start in starts.items())
 
 
 def _inner(words: Sequence[Word]) -> Iterator[int]:

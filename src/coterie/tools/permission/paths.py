@@ -21,6 +21,9 @@ MAX_LINKS = 40
 MAX_GLOB_MATCHES = 1000
 """A glob that matches more files than this is not expanded."""
 
+MAX_ENTRIES = 100_000
+"""How many files and folders a decision looks at; searching more takes too long."""
+
 _OF_PROJECTS = name_set(".env .gitattributes")
 """Startup files in a home that are plain data in a project."""
 GUARDED = name_set(
@@ -124,6 +127,33 @@ def _link(path: str, cwd: str) -> str | None:
 def exists_at_top(path: str) -> bool:
     """Whether the first name of an absolute path exists: `/api/users` is rarely a file path."""
     return os.path.lexists("/" + path.strip("/").split("/")[0])
+
+
+class FolderWalk:
+    """Searches folders for names, up to a number of entries in all of them together."""
+
+    def __init__(self, entries: int = MAX_ENTRIES) -> None:
+        self.left: int = entries
+        """How many entries it may still look at."""
+
+    def may_find(self, names: frozenset[str], folder: str) -> bool:
+        """Whether something below a folder may have one of these names, ignoring case."""
+        # A loop: a tree may be deeper than the stack.
+        folders = [folder]
+        while folders:
+            try:
+                with os.scandir(folders.pop()) as entries:
+                    for entry in entries:
+                        self.left -= 1
+                        if self.left < 0 or entry.name.casefold() in names:
+                            return True
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # nobody else can search it either
+            except OSError:  # its path may be too long for us, and not for others
+                return True
+        return False
 
 
 def expand_glob(pattern: str, cwd: str) -> Sequence[str] | None:

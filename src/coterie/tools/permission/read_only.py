@@ -10,9 +10,11 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
-from coterie.tools.permission.paths import PathPattern, is_below, resolve
+from coterie.tools.permission.git_folders import plain_repository, repository_of
+from coterie.tools.permission.paths import PathPattern, resolve
 from coterie.tools.permission.shell_parser import SimpleCommand
 
 _NOTHING = re.compile(r"(?!)")
@@ -194,6 +196,8 @@ class ReadAccess:
     """Whether it reads everything in those that are folders."""
     here: bool = False
     """Whether it then also reads everything in its working directory."""
+    repository: bool = False
+    """Whether it then also reads everything in the repository that it is in."""
     skips: Skipped = "nothing"
 
     def folders(self, cwd: str) -> list[str]:
@@ -201,7 +205,8 @@ class ReadAccess:
         if not self.deep:
             return []
         named = [resolve(file, cwd).real for file in self.files]
-        return [*filter(os.path.isdir, named), *([cwd] if self.here else [])]
+        whole = [*([cwd] if self.here else ()), *([repository_of(cwd)] if self.repository else ())]
+        return [*filter(os.path.isdir, named), *whole]
 
     def reads(self, glob: PathPattern) -> bool:
         """Whether it reads what a pattern covers, if that is in one of those folders."""
@@ -253,31 +258,58 @@ def _git(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
     if not rest or not plain_repository(folder):
         return None
     for length in (2, 1):
-        reader = READ_ONLY_GIT.get(" ".join(rest[:length]))
-        if reader is not None:
-            return _ordinary(reader, tuple(rest[length:]))
+        name, given = " ".join(rest[:length]), tuple(rest[length:])
+        if name in READ_ONLY_GIT:
+            access = _ordinary(READ_ONLY_GIT[name], given)
+            return access and _in_repository(access, name, given, folder)
     return None
 
 
-def plain_repository(folder: str) -> bool:
-    """Whether git would not treat a folder of ordinary files as a repository.
+def _in_repository(
+    access: ReadAccess, name: str, arguments: tuple[str, ...], folder: str
+) -> ReadAccess:
+    """Say how much of the repository a git subcommand reads, if it reads more than it is given.
 
-    Such a repository can be made of plain files, and its settings name programs that git runs.
+    Its operands may be revisions or ids of files, and wherever it runs it shows all that is there.
     """
-    while folder:
-        if all(os.path.lexists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
-            return False
-        if os.path.lexists(f"{folder}/.git"):
-            return True
-        folder = folder.rpartition("/")[0]
-    return True
+    paths = _grep_paths(arguments, folder) if name == "grep" else None
+    return replace(access, here=paths == (), repository=paths is None)
 
 
-def repository_above(folder: str, root: str) -> bool:
-    """Whether the repository of a folder lies above the work folder, and so is not part of it."""
-    while folder and not os.path.lexists(f"{folder}/.git"):
-        folder = folder.rpartition("/")[0]
-    return bool(folder) and not is_below(folder, root)
+_TAKES_COUNT = re.compile(r"-[^-ef]*[ABCm]")
+_PLAIN_PATH = re.compile(r"[^:*?\[\\]+")
+
+
+def _grep_paths(arguments: tuple[str, ...], folder: str) -> tuple[str, ...] | None:
+    """Return the paths that `git grep` is certainly limited to; none stand for its folder.
+
+    None if it may read others: what is not an existing path may be a revision, and with `--` even
+    that may be one.
+    """
+    dashes = arguments.index("--") if "--" in arguments else len(arguments)
+    before, after = _operands(arguments[:dashes]), arguments[dashes + 1 :]
+    # With the pattern in an option, or after `--`, the first operand may be a revision too.
+    if not before or "--" in after or any(has_letter(one, "ef") for one in arguments):
+        return None
+    if len(before) > 1 and dashes < len(arguments):
+        return None
+    paths = (*before[1:], *after)
+    return paths if all(_is_plainly_there(one, folder) for one in paths) else None
+
+
+def _operands(arguments: tuple[str, ...]) -> list[str]:
+    return [
+        one
+        for before, one in pairwise(("", *arguments))
+        if not one.startswith("-") and not (one.isdecimal() and _TAKES_COUNT.fullmatch(before))
+    ]
+
+
+def _is_plainly_there(path: str, folder: str) -> bool:
+    """Whether a path means one file or folder, to git as to anybody else."""
+    place = resolve(path, folder)
+    plain = bool(_PLAIN_PATH.fullmatch(path)) and place.named == place.real
+    return plain and os.path.lexists(place.real)
 
 
 def _diff(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:

@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 
+def make_repository(folder: Path) -> None:
+    """Give a folder what makes git stop there."""
+    for name in ("objects", "refs"):
+        (folder / ".git" / name).mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with links out of it, links within it, and a folder of secrets; never modified."""
@@ -16,6 +23,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (top / folder).mkdir(parents=True)
     for file in ("README.md", "src/app.py", "src/b.py", "secrets/key.pem", ".env", "notes.txt"):
         (top / file).write_text("text\n")
+    make_repository(top)
     (top / "scripts" / "check").write_text("#!/bin/sh\n")
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -168,6 +168,71 @@ SAME_EFFECT: list[Case] = [
     (rules("full", deny="fetch(evil.com)"), run("grep evil.com README.md"), "allow"),
 ]
 
+_SHOWING = (
+    "git log -p",
+    "git log -p HEAD~1 HEAD",
+    "git log -p -- app.py b.py",
+    "git stash list -p main side",
+    "git show HEAD",
+    "git show HEAD HEAD",
+    "git show 0cfbf08 0cfbf08",
+    "git diff",
+    "git diff HEAD~1 HEAD",
+    "git --no-pager diff main side -- app.py",
+    "git status -v",
+    "git status --verb app.py b.py",
+    "git cat-file blob 0cfbf08",
+    "git cat-file -p 0cfbf08",
+    "git cat-file blob HEAD:old-name.pem",
+    "git cat-file --batch-all-objects --batch",
+    "git grep KEY HEAD",
+    "git grep KEY HEAD main",
+    "git grep KEY 0cfbf08 -- deep",
+    "git grep -e KEY 0cfbf08",
+    "git grep -ne KEY deep",
+    "git grep -f words",
+    "git grep KEY deep -- deep",
+    "git grep -- KEY",
+    "git grep -- deep",
+    "git grep -- KEY deep -- deep",
+    "git grep KEY :/",
+    "git grep KEY -- ':(top)*.pem'",
+    "git grep KEY -- '../*'",
+    "git grep KEY .. deep",
+    "git grep KEY hidden",
+    "git grep --no-index KEY ../secrets",
+)
+"""In `src`: they may show any file of the repository, under whatever name it is stored."""
+_ASKED = rules(deny="read(secrets/key.pem)")
+_UNASKED = rules("full", deny="read(secrets/key.pem)")
+
+SHOWN_BY_GIT: list[Case] = [
+    *((_ASKED, look(command, "src"), "ask") for command in _SHOWING),
+    *((_UNASKED, run(command, "src"), "deny") for command in _SHOWING),
+    *each_look(_ASKED, "ask", *(f"cd src && {command}" for command in _SHOWING)),
+    *each(_UNASKED, "deny", *(f"cd src; {command}" for command in _SHOWING)),
+    *each(_UNASKED, "deny", "git log -p docs/*", "git show --format=*", "grep -r KEY *"),
+    *each(_UNASKED, "deny", "GIT_PAGER=cat git log -p", "timeout 5 git show", "LC_ALL=C rg KEY"),
+    *each(_UNASKED, "allow", "grep -r KEY docs/*", "grep -r KEY --include=*.py docs"),
+    *each_look(
+        _ASKED,
+        "allow_read_only",
+        "git grep KEY src/deep",
+        "git grep -n -C 3 KEY docs src/app.py",
+        "git grep KEY -- docs src/app.py",
+        "cd src && git grep KEY",
+        "cd src && git grep -nA3 -m 5 KEY",
+        "cd src && git grep KEY ../docs",
+        "cd src && git log --stat",
+        "cd src && git status",
+        "cd src && git blame app.py",
+    ),
+    (_UNASKED, run("git grep KEY src/deep"), "allow"),
+    (_UNASKED, run("git grep KEY", "src"), "allow"),
+    # What no rule is about, git may show.
+    *each_look(rules(deny="read(/elsewhere/**)"), "allow_read_only", "cd src && git log -p"),
+]
+
 _ONLY_HELD = (
     "git status --short",
     "git --no-pager diff HEAD~1 -- src",

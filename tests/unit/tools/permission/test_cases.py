@@ -24,6 +24,7 @@ TABLE = {
     "linked": path_cases.LINKED,
     "placed": path_cases.PLACED,
     "the same effect": path_cases.SAME_EFFECT,
+    "shown by git": path_cases.SHOWN_BY_GIT,
     "looking": path_cases.LOOKING,
 }
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Effect, Ruling
 from coterie.tools.permission import decide, decide_at_once
-from coterie.tools.permission.nested_commands import SED_RUNS
+from coterie.tools.permission.nested_commands import sed_runs_commands
+from tests.unit.tools.permission.conftest import make_repository
 from tests.unit.tools.permission.lines import LINES
 
 
@@ -85,8 +87,28 @@ def test_rules_of_the_team_and_of_the_task_count_too(work: Path) -> None:
     assert decide(action, mine, Permissions(mode="full"), work) == Ruling("ask", "mode ask")
 
 
-def test_a_script_that_almost_runs_commands_is_read_at_once() -> None:
-    assert SED_RUNS.search(";s" * 8_000) is None  # far too long if the time grew with the cube
+@pytest.mark.parametrize("script", [";s" * 8_000, "s1" * 5_000 + "1" * 6_000])
+def test_a_script_that_almost_runs_commands_is_read_at_once(script: str) -> None:
+    assert not sed_runs_commands(script)  # far too long if the time grew with the cube
+
+
+_SED = re.compile(
+    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.)((?!\4).)*\4.*\4[gpiImM0-9]*e", re.DOTALL
+)
+"""What makes a sed script run commands; for long ones it takes too long."""
+
+
+@settings(max_examples=2_000)
+@given(script=st.text("se1gp/,; a", max_size=16))
+def test_scripts_that_run_commands(script: str) -> None:
+    assert sed_runs_commands(script) == bool(_SED.search(script))
+
+
+def test_scripts_that_are_too_long_together(work: Path) -> None:
+    denying = Permissions(mode="full", deny=("rm",))
+    for scripts, verdict in ((["s/a/b/"] * 9, "allow"), (["s/a/b/"] * 900, "deny")):
+        line = f"sed {' '.join(scripts)}; echo rm"
+        assert decide(ran(line, work), denying, None, work).verdict == verdict
 
 
 def test_the_work_folder_may_be_reached_through_a_link(work: Path) -> None:
@@ -116,13 +138,35 @@ def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
 def test_git_of_a_repository_above_the_work_folder(tmp_path: Path) -> None:
     """It is not part of the work folder, and a sandbox would not show it."""
     root = tmp_path / "root"
-    (root / "sub" / ".git").mkdir(parents=True)
+    make_repository(root / "sub")
     action = ran("git status", root, sandbox=True)
     assert decide(action, Permissions(), None, root).verdict == "allow_read_only"  # none there yet
-    (tmp_path / ".git").mkdir()
+    make_repository(tmp_path)
+    assert decide(action, Permissions(), None, root).verdict == "ask"
+    (root / ".git").mkdir()  # git passes over it
     assert decide(action, Permissions(), None, root).verdict == "ask"
     below = ran("cd sub && git status", root, sandbox=True)
     assert decide(below, Permissions(), None, root).verdict == "allow_read_only"
+
+
+def test_git_of_a_repository_below_a_file_that_is_denied(tmp_path: Path) -> None:
+    """Git shows what is in the repository that it finds, and nothing above it."""
+    for name in ("own/deep", "none/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    make_repository(tmp_path)
+    make_repository(tmp_path / "own")
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / ".git").write_text("gitdir: /elsewhere\n")
+    denying = Permissions(deny=("read(secret.txt)",))
+    for folder, verdict in (
+        ("own", "allow_read_only"),
+        ("own/deep", "allow_read_only"),
+        ("linked", "allow_read_only"),
+        ("none", "ask"),
+    ):
+        action = ran("git log -p", tmp_path / folder, sandbox=True)
+        assert decide(action, denying, None, tmp_path).verdict == verdict
 
 
 def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
