@@ -663,6 +663,23 @@ async def test_an_agent_that_will_not_break_off_is_ended(
         assert not opened.alive
 
 
+async def test_what_an_agent_that_will_not_break_off_ran_is_interrupted_too(
+    harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.2)
+    harness.play([*hello(), PROMPT, call("c1", status="in_progress", title="touch x")])
+    async with harness.open() as opened:
+
+        def stop(update: object) -> Any:
+            return opened.interrupt() if isinstance(update, ToolCallStarted) else None
+
+        taken = await take_turn(opened, hook=stop)
+    assert taken.updates[-2:] == [
+        ToolCallFinished("c1", True, {"status": "interrupted"}),
+        TurnInterrupted(""),
+    ]
+
+
 # -- failures ----------------------------------------------------------------------------------
 
 

@@ -326,6 +326,40 @@ async def test_a_thread_that_is_lost_is_begun_anew(claude: RecordedClaude, told:
     assert claude.harness.log.seen == 2
 
 
+REFUSED = {"type": "result", "is_error": True, "num_turns": 0}
+
+
+@pytest.mark.parametrize("thread", ["old", None])
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (
+            {"subtype": "success", "api_error_status": 401, "result": "Invalid API key"},
+            r'the key or login given to claude was rejected \(401\). It says: "Invalid API key"',
+        ),
+        (
+            {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget"]},
+            'claude stopped at a limit .* It says: "Reached maximum budget"',
+        ),
+    ],
+    ids=["key", "budget"],
+)
+async def test_another_failure_is_not_a_lost_thread(
+    claude: RecordedClaude, thread: str | None, result: Json, words: str
+) -> None:
+    claude.play([{"out": {**REFUSED, **result}}, {"in": {"type": "never"}}], one_turn())
+    with pytest.raises(AgentMissing, match=words):
+        await claude.harness.open(thread)
+    assert claude.harness.log.running == {}
+    assert claude.harness.log.seen == (1 if thread else 2)  # a new member's login is checked first
+
+
+async def test_a_result_that_is_no_error_changes_nothing(claude: RecordedClaude) -> None:
+    done = out(type="result", subtype="success", is_error=False, num_turns=1)
+    async with claude.play([done, *HELLO]).channel("old") as channel:
+        assert channel.thread == "old"
+
+
 async def test_one_that_does_not_start(claude: RecordedClaude) -> None:
     claude.play([{"err": "error: unknown option\n"}, {"exit": 1}])
     with pytest.raises(AgentMissing, match="it ended with exit code 1\nerror: unknown option"):
@@ -1008,6 +1042,17 @@ async def test_one_that_will_not_break_off_is_ended(
             return channel.interrupt() if isinstance(update, TextDelta) else None
 
         assert (await turn(channel, "go", then=interrupting))[-1] == TurnInterrupted("One.")
+        assert not channel.alive
+
+
+async def test_a_further_interrupt_postpones_nothing(
+    claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.claude.channel.AFTER_INTERRUPT", 0.3)
+    more = {"repeat": {"type": "news"}}
+    async with claude.play([*HELLO, *BEGINS, more]).channel() as channel:
+        told = await turn(channel, "go", then=lambda update: channel.interrupt())
+        assert told[-1] == TurnInterrupted("")
         assert not channel.alive
 
 

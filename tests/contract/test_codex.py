@@ -844,6 +844,24 @@ async def test_one_that_will_not_be_interrupted_is_ended(
         assert not opened.alive
 
 
+async def test_what_one_that_will_not_be_interrupted_ran_is_interrupted_too(
+    harness: CodexHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.3)
+    item = {"type": "commandExecution", "id": "c1", "command": "sleep 77"}
+    harness.play(turn(notification("item/started", item=item))[:-1])
+    async with harness.open() as opened:
+        told = await take_turn(
+            opened,
+            hook=lambda update: opened.interrupt() if isinstance(update, ToolCallStarted) else None,
+        )
+    assert told == [
+        ToolCallStarted("c1", "shell", {"command": "sleep 77"}, "run"),
+        ToolCallFinished("c1", True, {"status": "interrupted"}),
+        TurnInterrupted(""),
+    ]
+
+
 async def test_an_interrupted_turn_asks_nobody(harness: CodexHarness) -> None:
     command = asking(COMMAND, 7, itemId="c1", command="make", cwd="/w")
     question = {"callId": "c2", "tool": "ask_human", "arguments": {"question": "Why?"}}
@@ -1032,6 +1050,19 @@ async def test_exec_that_ignores_an_interrupt_is_ended(
         ]
 
 
+async def test_a_further_interrupt_postpones_nothing(
+    harness: CodexHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.agents.program.AFTER_INTERRUPT", 0.5)
+    harness.play(REFUSED)
+    async with harness.open() as opened:
+        speaking = "while :; do echo '{}'; sleep 0.05; done"
+        harness.program.write_text(f"#!/bin/sh\ntrap '' INT\n{speaking}\n")
+        assert await take_turn(opened, hook=lambda update: opened.interrupt()) == [
+            TurnInterrupted("")
+        ]
+
+
 async def test_exec_that_is_gone(harness: CodexHarness) -> None:
     harness.play(REFUSED)
     async with harness.open() as opened:
@@ -1117,7 +1148,26 @@ def test_what_is_kept_is_bounded() -> None:
     long = bounded({"a": ["x" * (LONGEST + 1)], "n": 1})
     assert long["a"][0] == "x" * LONGEST + f"… ({LONGEST + 1} characters)"
     assert long["n"] == 1
-    deep: object = 1
-    for _ in range(100_000):
-        deep = [deep]
-    assert str(verbatim(deep)) == "[" * 40 + "'…'" + "]" * 40
+
+
+LEAVES = ("", 1, 'a "b" é', None, [], {}, {"a": {"b é": [1.5, True]}, "c": [[], "d", {}]})
+
+
+def nested(leaf: object, levels: int) -> object:
+    for _ in range(levels):
+        leaf = [leaf]
+    return leaf
+
+
+def test_what_is_approved_is_whole_however_deep() -> None:
+    """Two calls that differ only far inside are not the same call."""
+    texts: list[str] = []
+    for leaf in LEAVES:
+        kept = verbatim(nested(leaf, 100_000))
+        for _ in range(40):
+            [kept] = kept
+        texts.append(kept)
+    around = ("[" * (100_000 - 40), "]" * (100_000 - 40))
+    dumped = [json.dumps(leaf, ensure_ascii=False) for leaf in LEAVES]
+    assert texts == [text.join(around) for text in dumped]
+    assert "\ufffd" in str(verbatim(nested("\ud800", 41)))  # which no store could hold

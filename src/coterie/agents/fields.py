@@ -89,16 +89,46 @@ def verbatim(value: object, depth: int = DEEPEST) -> Any:
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict | list) and not depth:
-        try:
-            return json.dumps(value, ensure_ascii=False)
-        except RecursionError:  # it was parsed with less on the stack
-            return "…"
+        return replace_surrogates(_as_json(cast("object", value)))
     if isinstance(value, dict):
         given = cast("dict[str, object]", value)
         return {replace_surrogates(name): verbatim(item, depth - 1) for name, item in given.items()}
     if isinstance(value, list):
         return [verbatim(item, depth - 1) for item in cast("list[object]", value)]
     return value
+
+
+class _Json(str):
+    """A piece of JSON, as opposed to a string that is to become one."""
+
+
+def _as_json(value: object) -> str:
+    """Return what `json.dumps` would, which needs more stack for each level of nesting."""
+    pieces: list[str] = []
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, dict | list):
+            remaining += reversed(_spread(cast("dict[str, object] | list[object]", item)))
+        else:
+            is_json = isinstance(item, _Json)
+            pieces.append(item if is_json else json.dumps(item, ensure_ascii=False))
+    return "".join(pieces)
+
+
+def _spread(value: dict[str, object] | list[object]) -> list[object]:
+    """Return the pieces of an object or array, with its items between them."""
+    if isinstance(value, list):
+        named, (first, last) = [("", item) for item in value], "[]"
+    else:
+        named = [
+            (f"{json.dumps(name, ensure_ascii=False)}: ", item) for name, item in value.items()
+        ]
+        first, last = "{}"
+    pieces: list[object] = [_Json(first)]
+    for number, (name, item) in enumerate(named):
+        pieces += [_Json(f"{', ' if number else ''}{name}"), item]
+    return [*pieces, _Json(last)]
 
 
 def exact_text(value: object) -> str:

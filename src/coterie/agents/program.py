@@ -159,8 +159,8 @@ class InterruptDeadline:
         self._waiting: anyio.CancelScope | None = None
 
     def start(self) -> None:
-        """Start counting: the turn has been interrupted."""
-        self._at = anyio.current_time() + AFTER_INTERRUPT
+        """Start counting: the turn has been interrupted.  A further interrupt postpones nothing."""
+        self._at = min(self._at, anyio.current_time() + AFTER_INTERRUPT)
         if self._waiting is not None:
             self._waiting.deadline = self._at
 

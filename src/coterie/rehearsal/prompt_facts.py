@@ -104,13 +104,13 @@ class PromptFacts:
 
     def parts(self) -> tuple[Part, ...]:
         """Split the goal into two to four parts with a file each; the last checks the others."""
-        tasks = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
+        titled = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
             ("outline", f"Outline: {self.goal}"),
             ("work", f"Work out: {self.goal}"),
         ]
         if self.wish:
-            tasks.append((slug(self.wish), self.wish))
-        *first, last = [*tasks[: _MOST_PARTS - 1], ("check", f"Check what was done: {self.goal}")]
+            titled.append((slug(self.wish), self.wish))
+        *first, last = [*titled[: _MOST_PARTS - 1], ("check", f"Check what was done: {self.goal}")]
         names = list(_unique(name for name, _ in first))
         folder, used = slug(self.goal), set[str]()
         parts: list[Part] = []

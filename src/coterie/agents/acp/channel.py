@@ -76,6 +76,9 @@ class AcpChannel(ProcessChannel):
         finally:
             self._turn = None
             self._tools.serving.give_up()
+        if turn.interrupted:  # and ended for ignoring it: if it exits by itself, nothing is known
+            for ended in turn.calls.finish_open_calls(interrupted=True):
+                yield ended
         yield self._tools.serving.finished(turn.end)
 
     async def answer(self, key: str, response: Response) -> None:

@@ -17,10 +17,10 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.claude import FACTS, channel
-from coterie.agents.claude.failures import SIGNED_OUT, failure_of
+from coterie.agents.claude.failures import SIGNED_OUT, ApiTrouble, failed, failure_of
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
-from coterie.agents.program import ProgramAdapter, RefusedChannel, open_or_end
+from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, open_or_end
 from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
@@ -129,6 +129,8 @@ def _signed_in(workspace: Workspace) -> dict[str, str]:
 
 _LOST = "No conversation found"
 """What a Claude says that ends without a result; the tested version gives one."""
+_LOST_SUBTYPE = "error_during_execution"
+"""The subtype of that result, which comes before any turn."""
 _ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
 """Seconds; a hook waits behind a question that a person may leave open for days."""
 _INITIALIZE: Object = {
@@ -256,8 +258,11 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resum
             server.hear(text(message.get("request_id")), request, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
-        elif resumed and message.get("type") == "result":  # no turn has begun: resuming failed
-            raise _ThreadLost
+        elif message.get("type") == "result" and message.get("is_error") is True:
+            # No turn has begun, so this is about the start.
+            if resumed and message.get("subtype") == _LOST_SUBTYPE:
+                raise _ThreadLost
+            raise CannotOpen(failed(message, ApiTrouble()).message)
 
 
 # -- claude's command line ---------------------------------------------------------------------

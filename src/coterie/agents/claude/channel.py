@@ -164,7 +164,7 @@ class ClaudeChannel(ProcessChannel):
         if turn is None:
             return
         turn.interrupted = True
-        turn.deadline = anyio.current_time() + AFTER_INTERRUPT
+        turn.deadline = min(turn.deadline, anyio.current_time() + AFTER_INTERRUPT)
         self._waiting.deadline = min(self._waiting.deadline, turn.deadline)
         self._open.clear()  # from now on any answer is too late
         self._server.serving.forget()

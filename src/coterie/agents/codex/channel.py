@@ -96,6 +96,9 @@ class CodexChannel(ProcessChannel):
         self._tokens = turn.tokens
         self._runs_on = self._runs_on or turn.calls.left_behind
         await anyio.to_thread.run_sync(self._tidy)
+        if turn.interrupted:  # and ended for ignoring it: if it exits by itself, nothing is known
+            for ended in turn.calls.finish_open_calls(interrupted=True):
+                yield ended
         assert turn.end is not None
         yield self._serving.finished(turn.end)
 
