@@ -101,19 +101,40 @@ WHERE outcome = 'failed' AND (task_id, opened) IN (
 
 -- conversation
 
+-- Not INSERT … SELECT … WHERE: a SELECT from the same table goes through a temporary one.  A message
+-- that does not follow the last one gets a number that is none, and is refused.
+
 -- name: insert_message
-INSERT INTO messages (sequence, {Message}) SELECT 1 + (SELECT last FROM timeline_end), {Message?}
-WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
+INSERT INTO messages (sequence, {Message}) VALUES (
+    iif(
+        (SELECT 1 + coalesce(max(seq), 0) FROM messages WHERE task_id = ?) = ?,
+        1 + (SELECT last FROM timeline_end),
+        'out of order'
+    ),
+    {Message?}
+)
 
 -- name: insert_silent_message
-INSERT INTO messages (sequence, {Message})
-SELECT min(0, (SELECT coalesce(min(sequence), 0) FROM messages)) - 1, {Message?}
-WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
+INSERT INTO messages (sequence, {Message}) VALUES (
+    iif(
+        (SELECT 1 + coalesce(max(seq), 0) FROM messages WHERE task_id = ?) = ?,
+        min(0, (SELECT coalesce(min(sequence), 0) FROM messages)) - 1,
+        'out of order'
+    ),
+    {Message?}
+)
 
 -- name: insert_thread
-INSERT INTO threads (thread, place, task_id, entry)
-SELECT :thread, :place, :task_id, :entry
-WHERE :place = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = :thread), 0)
+INSERT OR IGNORE INTO threads (thread, place, task_id, entry) VALUES (
+    :thread,
+    iif(
+        :place = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = :thread), 0),
+        :place,
+        NULL
+    ),
+    :task_id,
+    :entry
+)
 
 -- journal
 

@@ -1,6 +1,5 @@
 """Submissions, many in one transaction, each kept or rolled back; and what each `Write` does to the
-database.  The hot path: two submissions a turn.
-"""
+database.  The hot path: two submissions a turn."""
 
 from __future__ import annotations
 
@@ -190,8 +189,7 @@ class Transactions:
         connection.execute(SQL["release"])
 
     def _check(self, fence: Fence) -> None:
-        held = self._connection.execute(SQL["holds_lease"], (fence.task_id, fence.token)).fetchall()
-        if not held:
+        if not select(self._connection, "holds_lease", fence.task_id, fence.token):
             raise LeaseLost(fence.task_id, fence.token)
 
     def _after_commit(self) -> None:
@@ -272,7 +270,9 @@ class Writes:
             if not isinstance(then, journal.OpenTurn) or then[:3] != (*write.step[:2], 1):
                 return False
             row = (*write.step, *then[3:], self._next_opened(connection, then.task_id))
-            _insert(connection, "open_step_with_turn", row, f"step {then.step!r}")
+            _insert(
+                connection, "open_step_with_turn", row, f"step {then.step!r} is already recorded"
+            )
             return True
         if not isinstance(write, journal.CloseTurn) or not isinstance(then, journal.CloseStep):
             return False
@@ -293,11 +293,12 @@ class Writes:
 
     def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
         row = (*write.step, self._next_opened(connection, write.step.task_id))
-        _insert(connection, "open_step", row, f"step {write.step.name!r}")
+        _insert(connection, "open_step", row, f"step {write.step.name!r} is already recorded")
 
     def _open_turn(self, connection: sqlite3.Connection, write: journal.OpenTurn) -> None:
         row = (*write, self._next_opened(connection, write.task_id), *write[:3])
-        _insert(connection, "open_turn", row, f"attempt {write.attempt} of {write.step!r}")
+        what = f"attempt {write.attempt} of {write.step!r}"
+        _insert(connection, "open_turn", row, f"{what} is already recorded")
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
         task_id = self._run or task_id  # the turns of a session share one order
@@ -308,13 +309,13 @@ class Writes:
         return last + 1
 
 
-def _insert(connection: sqlite3.Connection, name: str, row: Sequence[Value], what: str) -> None:
+def _insert(connection: sqlite3.Connection, name: str, row: Sequence[Value], problem: str) -> None:
     try:
         done = execute(connection, SQL[name], row).rowcount == 1
     except sqlite3.IntegrityError:
         done = False
     if not done:
-        raise IllegalWrite(f"{row[0]}: {what} is already recorded")
+        raise IllegalWrite(f"{row[0]}: {problem}")
 
 
 def _update_turn(connection: sqlite3.Connection, write: Any) -> None:
@@ -331,10 +332,9 @@ def _update(connection: sqlite3.Connection, write: Write) -> None:
 
 def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage) -> None:
     message = write.message
-    row = (*codec.MESSAGE.row(message), message.seq, message.task_id)
     name = "insert_message" if message.text else "insert_silent_message"
-    if execute(connection, SQL[name], row).rowcount != 1:
-        raise IllegalWrite(f"{message.task_id}: message {message.seq} does not follow the last one")
+    row = (message.task_id, message.seq, *codec.MESSAGE.row(message))
+    _insert(connection, name, row, f"message {message.seq} does not follow the last one")
 
 
 def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) -> None:
