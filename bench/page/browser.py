@@ -20,7 +20,7 @@ from playwright.sync_api import (
 )
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-"""The shell has no windows of its own to draw, which costs more than the pages in them."""
+"""The shell draws no windows, which would cost more than the pages in them."""
 PATIENCE = 60_000
 """Milliseconds; generous, for a busy machine."""
 expect.set_options(timeout=PATIENCE)

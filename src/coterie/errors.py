@@ -115,6 +115,14 @@ class InvalidTime(UsageError):
 
 
 @dataclass(eq=False)
+class Bug(CoterieError):
+    """An unforeseen exception ended a run, or closed a project, of a server that goes on; its
+    terminal shows the details."""
+
+    message: str
+
+
+@dataclass(eq=False)
 class StorageError(CoterieError):
     """The database cannot be used; nothing more is sent to any agent."""
 

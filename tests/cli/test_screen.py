@@ -22,6 +22,7 @@ from coterie.cli.main import Call
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import Paint
+from coterie.errors import AnswerRefused
 from coterie.model.about import BudgetReached
 from coterie.model.interaction import Display, Interaction, Kind, Option
 from coterie.model.record import (
@@ -72,6 +73,9 @@ class RecordingApp:
 
     calls: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     became: str = "queued"
+    refusal: AnswerRefused | None = None
+    """Why no answer is taken."""
+    open_questions: list[Interaction] = field(default_factory=list[Interaction])
 
     async def say(self, task_id: str, text: str, author: str | None = None) -> str:
         self.calls.append(("say", task_id, text))
@@ -80,9 +84,14 @@ class RecordingApp:
     async def answer(
         self, interaction_id: str, *, choice: str | None, text: str | None, author: str
     ) -> Answered:
+        if self.refusal is not None:
+            raise self.refusal
         self.calls.append(("answer", interaction_id, choice or "", text or ""))
         rule = text if choice == "rule" else None
         return Answered(interaction_id, "k3f9", choice or "", False, "pair", "ada", rule)
+
+    async def questions(self) -> list[QuestionView]:
+        return [QuestionView(one, "open", Path(), None, "", "") for one in self.open_questions]
 
     async def timeline(self, task_id: str) -> list[Entry]:
         ran = ToolCallRecord(
@@ -296,6 +305,53 @@ async def test_a_question_answered_elsewhere_closes_its_card_and_its_answer_is_n
         await it.press("0 lines\r")
         await it.until(lambda: it.app.calls)
         assert it.app.calls == [("say", "k3f9", "20 lines")]
+
+
+async def test_a_message_held_after_its_card_closed_stays_a_message() -> None:
+    async with displayed_screen() as it:
+        asked = question()
+        it.screen.saw(asked)
+        await opened(it)
+        it.screen.saw(InteractionRecord(asked.interaction, "ada", "answered", "approve", "you"))
+        assert it.screen.prompt() == " > "
+        await it.press(" /end\r")
+        await it.until(lambda: "q1 is no longer open" in it.output.written)
+        await it.until(lambda: it.screen._prompt.buffer.text == " /end")
+        await it.press("\r")
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", " /end")]
+
+
+async def test_whoever_was_told_that_the_answer_came_too_late_is_not_asked_again() -> None:
+    async with displayed_screen() as it:
+        asked = question()
+        it.screen.saw(asked)
+        await opened(it)
+        it.app.refusal = AnswerRefused('q1 was already answered "once" by you.')
+        await it.press("2\r")
+        await it.until(lambda: "already answered" in it.output.written)
+        it.screen.saw(InteractionRecord(asked.interaction, "ada", "answered", "approve", "you"))
+        assert it.screen.prompt() == " > "
+        await it.press("be quick\r")
+        await it.until(lambda: it.app.calls)
+        assert it.app.calls == [("say", "k3f9", "be quick")]
+
+
+async def test_an_answer_that_was_invalid_is_typed_again_on_the_card_or_held() -> None:
+    async with displayed_screen() as it:
+        asked = question()
+        it.screen.saw(asked)
+        await opened(it)
+        it.app.refusal = AnswerRefused("q1 needs some text. It stays open.")
+        it.app.open_questions = [asked.interaction]
+        await it.press("2\r")
+        await it.until(lambda: "needs some text" in it.output.written)
+        assert it.screen.prompt() == " q1> "
+        it.screen.saw(InteractionRecord(asked.interaction, "ada", "answered", "approve", "you"))
+        assert it.screen.prompt() == " > "
+        await it.press("1\r")
+        await it.until(lambda: "q1 is no longer open" in it.output.written)
+        assert it.app.calls == []
 
 
 async def test_text_answers_a_question_that_wants_text() -> None:

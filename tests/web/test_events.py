@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
@@ -22,11 +23,11 @@ from coterie.app.views import read_new_entries
 from coterie.config.identity import PROJECTS_FILE
 from coterie.model import instant
 from coterie.model.journal import AppendEvent
-from coterie.model.task import TaskStarted
+from coterie.model.task import Caps, TaskStarted
 from coterie.testing.contracts.samples import asked
 from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
-from tests.cli.in_process_agent import CurrentScript, install_adapter
+from tests.cli.in_process_agent import CurrentScript, in_turn, install_adapter
 from tests.conftest import IsolatedUser
 from tests.web.server import API, PATIENCE, Api, Event, Process, events, started
 
@@ -146,6 +147,48 @@ async def test_texts_under_way_are_told_from_where_they_were(
             async for one in found:
                 if one.name == "record" and one.data["record"].get("text") == "one two thr":
                     break
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["reconnected", "slow"])
+async def test_a_message_is_told_before_the_next_text_of_its_member(
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    install_adapter(user, monkeypatch)
+    may_speak = threading.Event()
+    turns = in_turn("one two", [coterie.TextDelta("three ")])
+
+    def speak(member: coterie.Member, prompt: str) -> object:
+        assert may_speak.wait(PATIENCE)
+        return turns(member, prompt)
+
+    monkeypatch.setattr(CurrentScript, "say", staticmethod(speak))
+    async with open_hub(user.project) as hub:
+        project = project_id(user.project)
+        app = await hub.project(project)
+        task = await app.start(TEAM, "hello", Caps(max_turns=2, max_rounds=None))
+        async with following(hub, f"{project}.0") as found, following(hub) as other:
+            told = [await anext(found)] if is_slow else []
+            await hub.run(project, task)
+            await until_at_work(other, "ada")
+            if is_slow:  # it takes the first of the lines that there were before the message
+                told += await until_seq(found, project, 1)
+            may_speak.set()
+            await until_text(other, "three ")
+            async for one in found:
+                told.append(one)
+                if one.name == "delta":
+                    break
+        assert told[-1].data["text"] == "three "
+        said = [one.data["record"].get("text") for one in told if one.name == "record"]
+        assert "one two" in said
+
+
+async def until_at_work(found: AsyncIterator[Event], member: str) -> None:
+    async for one in found:
+        record = one.data["record"] if one.name == "record" else {}
+        if record.get("type") == "member" and record["member"] == member:
+            return
+    raise AssertionError("the stream ended")
 
 
 async def until_text(found: AsyncIterator[Event], text: str) -> str:

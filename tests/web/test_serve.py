@@ -17,7 +17,7 @@ import pytest
 import coterie
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.run import StartRequest
-from coterie.errors import LeaseLost, StorageError
+from coterie.errors import Bug, LeaseLost
 from coterie.model import instant
 from coterie.model.journal import AppendEvent, Fence
 from coterie.model.task import TaskStarted
@@ -294,5 +294,21 @@ async def test_a_storage_that_refuses_all_writes_is_opened_anew(user: IsolatedUs
 async def test_a_bug_in_one_project_is_an_error_of_the_server(user: IsolatedUser) -> None:
     async with open_hub(user.project, Path("no\0folder")) as hub:
         for _ in range(2):
-            with pytest.raises(StorageError, match="A bug in Coterie"):
+            with pytest.raises(Bug, match="A bug in Coterie"):
                 await hub.project(next(iter(await hub.projects())))
+
+
+async def test_a_bug_in_one_run_is_an_error_of_the_server_and_parks_no_other(
+    user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_adapter(user, monkeypatch)
+    monkeypatch.setattr(CurrentScript, "say", lambda *_: None)  # hang
+    async with api_client(user.project) as api:
+        app = await api.hub.project(api.project)
+        well, failing = [await app.start(TEAM, "hello") for _ in range(2)]
+        assert (await api("POST", f"~/tasks/{well}/resume"))[0] == 200
+        app.runs = None  # so that a run fails before its first record
+        status, problem = await api("POST", f"~/tasks/{failing}/resume")
+        assert (status, problem["type"]) == (500, "urn:coterie:problem:bug"), problem
+        assert await api.hub.project(api.project) is app
+        assert (await api.get(f"~/tasks/{well}"))["pid"] == os.getpid()

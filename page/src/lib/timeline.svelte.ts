@@ -151,7 +151,12 @@ export class Timeline {
       const { project, task } = event.data;
       if (project !== this.project || task.split("/")[0] !== this.task) return;
       if (event.name === "delta") this.write(event.data);
-      else this.add(event.data);
+      else {
+        // Not only when its row is added, which waits for the page that is being read: events are in order, so a
+        // message ends the reply that came before it, and never one that comes after it.
+        this.finish(event.data.record);
+        this.add(event.data);
+      }
     }
   }
 
@@ -171,9 +176,6 @@ export class Timeline {
       return;
     }
     const { seq, at, record } = news;
-    // Also of a message that was read meanwhile: what was told of it before that is not under way.
-    if (record.type === "message") this.written(record.member);
-    else if (record.type === "result") this.replies = new Map();
     if (seq !== null && (seq <= this.last || this.entries.has(seq))) return;
     if (seq !== null) {
       this.keep({ seq, at, record });
@@ -185,12 +187,14 @@ export class Timeline {
     }
   }
 
-  /** A reply is whole: its message takes its place. */
-  private written(member: string): void {
-    if (!this.replies.has(member)) return;
-    const replies = new Map(this.replies);
-    replies.delete(member);
-    this.replies = replies;
+  /** A reply that is whole is no longer under way: its message takes its place. */
+  private finish(record: TimelineRecord): void {
+    if (record.type === "result") this.replies = new Map();
+    else if (record.type === "message" && this.replies.has(record.member)) {
+      const replies = new Map(this.replies);
+      replies.delete(record.member);
+      this.replies = replies;
+    }
   }
 
   private keep(entry: Entry): void {

@@ -157,8 +157,10 @@ def _pipeline_facts(dry_run: DryRun) -> Iterator[tuple[str, str]]:
             "tests",
             ", ".join(settings.evals) or "those of .coterie/eval.conf, else detected ones",
         )
-    base = (dry_run.base or "")[:7]
-    branch = ", ".join(dry_run.branches) or "none: not a git repository"
+    if dry_run.base is None:  # a task that has not begun yet, and whose folder left git since
+        yield "branch", "none: not in a git repository, and a build cannot begin without one"
+        return
+    branch, base = ", ".join(dry_run.branches), dry_run.base[:7]
     yield "branch", f"{branch}, from {base}; all work in its worktree, none in your tree"
     yield "then", "one commit on your branch, once you approve"
 

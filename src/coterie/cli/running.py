@@ -146,8 +146,11 @@ async def make_screen(call: Call, app: App, task: StartRequest | TaskCreated) ->
         from coterie.cli.screen.pipeline import PipelineScreen
 
         kind = PipelineScreen
-    redactor = await app.redactor(task.team, str(task.team_file) if task.team_file else None)
-    history = TypedHistory(app.project.folder / "history", redactor)
+    history: TypedHistory | None = None
+    # Who only watches needs no valid registry or settings: without them, nothing typed is kept.
+    with suppress(CoterieError):
+        redactor = await app.redactor(task.team, str(task.team_file) if task.team_file else None)
+        history = TypedHistory(app.project.folder / "history", redactor)
     return kind(call, task.team, task.caps.max_turns, history)
 
 

@@ -14,12 +14,14 @@ follower reads the timelines by its own cursor, so one that is slow, or was disc
 nothing and gets nothing twice; rows are read only when the follower can take more, so nothing
 queues up.  What is not stored is sent only for tasks that this server runs, as the current state
 and not every step towards it.
+
+A member's message ends its running text, and is always sent before the first piece of its next one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -104,7 +106,10 @@ class Follower:
         self._seen: dict[Live, _SentState] = {}
 
     async def begin(self, last: str | None) -> AsyncGenerator[ServerSentEvent]:
-        """Set the cursor to start from, and yield the state of unfinished tasks."""
+        """Set the cursor to start from, and yield the state of unfinished tasks and of members.
+
+        Running texts are left to `news`: what was stored before they began comes first.
+        """
         cursor = parse_cursor(last)
         is_known = cursor is not None
         projects: list[tuple[str, Live]] = []
@@ -122,7 +127,7 @@ class Follower:
         if not is_known:
             yield ServerSentEvent(event="reset", data={}, id=self._id)
         for project, live in projects:
-            for event in _initial_events(project, live, self._seen[live], is_known):
+            for event in _initial_events(project, live, is_known):
                 yield event
 
     async def news(self) -> AsyncGenerator[ServerSentEvent]:
@@ -141,6 +146,8 @@ class Follower:
             yield ServerSentEvent(event="reset", data={}, id=self._id)
         seen = self._seen.setdefault(live, _SentState(0))
         news, version = live.news, live.version
+        # Those that begin while the timeline is read may come after a message that was not read.
+        begun = {text.number for text in live.texts()}
         if news > seen.news:
             async for event in self._timeline_events(project, app):
                 yield event
@@ -149,6 +156,8 @@ class Follower:
             for event in _live_events(project, live, seen):
                 yield event
             seen.version = version
+        for event in _deltas(project, live, seen, begun):
+            yield event
 
     async def _timeline_events(
         self, project: str, app: OpenProject
@@ -193,28 +202,27 @@ async def _state_events(
             yield _question(project, view)
 
 
-def _initial_events(
-    project: str, live: Live, seen: _SentState, was_here: bool
-) -> Iterator[ServerSentEvent]:
+def _initial_events(project: str, live: Live, was_here: bool) -> Iterator[ServerSentEvent]:
     """Yield the current state; a new client reads the tasks by itself."""
     for now in live.unfinished() if was_here else ():
         yield _task(project, now)
     for one in live.members():
         yield _record(project, one)
-    yield from _deltas(project, live, seen)
 
 
 def _live_events(project: str, live: Live, seen: _SentState) -> Iterator[ServerSentEvent]:
-    """Yield what is not in the timeline."""
+    """Yield what is not in the timeline, except running texts."""
     for one in live.records(seen.version):
         yield _record(project, one)
     for now in live.tasks(seen.version):
         yield _task(project, now)
-    yield from _deltas(project, live, seen)
 
 
-def _deltas(project: str, live: Live, seen: _SentState) -> Iterator[ServerSentEvent]:
-    texts = live.texts()
+def _deltas(
+    project: str, live: Live, seen: _SentState, begun: Container[int]
+) -> Iterator[ServerSentEvent]:
+    """Yield what was added to the running texts with these numbers."""
+    texts = [text for text in live.texts() if text.number in begun]
     for text in texts:
         start = seen.texts.get(text.number, 0)
         if len(text.text) > start:

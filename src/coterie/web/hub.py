@@ -20,7 +20,7 @@ from fastapi import Path as PathParameter
 from coterie.app.open_project import OpenProject, open_project
 from coterie.app.projects import project_list_fingerprint, projects_at_work
 from coterie.app.views import read_tasks
-from coterie.errors import CoterieError, NotFound, StorageError, TaskBusy, stops_writing
+from coterie.errors import Bug, CoterieError, NotFound, TaskBusy, stops_writing
 from coterie.web.live import Live
 
 ProjectId = Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")]
@@ -132,8 +132,7 @@ class Hub:
             entry.failure = error
         except Exception:  # noqa: BLE001 - a bug in one project ends none of the others
             traceback.print_exc()
-            problem = "A bug in Coterie closed the project; see the server's terminal"
-            entry.failure = StorageError(str(root), problem)
+            entry.failure = Bug("A bug in Coterie closed the project; see the server's terminal.")
         finally:
             entry.app = None
             if self._projects.get(project) is entry:
@@ -302,8 +301,7 @@ class _Run:
                 self.reopen()
         except Exception:  # noqa: BLE001 - a bug in one run ends none of the others
             traceback.print_exc()
-            problem = "A bug in Coterie ended the run; see the server's terminal"
-            self.failure = StorageError(str(self.app.root), problem)
+            self.failure = Bug("A bug in Coterie ended the run; see the server's terminal.")
             self.live.failed(self.task_id, self.failure)
         finally:
             if not isinstance(self.failure, TaskBusy):

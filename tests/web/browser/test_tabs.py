@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 
 from bench.page.events import TASK, committed, talk, wait_for_task
@@ -65,10 +66,11 @@ def holding(held: list[Route]) -> Callable[[Route], None]:
     return hold
 
 
-def test_a_reply_whose_message_is_read_meanwhile_is_not_shown_as_under_way(
-    page: Page, server: Server, machine: Machine
+@pytest.mark.parametrize("comes_after", [False, True], ids=["its own reply", "the next reply"])
+def test_a_message_that_is_read_meanwhile_ends_its_own_reply_and_not_the_next(
+    page: Page, server: Server, machine: Machine, comes_after: bool
 ) -> None:
-    root = machine.project("meanwhile")
+    root = machine.project(f"meanwhile{int(comes_after)}")
     server.add(root)
     committed(talk(machine, root, 3, 0))
     wait_for_task(server, root)
@@ -77,7 +79,10 @@ def test_a_reply_whose_message_is_read_meanwhile_is_not_shown_as_under_way(
     last = [one for one in entries if one["record"]["type"] == "message"][-1]
     about = {"project": project, "task": TASK}
     reply = {"member": last["record"]["member"], "turn": 1, "start": 0, "text": "event"}
-    told = [("reset", {}), ("delta", {**about, **reply}), ("record", {**about, **last})]
+    events = [("delta", {**about, **reply}), ("record", {**about, **last})]
+    error = {"type": "error", "code": "x", "message": "Heard to the end."}
+    end = ("record", {**about, **last, "seq": None, "record": error})
+    told = [("reset", {}), *(reversed(events) if comes_after else events), end]
     body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in told)
     page.route("**/api/v1/events", holding(streams))
     page.route("**/timeline?*", holding(pages), times=1)
@@ -86,8 +91,9 @@ def test_a_reply_whose_message_is_read_meanwhile_is_not_shown_as_under_way(
     with page.expect_request("**/api/v1/events"):  # the next: it has heard these
         streams[0].fulfill(body=body, content_type="text/event-stream")
     pages[0].continue_()
+    expect(page.get_by_text("Heard to the end.")).to_be_visible()
     expect(page.get_by_text("event 3", exact=True)).to_be_visible()
-    expect(page.locator(".written")).to_have_count(0)
+    expect(page.locator(".written")).to_have_text(["event"] if comes_after else [])
 
 
 def test_what_fails_is_not_asked_for_by_a_screen_that_is_gone(

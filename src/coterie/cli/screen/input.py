@@ -149,7 +149,8 @@ class InputHandler:
         elif slash and (action := self._command(line)):
             await action()
         elif (name := self.card.closed_elsewhere) is not None:
-            self._keep(name, line)
+            # Keep the space: without it, a message such as " /end" would be sent as a command.
+            self._keep(name, line if slash or not line.startswith("/") else f" {line}")
         elif self._app is not None:
             # Keep the space: without it, the message would end the conversation further on.
             await self._say(self._app, f" {line}" if is_end(line) else line)
@@ -294,7 +295,7 @@ class OpenCard:
     async def answer(self, app: App, line: str, note: Callable[[str], None]) -> None:
         """Give the line as the answer, also to all similar questions if that was chosen.
 
-        Raises AnswerRefused with the reason; the card then stays open.
+        Raises AnswerRefused with the reason; the card stays open if the question does.
         """
         question = self.question
         if question is None:
@@ -302,7 +303,13 @@ class OpenCard:
         choice, text = typed(question, line)
         others = self._alike if self._with_alike else []
         give = partial(app.answer, choice=choice, text=text, author=YOU)
-        answered = await give(question.interaction_id)
+        try:
+            answered = await give(question.interaction_id)
+        except AnswerRefused:
+            still_open = (view.interaction.interaction_id for view in await app.questions())
+            if question.interaction_id not in still_open:
+                self.close_card()  # the refusal says so: the next line is not meant for it
+            raise
         for other in others:
             try:
                 await give(other.interaction_id)
