@@ -147,16 +147,15 @@ async def _of_tickets(storage: Storage, session: str) -> _Lines:
     )
 
     tickets = await storage.tickets.tickets(session)
-    known: dict[tuple[str, str], _AtTheTime] = {}
+    known: dict[tuple[str, int], _AtTheTime] = {}
+    """By ticket and place in its history: two moments may have one timestamp."""
     ran: dict[str, list[str]] = {}
     """By ticket: the checks since its last transition."""
     for _, envelope in await storage.tickets.envelopes(session):
         payload = envelope.payload
         if isinstance(payload, TicketPayload) and payload.history:
             checks = ran.pop(payload.ticket_id, [])
-            known[payload.ticket_id, payload.history[-1].timestamp] = _AtTheTime(
-                payload.owner, checks
-            )
+            known[payload.ticket_id, len(payload.history)] = _AtTheTime(payload.owner, checks)
         elif isinstance(payload, ArtifactRef) and payload.checked and envelope.ticket_id:
             check = f"{payload.checked.command}: {ended(payload.checked)}"
             ran.setdefault(envelope.ticket_id, []).append(check)
@@ -172,15 +171,15 @@ class _AtTheTime(NamedTuple):
 
 
 def _of_history(
-    task_id: str, ticket: Ticket, known: Mapping[tuple[str, str], _AtTheTime]
+    task_id: str, ticket: Ticket, known: Mapping[tuple[str, int], _AtTheTime]
 ) -> list[tuple[str, TicketRecord]]:
     """Everything that happened to a ticket, and who worked on it at the time."""
     lines: list[tuple[str, TicketRecord]] = []
     owner: str | None = ticket.owner
     state: TicketState = "pending"
-    for moment in ticket.history:
+    for place, moment in enumerate(ticket.history, 1):
         state = _STATES.get(moment.event, state)
-        owner, checks = known.get((ticket.id, moment.at), _AtTheTime(owner, ()))
+        owner, checks = known.get((ticket.id, place), _AtTheTime(owner, ()))
         begun, closed = moment.event == "created", moment.event == "closed"
         message = moment.message if moment.event in (state, "closed") else moment.event
         if moment.message and message == moment.event:

@@ -210,7 +210,7 @@ class TicketTracker:
 
         def writes(at: str) -> list[Write]:
             changed = changes(at)
-            drafts = [by, *(_announcement(ticket) for ticket, _ in changed)]
+            drafts = [by, *(announcement(ticket) for ticket, _ in changed)]
             puts = [PutTicket(self._session, ticket, before) for ticket, before in changed]
             tasks = [
                 event
@@ -270,7 +270,7 @@ class TicketTracker:
                 return [
                     PutTicket(self._session, ticket, before.state),
                     *self._of_task(ticket, at),
-                    *self._messenger.writes(at, [*drafts, _announcement(ticket)]),
+                    *self._messenger.writes(at, [*drafts, announcement(ticket)]),
                 ]
 
             name = step_name.history(ticket_id, len(before.history))
@@ -316,7 +316,7 @@ class TicketTracker:
         )
 
 
-def _announcement(ticket: Ticket) -> Draft:
+def announcement(ticket: Ticket) -> Draft:
     """Return the message that announces a ticket's state."""
     payload = envelope.TicketPayload(
         ticket_id=ticket.id,
