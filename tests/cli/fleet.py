@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Generous, for a busy machine: these tests check the order of things, never their speed."""
 _GIT = {
     "GIT_AUTHOR_NAME": "Ada",

@@ -7,6 +7,7 @@ happens once; every command still has its own process, environment, folder and s
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import io
 import json
@@ -185,14 +186,29 @@ def _import_all() -> None:
     for verb in {**main.VERBS, **main.UNLISTED}.values():
         importlib.import_module(f"coterie.cli.{verb.target.partition(':')[0]}")
     more = (
-        "app.start",
-        "app.demo",
-        "cli.running",
-        "cli.ticket_events",
-        "workflows.tickets.scheduler",
+        "anyio._backends._asyncio",
+        "coterie.agents.generic",
+        "coterie.agents.process",
+        "coterie.app.demo",
+        "coterie.app.dry_run",
+        "coterie.app.start",
+        "coterie.cli.dry_run",
+        "coterie.cli.failure",
+        "coterie.cli.named",
+        "coterie.cli.running",
+        "coterie.cli.ticket_events",
+        "coterie.ports.entry_points",
+        "coterie.process.stdio_turns",
+        "coterie.stores.envelope_files",
+        "coterie.stores.events_log",
+        "coterie.tools.run_command",
+        "coterie.workflows.tickets.scheduler",
+        "coterie.workspace.durable_git_guard",
+        "coterie.workspace.git_finder",
     )
     for name in more:
-        importlib.import_module(f"coterie.{name}")
+        importlib.import_module(name)
+    gc.freeze()  # a collection in a command would write to, and so copy, all that is shared
 
 
 def _run_and_report(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:

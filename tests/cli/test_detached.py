@@ -71,7 +71,7 @@ def subjects(computer: Computer) -> list[str]:
     return git(computer.clone, "log", "--format=%s").splitlines()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_talk_and_a_job(fleet: Fleet) -> None:
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
     with gpu.worker("--seats", "2"):
@@ -90,7 +90,7 @@ def test_a_talk_and_a_job(fleet: Fleet) -> None:
     assert git(gpu.clone, "status", "--porcelain") == ""
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Fleet) -> None:
     """A stopped task is not taken up again, although it was answered while it ran."""
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
@@ -114,7 +114,7 @@ def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Flee
     assert status(sofa, talk) == "canceled"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_build_is_committed_where_its_user_says_so(fleet: Fleet) -> None:
     """By the command, or by answering its question while a worker waits for that answer; never in
     the worker's clone.  The machine that accepts it does not have to trust its team."""

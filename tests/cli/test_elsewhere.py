@@ -87,7 +87,7 @@ def executions(folder: Path) -> list[str]:
     return (folder / "proof" / "executions").read_text().splitlines()
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_a_session_comes_to_the_same_whoever_dies_and_whoever_is_cut_off(
     tmp_path: Path, postgres: Databases, database: str
 ) -> None:

@@ -26,7 +26,7 @@ TEAM = {
 }
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 def test_real_clis_work_on_two_machines_and_one_of_these_dies(
     tmp_path: Path, database: str
 ) -> None:
