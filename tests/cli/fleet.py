@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import atexit
 import os
 import shutil
 import subprocess
@@ -11,8 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import psycopg
+
+from tests.cli.command import CommandResult, forked
 
 PATIENCE = 240.0
 """Generous, for a busy machine: these tests check the order of things, never their speed."""
@@ -31,20 +36,6 @@ def git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
     ran = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     return ran.stdout
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """A command's exit code and output."""
-
-    code: int
-    out: str
-    err: str
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """The objects of one type, from a command with `--json`."""
-        found = (json.loads(line) for line in self.out.splitlines())
-        return [one for one in found if one["type"] == kind]
 
 
 @dataclass
@@ -73,18 +64,11 @@ class Computer:
 
     def __call__(self, *words: str) -> CommandResult:
         """Run a command in the clone to its end."""
-        command = [sys.executable, "-m", "coterie", *words]
-        ran = subprocess.run(
-            command,
-            cwd=self.clone,
-            env=self.env,
-            check=False,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE,
-        )
-        return CommandResult(ran.returncode, ran.stdout, ran.stderr)
+        return CommandResult(*forked().run(words, None, self.clone, self.env, PATIENCE))
+
+    def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """Query the store."""
+        return _connected(self.url).execute(query.encode(), values).fetchall()
 
     @property
     def output(self) -> str:
@@ -100,6 +84,15 @@ class Computer:
         finally:
             process.kill()
             process.wait()
+
+
+@cache
+def _connected(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A connection for all queries of a test, as tests ask until something is so, and a connection
+    costs the server more than many queries."""
+    connection = psycopg.connect(url, autocommit=True)
+    atexit.register(connection.close)
+    return connection
 
 
 @dataclass

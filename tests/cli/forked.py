@@ -49,13 +49,18 @@ class ForkServer:
         self._server.wait()
 
     def run(
-        self, words: Sequence[str], given: str | None, cwd: Path, env: Mapping[str, str]
+        self,
+        words: Sequence[str],
+        given: str | None,
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout: float = 60,
     ) -> tuple[str, str, int]:
         """Run a command and return its stdout, stderr and exit code."""
         with _file(given or "") as stdin, _file() as out, _file() as err:
             streams = [stdin.fileno(), out.fileno(), err.fileno()]
             with self._request(words, cwd, env, streams) as status_pipe:
-                status_pipe.settimeout(60)
+                status_pipe.settimeout(timeout)
                 assert status_pipe.recv(16)  # its pid
                 code = int(status_pipe.recv(16))
             return _read_all(out), _read_all(err), code
@@ -192,15 +197,22 @@ def _import_all() -> None:
         "coterie.app.demo",
         "coterie.app.dry_run",
         "coterie.app.start",
+        "coterie.app.takeover",
+        "coterie.app.travel",
         "coterie.cli.dry_run",
         "coterie.cli.failure",
         "coterie.cli.named",
         "coterie.cli.running",
         "coterie.cli.ticket_events",
+        "coterie.engine.leased",
         "coterie.ports.entry_points",
         "coterie.process.stdio_turns",
         "coterie.stores.envelope_files",
         "coterie.stores.events_log",
+        "coterie.stores.postgres.blobs",
+        "coterie.stores.postgres.dispatch",
+        "coterie.stores.postgres.owners",
+        "coterie.stores.postgres.storage",
         "coterie.tools.run_command",
         "coterie.workflows.tickets.scheduler",
         "coterie.workspace.durable_git_guard",

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import Computer, Fleet, git, until
-from tests.cli.test_elsewhere import rows
 
 UNIT = "python3 -m unittest -q"
 TALK = {"members": [{"id": "ann", "agent": "wren"}, {"id": "me", "type": "human"}]}
@@ -41,14 +40,14 @@ def detached(computer: Computer, *words: str) -> str:
 
 
 def status(computer: Computer, task: str) -> str:
-    [(found,)] = rows(computer, "SELECT status FROM coterie.tasks WHERE id = %s", task)
+    [(found,)] = computer.rows("SELECT status FROM coterie.tasks WHERE id = %s", task)
     return str(found)
 
 
 def taken_by(computer: Computer, task: str) -> set[str]:
     """The machines that ran turns of the task."""
     query = "SELECT DISTINCT machine FROM coterie.turns WHERE task_id = %s"
-    return {name for (name,) in rows(computer, query, task)}
+    return {name for (name,) in computer.rows(query, task)}
 
 
 def built(computer: Computer, seen_by: Computer) -> str:
@@ -63,7 +62,7 @@ def built(computer: Computer, seen_by: Computer) -> str:
 def asked(computer: Computer, task: str) -> list[str]:
     """The ids of a task's open questions."""
     query = "SELECT id FROM coterie.questions WHERE task_id = %s AND state = 'open'"
-    return [name for (name,) in rows(computer, query, task)]
+    return [name for (name,) in computer.rows(query, task)]
 
 
 def subjects(computer: Computer) -> list[str]:
@@ -106,7 +105,7 @@ def test_a_talk_with_a_person_is_answered_and_stopped_from_elsewhere(fleet: Flee
         assert stopped.code == 0, stopped.err
         until(lambda: f"{talk}  stopped" in gpu.output)
         query = "SELECT state, taker FROM coterie.offers WHERE task_id = %s"
-        until(lambda: rows(sofa, query, talk) == [("held", None)])
+        until(lambda: sofa.rows(query, talk) == [("held", None)])
         assert gpu.output.count("runs here") == 1
         assert f"coterie resume {talk}" in sofa("tasks").out
         assert user("resume", talk, "--wait", "0s").code == 3

@@ -10,9 +10,7 @@ import secrets
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from bench.chaos import ticket_agent
@@ -55,14 +53,8 @@ def offered(computer: Computer) -> str:
     return str(ran.of("task")[0]["id"])
 
 
-def rows(computer: Computer, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Query the store."""
-    with psycopg.connect(computer.url) as store:
-        return store.execute(query.encode(), values).fetchall()
-
-
 def is_over(computer: Computer, task: str) -> bool:
-    found = rows(computer, "SELECT status FROM coterie.tasks WHERE id = %s", task)
+    found = computer.rows("SELECT status FROM coterie.tasks WHERE id = %s", task)
     assert found[0][0] != "failed"
     return found == [("completed",)]
 
@@ -70,9 +62,9 @@ def is_over(computer: Computer, task: str) -> bool:
 def report(computer: Computer, task: str) -> tuple[dict[str, str], Counter[tuple[str, str]]]:
     """How each ticket ended, and how often each payload type was sent about each ticket."""
     query = "SELECT id, state FROM coterie.tickets WHERE session_id = %s"
-    states = dict(rows(computer, query, task))
+    states = dict(computer.rows(query, task))
     query = "SELECT body FROM coterie.envelopes WHERE session_id = %s"
-    sent = [json.loads(body) for (body,) in rows(computer, query, task)]
+    sent = [json.loads(body) for (body,) in computer.rows(query, task)]
     return states, Counter((one["payload_type"], one.get("ticket_id") or "") for one in sent)
 
 

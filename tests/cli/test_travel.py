@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.cli.fleet import Computer, Fleet, git, until
-from tests.cli.test_elsewhere import rows
 
 AGENT = Path(__file__).with_name("ticket_agent.py")
 WORKER = """
@@ -84,17 +83,17 @@ def started(computer: Computer, **limits: Any) -> tuple[Popen[str], str]:
     if limits:  # `.coterie` exists by then
         (computer.clone / ".coterie" / "scheduler_config.json").write_text(json.dumps(limits))
     query = "SELECT id FROM coterie.tasks WHERE workflow = 'tickets'"
-    before = rows(computer, query)
+    before = computer.rows(query)
     process = computer.start("run", "--yes", "--agents", "mira=mira,wren=wren", GOAL)
-    until(lambda: len(rows(computer, query)) > len(before) or process.poll() is not None)
-    [(task,)] = {*rows(computer, query)} - {*before}
+    until(lambda: len(computer.rows(query)) > len(before) or process.poll() is not None)
+    [(task,)] = {*computer.rows(query)} - {*before}
     return process, task
 
 
 def unsent(computer: Computer, task: str) -> str:
     """Why the session's ticket was blocked."""
     query = "SELECT body FROM coterie.envelopes WHERE session_id = %s"
-    bodies = [json.loads(body) for (body,) in rows(computer, query, task)]
+    bodies = [json.loads(body) for (body,) in computer.rows(query, task)]
     errors = [one["payload"] for one in bodies if one["payload_type"] == "error"]
     assert errors[0]["code"] == "not_sent"
     return str(errors[0]["message"])
@@ -112,13 +111,13 @@ def test_branches_go_by_a_repository_that_is_there_away_and_back(
         assert session.poll() is None, desk.output
         remote.come_back()
         assert session.wait(timeout=120) == 0, desk.output
-        workers = rows(desk, "SELECT machine FROM coterie.turns WHERE member = 'wren'")
+        workers = desk.rows("SELECT machine FROM coterie.turns WHERE member = 'wren'")
         assert workers == [("runner",)]
         # The store has only the names.
-        sent = dict(rows(desk, "SELECT name, remote_ref FROM coterie.sent_refs"))
+        sent = dict(desk.rows("SELECT name, remote_ref FROM coterie.sent_refs"))
         assert {*sent} == {"T1", "base", "merged"}
         assert {*sent.values()} <= {*remote.refs(task)}
-        blobs = rows(desk, "SELECT convert_from(substr(data, 1, 5), 'LATIN1') FROM coterie.blobs")
+        blobs = desk.rows("SELECT convert_from(substr(data, 1, 5), 'LATIN1') FROM coterie.blobs")
         assert [head for (head,) in blobs if head.startswith("# v")] == []
         is_accepted_elsewhere(fleet, remote, runner, task)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from coterie.stores.postgres.schema import latest
@@ -143,24 +141,18 @@ def offered(computer: Computer, *words: str) -> str:
 
 def ended(computer: Computer, task: str) -> bool:
     """Whether a task has completed."""
-    return ("completed",) in rows(computer, "SELECT status FROM coterie.tasks WHERE id = %s", task)
-
-
-def rows(computer: Computer, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Query the store."""
-    with psycopg.connect(computer.url) as store:
-        return store.execute(query.encode(), values).fetchall()
+    return ("completed",) in computer.rows("SELECT status FROM coterie.tasks WHERE id = %s", task)
 
 
 def replies(computer: Computer, task: str) -> list[str]:
     """The replies to the first message."""
     text = "SELECT text FROM coterie.messages WHERE task_id = %s ORDER BY seq"
-    return [row[0] for row in rows(computer, text, task)][1:]
+    return [row[0] for row in computer.rows(text, task)][1:]
 
 
 def refusals(computer: Computer, task: str) -> dict[str, str]:
     """Why machines refused a task, by machine."""
-    [(found,)] = rows(computer, "SELECT refused FROM coterie.offers WHERE task_id = %s", task)
+    [(found,)] = computer.rows("SELECT refused FROM coterie.offers WHERE task_id = %s", task)
     return json.loads(found)
 
 
@@ -193,7 +185,7 @@ def test_a_worker_of_another_version_with_the_same_schema(fleet: Fleet, tmp_path
     with runner.worker("--agents", "says"):
         task = offered(desk, "--agents", "sam=says")
         until(lambda: ended(desk, task))
-    versions = rows(desk, "SELECT version FROM coterie.machines WHERE name = 'runner'")
+    versions = desk.rows("SELECT version FROM coterie.machines WHERE name = 'runner'")
     assert versions == [("99.0",)]
 
 

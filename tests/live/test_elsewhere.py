@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import Fleet, git, until
-from tests.cli.test_elsewhere import is_over, rows
+from tests.cli.test_elsewhere import is_over
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -56,12 +56,12 @@ def test_real_clis_work_on_two_machines_and_one_of_these_dies(
             until(lambda: is_over(user, task))
         except AssertionError:
             raise AssertionError(user("inbox").out + lives.output) from None
-    done = rows(user, "SELECT id, state FROM coterie.tickets WHERE session_id = %s", task)
+    done = user.rows("SELECT id, state FROM coterie.tickets WHERE session_id = %s", task)
     assert len(done) > 1
     assert {state for _, state in done} == {"done"}
     assert git(user.clone, "status", "--porcelain") == ""
     accepted = user("accept", task)
     assert accepted.code == 0, accepted.err
     assert git(user.clone, "log", "--oneline").count("\n") > 1
-    ran_by = rows(user, "SELECT DISTINCT machine FROM coterie.turns")
+    ran_by = user.rows("SELECT DISTINCT machine FROM coterie.turns")
     assert ("lives",) in ran_by
