@@ -44,7 +44,7 @@ class NotifiedProject:
 
     @property
     def file(self) -> Path:
-        return self.cli.user.home / "told.jsonl"
+        return self.cli.user.home / "notifications.jsonl"
 
     @property
     def all(self) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class NotifiedProject:
         return self
 
 
-KEEPS = "sh -c 'cat >> ~/told.jsonl'"
+KEEPS = "sh -c 'cat >> ~/notifications.jsonl'"
 
 
 @pytest.fixture

@@ -232,7 +232,10 @@ async def test_one_answer_for_all_that_are_alike() -> None:
             rule = "" if command == "make" else RULE
             it.screen.saw(risky(name, command, rule))
         await opened(it)
-        assert " s the turn · l later, stays in the inbox · * and 1 alike" in it.screen.card(79, 19)
+        assert (
+            " s this turn so far · l later, stays in the inbox · * and 1 alike"
+            in it.screen.card(79, 19)
+        )
         await it.press("*")
         await it.until(lambda: it.screen.prompt() == " q1 and 1 alike> ")
         await it.press("*")
@@ -564,8 +567,8 @@ async def test_the_card() -> None:
                 "",
                 " 1 approve   once",
                 " 2 reject    deny",
-                " s the turn · l later, stays in the inbox",
-                "─ No answer is never a yes. ────────────────────────────────",
+                " s this turn so far · l later, stays in the inbox",
+                "─ Nothing runs without your answer. ────────────────────────",
             ]
         )
         assert it.screen.card(40, 6) == snapshot(
@@ -575,7 +578,7 @@ async def test_the_card() -> None:
                 "     npm install stripe@17",
                 " 1 approve   once",
                 " 2 reject    deny",
-                "─ No answer is never a yes. ────────────",
+                "─ Nothing runs without your answer. ────",
             ]
         )
         assert it.screen.hint(60) == snapshot(" digit, then Enter · Esc later")

@@ -90,10 +90,10 @@ def what_waits_is_seen_and_a_canceled_task_is_asked_about(
 
 def a_failed_ticket_is_begun_anew(page: Page, server: Server, pending: PendingProject) -> None:
     page.goto(server.place(pending.root, "t", pending.session, "tickets", "T1"))
-    page.get_by_role("button", name="Start over…").click()
+    page.get_by_role("button", name="Reset…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"{pending.session} is resumed to do so")
     check_accessibility(page)
-    dialog.get_by_role("button", name="Start over", exact=True).click()
+    dialog.get_by_role("button", name="Reset", exact=True).click()
     expect(page.get_by_role("heading", level=1).locator("..")).to_contain_text("done")
-    expect(page.get_by_role("button", name="Start over…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Reset…")).to_have_count(0)
