@@ -65,7 +65,7 @@ FORMATS: Mapping[str, Callable[[random.Random], str]] = {
     "private key": lambda chance: _letters(chance, 64),
     "private key in JSON": lambda chance: _letters(chance, 64),
 }
-"""Secrets that are recognised by their format alone."""
+"""Secrets that are recognized by their format alone."""
 AROUND = {
     "user and password": "git clone https://me:{}@git.example.com/x",
     "user alone": "see ssh://{}@git.example.com/x",
