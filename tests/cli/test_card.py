@@ -72,7 +72,7 @@ def test_a_command_on_a_live_card() -> None:
     )
 
 
-def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
+def test_a_diff_is_coloured_and_a_missing_reason_is_pointed_out() -> None:
     lines = card(context_of(about(DIFF, "Diff")), 60, Paint(wanted=True), LiveCard(30))
     assert lines[1:14] == snapshot(
         [
@@ -289,7 +289,9 @@ def test_no_text_breaks_the_frame(
         ({}, "USE A TOOL  Approve a plan", "use: Plan"),
     ],
 )  # fmt: skip
-def test_what_is_wanted_is_said_by_its_effect(call: dict[str, Any], loud: str, short: str) -> None:
+def test_what_is_wanted_is_described_by_its_effect(
+    call: dict[str, Any], loud: str, short: str
+) -> None:
     wants = ToolPermission(tool="Plan", cwd="/srv/shop", **call)
     question = about("x", "PlainText", "Approve a plan").model_copy(update={"about": wants})
     assert heading(question) == f"wants to {loud}"

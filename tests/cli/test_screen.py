@@ -161,7 +161,7 @@ async def opened(it: DisplayedScreen) -> None:
 # -- keys --------------------------------------------------------------------------------------
 
 
-async def test_what_is_typed_is_said() -> None:
+async def test_what_is_typed_is_sent() -> None:
     async with displayed_screen() as it:
         await it.press("be quick\r")
         await it.until(lambda: it.app.calls)
@@ -197,7 +197,7 @@ async def test_tab_opens_a_digit_and_enter_answers_and_enter_alone_does_nothing(
         assert it.app.calls == [("answer", "q1", "reject", "")]
 
 
-async def test_a_no_may_go_with_words() -> None:
+async def test_a_denial_may_have_a_comment() -> None:
     async with displayed_screen() as it:
         it.screen.saw(risky())
         await opened(it)
@@ -325,7 +325,7 @@ async def test_a_message_held_after_its_card_closed_stays_a_message() -> None:
         assert it.app.calls == [("say", "k3f9", " /end")]
 
 
-async def test_whoever_was_told_that_the_answer_came_too_late_is_not_asked_again() -> None:
+async def test_a_question_whose_answer_came_too_late_is_not_asked_again() -> None:
     async with displayed_screen() as it:
         asked = question()
         it.screen.saw(asked)
@@ -385,7 +385,7 @@ async def test_ctrl_c_and_its_like_stop(key: str) -> None:
         await it.until(lambda: it.stopped)
 
 
-async def test_end_is_said_to_the_task() -> None:
+async def test_end_is_sent_to_the_task() -> None:
     async with displayed_screen() as it:
         await it.press("/end\r")
         await it.until(lambda: it.app.calls)
@@ -425,7 +425,7 @@ async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
         " /tmp",
     ],
 )
-async def test_a_line_that_only_begins_with_a_slash_is_said(line: str) -> None:
+async def test_a_line_that_only_begins_with_a_slash_is_a_message(line: str) -> None:
     async with displayed_screen() as it:
         await it.press(f"{line}\r")
         await it.until(lambda: it.app.calls)

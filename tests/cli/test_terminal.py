@@ -250,7 +250,7 @@ REPLIES = {
 }
 
 
-def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
+def test_a_risky_action_is_denied_with_a_comment_and_another_allowed(
     cli: Cli, open_terminal: Any, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
@@ -341,7 +341,7 @@ def test_a_conversation_goes_on_after_kill_9(cli: Cli, open_terminal: Any) -> No
     assert again.ended() == 0
 
 
-def test_a_killed_task_is_parked_and_nobody_is_said_to_have_stopped_it(
+def test_a_killed_task_is_parked_and_not_shown_as_stopped_by_anyone(
     cli: Cli, open_terminal: Any
 ) -> None:
     cli.team("ada", "rex")

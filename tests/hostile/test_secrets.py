@@ -246,7 +246,7 @@ def test_no_planted_secret_is_kept_or_shown(user: IsolatedUser) -> None:
     assert leaks(run) == {}
 
 
-def test_the_same_search_finds_them_where_nobody_said_that_they_are_secrets(
+def test_the_same_search_finds_them_where_they_are_not_declared_as_secrets(
     user: IsolatedUser,
 ) -> None:
     assert set(leaks(run_commands(user, known=False))) == {
