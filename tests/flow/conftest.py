@@ -68,8 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_on_sqlite(item: pytest.Item) -> bool:
     given = getattr(item, "callspec", None)
-    is_told = given is not None and given.params.get("stores") == "sqlite"
-    return is_told or item.name.partition("[")[0] in ON_SQLITE
+    uses_sqlite = given is not None and given.params.get("stores") == "sqlite"
+    return uses_sqlite or item.name.partition("[")[0] in ON_SQLITE
 
 
 @pytest.fixture
