@@ -98,9 +98,9 @@ async def _storage_path(path: Path, turns: int) -> Cost:
 
 def _writes(fence: Fence, turn: int) -> tuple[tuple[Write, ...], tuple[Write, ...]]:
     """Return what opens a turn and what closes it; creating these is the engine's cost."""
-    member, heard = MEMBERS[turn % 3], turn
+    member, newest = MEMBERS[turn % 3], turn
     name = f"round/{(turn + 2) // 3}/turn/{member}"
-    intent = {"member": member, "messages": [heard, heard]}
+    intent = {"member": member, "messages": [newest, newest]}
     now = instant.now()
     opening = (
         OpenStep(Step(TASK, name, "turn", digest("turn", intent), json.dumps(intent))),
@@ -108,8 +108,8 @@ def _writes(fence: Fence, turn: int) -> tuple[tuple[Write, ...], tuple[Write, ..
     )
     closing = (
         CloseTurn(TASK, name, 1, now, "completed", None, None),
-        CloseStep(TASK, name, f'{{"message":{heard + 1}}}'),
-        AppendMessage(Message(TASK, heard + 1, member, TEXT, now, turn)),
+        CloseStep(TASK, name, f'{{"message":{newest + 1}}}'),
+        AppendMessage(Message(TASK, newest + 1, member, TEXT, now, turn)),
     )
     return opening, closing
 

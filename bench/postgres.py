@@ -91,8 +91,8 @@ async def _answered(url: str, answers: int) -> list[float]:
             other.stdin.flush()
             while await storage.inbox.questions():
                 seen = await storage.changed(seen)
-            heard = time.monotonic()
-            late.append((heard - json.loads(other.stdout.readline())) * 1e3)
+            received = time.monotonic()
+            late.append((received - json.loads(other.stdout.readline())) * 1e3)
         other.stdin.close()
     await storage.close()
     return late

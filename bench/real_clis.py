@@ -204,8 +204,8 @@ async def bare_codex(place: BenchMember) -> list[float]:
         thread = opened["result"]["thread"]["id"]
 
         async def turn() -> object:
-            said = [{"type": "text", "text": "Say yes."}]
-            params = {"threadId": thread, "input": said}
+            content = [{"type": "text", "text": "Say yes."}]
+            params = {"threadId": thread, "input": content}
             _send(process, {"id": 3, "method": "turn/start", "params": params})
             return await _until(process, lambda m: m.get("method") == "turn/completed")
 
@@ -245,9 +245,9 @@ async def bare_gemini(place: BenchMember) -> list[float]:
         opened = await called(2, "session/new", {"cwd": str(home.cwd), "mcpServers": []})
 
         async def turn() -> object:
-            said = [{"type": "text", "text": "Say yes."}]
+            content = [{"type": "text", "text": "Say yes."}]
             return await called(
-                3, "session/prompt", {"sessionId": opened["sessionId"], "prompt": said}
+                3, "session/prompt", {"sessionId": opened["sessionId"], "prompt": content}
             )
 
         return await _timed(turn)

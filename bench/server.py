@@ -121,9 +121,9 @@ def _served(root: Path, env: dict[str, str]) -> Generator[tuple[psutil.Process, 
     command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--json", "--port", "0"]
     with subprocess.Popen(command, env=env, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
-        headers = {"Authorization": f"Bearer {said['token']}"}
-        with httpx.Client(base_url=said["address"], headers=headers, timeout=60) as client:
+        started = json.loads(process.stdout.readline())
+        headers = {"Authorization": f"Bearer {started['token']}"}
+        with httpx.Client(base_url=started["address"], headers=headers, timeout=60) as client:
             yield psutil.Process(process.pid), client
         process.terminate()
 

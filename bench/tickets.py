@@ -101,11 +101,11 @@ def _script(tickets: int) -> Callable[[Member, Prompt], str]:
         '"decision"': {"decision": "approved", "notes": "fine"},
         '"status"': {"status": "completed", "outputs": ["it"], "evidence": [TEXT[:100]]},
     }
-    said = {key: f"Done.\n```json\n{json.dumps(reply)}\n```" for key, reply in replies.items()}
+    answers = {key: f"Done.\n```json\n{json.dumps(reply)}\n```" for key, reply in replies.items()}
 
     def answer(member: Member, prompt: Prompt) -> str:
         asked = prompt.text.rstrip().rpartition("\n")[2]
-        return next(reply for key, reply in said.items() if key in asked)
+        return next(reply for key, reply in answers.items() if key in asked)
 
     return answer
 

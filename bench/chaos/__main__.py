@@ -46,9 +46,9 @@ KILLS = {
     "cuts": 50,
     "faults": 20,
     "workers": 5,
-    "looks": 20_000,
+    "read-only": 20_000,
 }
-"""How often to kill by default, by what is killed; for looks, how many there are."""
+"""How often to kill by default, by what is killed; for read-only, the number of lines."""
 
 
 def main() -> int:
@@ -92,7 +92,7 @@ def _run(name: str, options: argparse.Namespace) -> bool:
 def chats(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Kill durable chats; return whether nothing went wrong."""
     chaos = Chaos(folder, options.turns, keeper=options.keeper, seed=options.seed, stores=stores)
-    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.chats} chats"))
+    tally = chaos.run(kills, lambda now: _progress(now.kills, kills, f"{now.chats} chats"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     clean = not (tally.wrong or tally.overlaps or tally.survivors)
     return clean and tally.repeated <= tally.kills
@@ -103,7 +103,7 @@ def interrupts(options: argparse.Namespace, kills: int, folder: Path, stores: St
     chaos = InterruptChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
 
     def progress(now: Interrupted) -> None:
-        _tell(now.kills, kills, f"{now.chats} chats, {now.interrupts} interrupts")
+        _progress(now.kills, kills, f"{now.chats} chats, {now.interrupts} interrupts")
 
     outcome = anyio.run(chaos.run, kills, progress)
     sys.stdout.write(f"\n{asdict(outcome)}\n")
@@ -115,7 +115,7 @@ def builtin(options: argparse.Namespace, kills: int, folder: Path, stores: Store
     chaos = BuiltinChaos(folder, seed=options.seed, stores=stores)
 
     def progress(now: Outcome) -> None:
-        _tell(now.kills, kills, f"{now.tasks} tasks")
+        _progress(now.kills, kills, f"{now.tasks} tasks")
 
     outcome = anyio.run(chaos.run, kills, progress)
     sys.stdout.write(f"\n{asdict(outcome)}\n")
@@ -125,7 +125,7 @@ def builtin(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 def tickets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Kill sessions of twelve tickets with three workers; return whether nothing went wrong."""
     chaos = TicketChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
-    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    tally = chaos.run(kills, lambda now: _progress(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
@@ -133,7 +133,7 @@ def tickets(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 def terminals(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Do so with budgets and several terminals at once; return whether nothing went wrong."""
     chaos = TerminalChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
-    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    tally = chaos.run(kills, lambda now: _progress(now.kills, kills, f"{now.sessions} sessions"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
@@ -141,7 +141,7 @@ def terminals(options: argparse.Namespace, kills: int, folder: Path, stores: Sto
 def budgets(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Kill concurrent chats under one daily limit; return whether nothing went wrong."""
     chaos = BudgetChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
-    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.projects} days"))
+    tally = chaos.run(kills, lambda now: _progress(now.kills, kills, f"{now.projects} days"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
 
@@ -149,7 +149,7 @@ def budgets(options: argparse.Namespace, kills: int, folder: Path, stores: Store
 def pipelines(options: argparse.Namespace, kills: int, folder: Path, stores: Stores) -> bool:
     """Kill pipelines from plan to commit, with a finding; return whether nothing went wrong."""
     chaos = PipelineChaos(folder, keeper=options.keeper, seed=options.seed, stores=stores)
-    tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.pipelines} pipelines"))
+    tally = chaos.run(kills, lambda now: _progress(now.kills, kills, f"{now.pipelines} pipelines"))
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     return tally.clean
 
@@ -167,7 +167,9 @@ def pages(options: argparse.Namespace, kills: int) -> bool:
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         machine = Machine(Path(folder) / "machine", Path(sys.executable).parent)
         chaos = PageChaos(machine, browser, seed=options.seed)
-        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+        tally = chaos.run(
+            kills, lambda now: _progress(now.kills, kills, f"{now.sessions} sessions")
+        )
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return tally.clean
 
@@ -175,7 +177,7 @@ def pages(options: argparse.Namespace, kills: int) -> bool:
 def cuts(options: argparse.Namespace, hits: int) -> bool:
     """Disconnect, restart and crash a chat's PostgreSQL; return whether nothing went wrong."""
     chaos = CutChaos(options.turns * hits, seed=options.seed)
-    tally = chaos.run(hits, lambda now: _tell(sum(now.hits.values()), hits, f"{now.hits}"))
+    tally = chaos.run(hits, lambda now: _progress(sum(now.hits.values()), hits, f"{now.hits}"))
     sys.stdout.write(f"\n{asdict(tally)}\n")
     return not tally.wrong and tally.turns == options.turns * hits
 
@@ -206,11 +208,11 @@ def workers(options: argparse.Namespace, seeds: int) -> bool:
     return clean
 
 
-def looks(options: argparse.Namespace, cases: int) -> bool:
+def read_only(options: argparse.Namespace, cases: int) -> bool:
     """Run random command lines in hostile folders; return whether none escaped."""
     with tempfile.TemporaryDirectory() as folder:
         fuzzer = ReadOnlyFuzzer(Path(folder).resolve(), seed=options.seed)
-        tally = fuzzer.run(cases, lambda now: _tell(now.cases, cases, str(now), "lines"))
+        tally = fuzzer.run(cases, lambda now: _progress(now.cases, cases, str(now), "lines"))
     sys.stdout.write("\n" + "\n".join([str(tally), *tally.escapes]) + "\n")
     return not tally.escapes
 
@@ -225,11 +227,17 @@ ON_STORES = {
     "budgets": budgets,
 }
 """Run with their tasks in SQLite, and in PostgreSQL."""
-ELSEWHERE = {"pages": pages, "cuts": cuts, "faults": faults, "workers": workers, "looks": looks}
+ELSEWHERE = {
+    "pages": pages,
+    "cuts": cuts,
+    "faults": faults,
+    "workers": workers,
+    "read-only": read_only,
+}
 """Have a store of their own, or none."""
 
 
-def _tell(done: int, kills: int, what: str, unit: str = "kills") -> None:
+def _progress(done: int, kills: int, what: str, unit: str = "kills") -> None:
     sys.stderr.write(f"\r{done} of {kills} {unit}, {what} ")
     sys.stderr.flush()
 

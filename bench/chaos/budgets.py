@@ -37,7 +37,7 @@ class BudgetTally:
     projects: int = 0
     turns: int = 0
     executions: int = 0
-    looks: int = 0
+    checks: int = 0
     """How often the limit was checked."""
     questions: int = 0
     overlaps: int = 0
@@ -125,13 +125,13 @@ class BudgetChaos:
         if code == 0:
             left.discard(number)
         elif code != _WAITS:
-            said = (project / f"said{number}").read_text(errors="replace")[-1000:]
-            self.tally.wrong.append(f"{project.name}: chat {number} ended with {code}: {said}")
+            output = (project / f"output{number}").read_text(errors="replace")[-1000:]
+            self.tally.wrong.append(f"{project.name}: chat {number} ended with {code}: {output}")
             left.clear()
 
     def _look(self, project: Path) -> None:
         """Check that no more was used than allowed, and that at most one question is open."""
-        self.tally.looks += 1
+        self.tally.checks += 1
         used, allowed, is_open = _day(project)
         if used > allowed:
             self.tally.wrong.append(f"{project.name}: {used} turns of {allowed}")
@@ -148,9 +148,9 @@ class BudgetChaos:
             tally.executions += words.count("begin")
             tally.overlaps += words.count("overlap")
             tally.survivors += is_locked(own / "lock")
-            said = _messages(project, _task(project, number) or "")
-            if said != [f"{number} turn 0", *(f"turn {n}" for n in range(1, self.turns + 1))]:
-                tally.wrong.append(f"{project.name}: chat {number} said {said}")
+            messages = _messages(project, _task(project, number) or "")
+            if messages != [f"{number} turn 0", *(f"turn {n}" for n in range(1, self.turns + 1))]:
+                tally.wrong.append(f"{project.name}: chat {number} has messages {messages}")
         for about in _budget_questions(project):
             tally.questions += 1
             if about["used"] != about["limit"]:
@@ -186,8 +186,8 @@ class BudgetChaos:
 
 def _coterie(project: Path, number: int | None, *words: str) -> subprocess.Popen[bytes]:
     user = str(project / "user")
-    said = project / f"said{'' if number is None else number}"
-    with said.open("wb") as file:
+    output = project / f"output{'' if number is None else number}"
+    with output.open("wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"],
             env={**os.environ, "COTERIE_HOME": user, "HOME": user},

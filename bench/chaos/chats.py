@@ -92,9 +92,9 @@ class Chaos:
         tally.survivors += is_locked(project / "lock")
         if executions > self.turns + kills:
             tally.wrong.append(f"{project.name}: {executions} executions with {kills} kills")
-        said = _messages(project)
-        if code != 0 or said != [f"turn {number}" for number in range(self.turns + 1)]:
-            tally.wrong.append(f"{project.name}: exit {code}, said {said}")
+        messages = _messages(project)
+        if code != 0 or messages != [f"turn {number}" for number in range(self.turns + 1)]:
+            tally.wrong.append(f"{project.name}: exit {code}, messages {messages}")
 
 
 def create_project(project: Path, milliseconds: float) -> None:

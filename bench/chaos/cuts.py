@@ -55,14 +55,14 @@ class CutChaos:
     ) -> None:
         storage = await PostgresStorage.open(url)
         due = [anyio.Event() for _ in range(hits)]
-        said = 0
+        turns = 0
 
         def say(*_: object) -> str:
-            nonlocal said
-            said += 1
-            if said % (self._turns // (hits + 1)) == 0 and due:
+            nonlocal turns
+            turns += 1
+            if turns % (self._turns // (hits + 1)) == 0 and due:
                 due.pop().set()
-            return f"word {said}"
+            return f"word {turns}"
 
         results: list[ResultRecord] = []
         caps = Caps(max_turns=self._turns, max_rounds=None)

@@ -224,9 +224,9 @@ def _wrong(messages: Sequence[Message], turns: Sequence[Turn]) -> Iterator[str]:
     """Yield violations: each finished turn has one message, marked with how the turn ended."""
     if [message.seq for message in messages] != list(range(1, len(messages) + 1)):
         yield f"the messages are numbered {[message.seq for message in messages]}"
-    said = Counter(message.turn for message in messages if message.turn)
-    if said != Counter(range(1, len(said) + 1)):
-        yield f"messages by turn: {said}"
+    by_turn = Counter(message.turn for message in messages if message.turn)
+    if by_turn != Counter(range(1, len(by_turn) + 1)):
+        yield f"messages by turn: {by_turn}"
     interrupted = sum(turn.outcome == "interrupted" for turn in turns)
     cut = sum(message.cut for message in messages)
     if interrupted != cut:

@@ -38,7 +38,7 @@ def grandchild() -> int:
 
 def main(folder: str, milliseconds: float) -> None:
     """Take a turn."""
-    heard = sys.stdin.read()
+    prompt = sys.stdin.read()
     lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +51,7 @@ def main(folder: str, milliseconds: float) -> None:
     os.waitpid(below, 0)
     note(folder, "end")
     fcntl.flock(lock, fcntl.LOCK_UN)
-    newest = heard.rpartition("[MESSAGE]\n")[2].strip()
+    newest = prompt.rpartition("[MESSAGE]\n")[2].strip()
     count = int(newest.rpartition(" ")[2]) + 1
     print(json.dumps({"type": "result", "result": f"turn {count}"}), flush=True)
 

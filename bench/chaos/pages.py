@@ -141,8 +141,8 @@ class PageChaos:
         numbers = [number for number, _ in seen]
         if numbers != sorted(set(numbers)):
             self.tally.wrong.append(f"talk: out of order or duplicated: {numbers}")
-        said = " ".join(text for _, text in seen)
-        self.tally.wrong += [f"not shown: {text}" for text in kept if _start(text) not in said]
+        shown = " ".join(text for _, text in seen)
+        self.tally.wrong += [f"not shown: {text}" for text in kept if _start(text) not in shown]
         tickets = {line["id"]: line["state"] for line in self._machine.lines(root, "tickets", task)}
         states = {name: state.capitalize() for name, state in tickets.items()}
         for tabs in (left, fresh):

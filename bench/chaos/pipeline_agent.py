@@ -52,7 +52,7 @@ def answer(prompt: str, milliseconds: float) -> object:
     if "What do you find?" in prompt:
         findings = [] if "+mended" in prompt else [FINDING]
         return {"summary": "looked at", "findings": findings}
-    return next(said for words, said in ANSWERS.items() if words in prompt)
+    return next(reply for words, reply in ANSWERS.items() if words in prompt)
 
 
 def _write(name: str, line: str, milliseconds: float) -> object:
@@ -75,12 +75,12 @@ def main(folder: str, member: str, milliseconds: float) -> None:
     note(folder, f"begin:{member}")
     below = grandchild()
     time.sleep(milliseconds / 1000)
-    said = answer(prompt, milliseconds)
+    reply = answer(prompt, milliseconds)
     os.kill(below, signal.SIGKILL)
     os.waitpid(below, 0)
     note(folder, f"end:{member}")
     os.close(lock)
-    text = f"Here it is.\n```json\n{json.dumps(said)}\n```"
+    text = f"Here it is.\n```json\n{json.dumps(reply)}\n```"
     print(json.dumps({"type": "result", "result": text}), flush=True)
 
 

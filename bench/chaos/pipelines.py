@@ -139,9 +139,9 @@ def outcome(project: Path) -> dict[str, object]:
 def _broken(project: Path) -> Iterator[str]:
     """Yield what is wrong with the user's own repository in the end."""
     work = project / "work"
-    said = (project / "said").read_text(errors="replace")[-800:]
+    output = (project / "output").read_text(errors="replace")[-800:]
     if git(work, "log", "--format=%s").splitlines() != [_MESSAGE, "begin"]:
-        yield f"{project.name}: not one commit: {said}"
+        yield f"{project.name}: not one commit: {output}"
         return
     if git(work, "diff", "--name-only", "HEAD~1", "HEAD").split() != [
         "cart.py",
@@ -197,11 +197,11 @@ def _start(project: Path) -> subprocess.Popen[bytes]:
     begin = ["build", "--agents", team, "--yes", "--accept", _MESSAGE, "Add coupons"]
     words = ["resume", "last"] if has_begun(project) else begin
     user = str(project / "user")
-    with (project / "said").open("wb") as said:
+    with (project / "output").open("wb") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words],
             env={**os.environ, "COTERIE_HOME": user, "HOME": user},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )

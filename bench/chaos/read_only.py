@@ -135,8 +135,8 @@ def run(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> list[s
     )
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8", errors="replace") as pipe:
-        printed, told = _drained(child, pipe.fileno())
-    wrong = sorted(set(_wrong(told, folder)))
+        printed, trace = _drained(child, pipe.fileno())
+    wrong = sorted(set(_wrong(trace, folder)))
     if CANARY.encode() in printed:
         wrong.append("printed a canary")
     if _state(folder) != before:
@@ -158,9 +158,9 @@ def _drained(child: subprocess.Popen[bytes], trace: int) -> tuple[bytes, str]:
                 if not piece:
                     waiting.unregister(key.fd)
     child.wait()
-    printed, told = collected.values()
+    printed, recorded = collected.values()
     child.stdout.close()
-    return bytes(printed), told.decode("utf-8", "replace")
+    return bytes(printed), recorded.decode("utf-8", "replace")
 
 
 def _state(folder: HostileFolder) -> dict[str, tuple[int, int, int]]:
@@ -170,9 +170,9 @@ def _state(folder: HostileFolder) -> dict[str, tuple[int, int, int]]:
     return {path: (state.st_mtime_ns, state.st_size, state.st_mode) for path, state in states}
 
 
-def _wrong(told: str, folder: HostileFolder) -> Iterator[str]:
+def _wrong(trace: str, folder: HostileFolder) -> Iterator[str]:
     """Yield the calls that succeeded although they are forbidden."""
-    for line in _joined(told):
+    for line in _joined(trace):
         call = _CALL.search(line)
         if call is None or int(call[3]) < 0:
             continue
@@ -204,10 +204,10 @@ def _is_wrong(opened: str, arguments: str, folder: HostileFolder) -> bool:
     return not inside or opened.startswith(f"{folder.project}/.coterie/")
 
 
-def _joined(told: str) -> Iterator[str]:
+def _joined(trace: str) -> Iterator[str]:
     """Yield the lines of a trace, rejoining calls that another process's calls interrupted."""
     pending: dict[str, str] = {}
-    for line in told.splitlines():
+    for line in trace.splitlines():
         pid = line.partition(" ")[0]
         if line.endswith("<unfinished ...>"):
             pending[pid] = line.removesuffix("<unfinished ...>")

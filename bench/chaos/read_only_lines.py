@@ -137,12 +137,12 @@ class HostileFolder:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
         git = ("git", "-c", "user.name=a", "-c", "user.email=b@c", "-C", str(self.project))
-        for said in (("init", "-q"), ("add", "-A", "src"), ("commit", "-qm", "one")):
-            subprocess.run([*git, *said], env=environment, check=False, capture_output=True)
+        for arguments in (("init", "-q"), ("add", "-A", "src"), ("commit", "-qm", "one")):
+            subprocess.run([*git, *arguments], env=environment, check=False, capture_output=True)
         (self.project / ".gitattributes").write_text("* diff=evil filter=evil merge=evil\n")
-        told = {"evil": evil, "folder": self.project, "outside": self.sibling}
+        paths = {"evil": evil, "folder": self.project, "outside": self.sibling}
         with (self.project / ".git" / "config").open("a") as config:
-            config.write(_CONFIG.format(**told))
+            config.write(_CONFIG.format(**paths))
         for hook in ("post-index-change", "reference-transaction", "fsmonitor-watchman"):
             place = self.project / ".git" / "hooks" / hook
             place.parent.mkdir(exist_ok=True)
@@ -152,7 +152,7 @@ class HostileFolder:
             for name in ("objects", "refs"):
                 (self.project / "docs" / name).mkdir(exist_ok=True)
             (self.project / "docs" / "HEAD").write_text("ref: refs/heads/main\n")
-            (self.project / "docs" / "config").write_text(_CONFIG.format(**told))
+            (self.project / "docs" / "config").write_text(_CONFIG.format(**paths))
 
 
 _PROGRAMS = words(
@@ -213,8 +213,8 @@ class LineMaker:
         if program == "find":
             return f"find {self._inside()} -name {shlex.quote(self.chance.choice(_NAMES))}"
         options = self.chance.choice(("", "", "-n", "-c 3", "-rn", "-la", "-i", "-nC2", "-u", "-5"))
-        said = [program, options, "one" if program in ("grep", "rg") else "", self._inside()]
-        return " ".join(filter(None, said))
+        parts = [program, options, "one" if program in ("grep", "rg") else "", self._inside()]
+        return " ".join(filter(None, parts))
 
     def _inside(self) -> str:
         name = self.chance.choice((*_NAMES, "src", "docs", "."))
@@ -236,11 +236,11 @@ class LineMaker:
         program = self.chance.choice(_PROGRAMS)
         if program == "git":
             return f"git {self.chance.choice(_GIT)}"
-        said = [program, *(self._option(program) for _ in range(self.chance.choice((0, 0, 1, 2))))]
+        parts = [program, *(self._option(program) for _ in range(self.chance.choice((0, 0, 1, 2))))]
         if program in ("grep", "rg", "sed", "awk", "jq", "tr"):
-            said.append(self.chance.choice(("one", "'o.*'", "-n 1,3p", "1,3p", ".", "'{print}'")))
-        said += [self._word() for _ in range(self.chance.choice((0, 1, 1, 2, 3)))]
-        return " ".join(said)
+            parts.append(self.chance.choice(("one", "'o.*'", "-n 1,3p", "1,3p", ".", "'{print}'")))
+        parts += [self._word() for _ in range(self.chance.choice((0, 1, 1, 2, 3)))]
+        return " ".join(parts)
 
     def _option(self, program: str) -> str:
         roll = self.chance.random()

@@ -78,8 +78,8 @@ class TerminalChaos(TicketChaos):
         answered(project)
         if code in _CODES and self._starts < _MOST:
             return True
-        said = (project / "said").read_text(errors="replace")[-1000:]
-        self.tally.wrong.append(f"{project.name}: it ended with {code}: {said}")
+        output = (project / "output").read_text(errors="replace")[-1000:]
+        self.tally.wrong.append(f"{project.name}: it ended with {code}: {output}")
         return False
 
     def _run_to_completion(self, project: Path, kills: int) -> None:
@@ -97,10 +97,10 @@ class TerminalChaos(TicketChaos):
         else:
             number = sum(self.tally.alongside.values())
             path = project / f"{name}{number}"
-            with path.open("wb") as said:
+            with path.open("wb") as output:
                 words, env = command(project, *_ALONGSIDE[name]), environment(project)
                 other = subprocess.Popen(
-                    words, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                    words, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
             self._others.append((name, path, other))
         self.tally.alongside[name] = self.tally.alongside.get(name, 0) + 1
@@ -115,9 +115,9 @@ class TerminalChaos(TicketChaos):
                 process.terminate()
                 code = process.wait()
                 self.tally.wrong.append(f"{path}: it did not end")
-            said = path.read_text(errors="replace")
-            if code not in _CODES or "Traceback" in said or "a bug in Coterie" in said:
-                self.tally.wrong.append(f"{name} ended with {code}: {said[-1000:]}")
+            output = path.read_text(errors="replace")
+            if code not in _CODES or "Traceback" in output or "a bug in Coterie" in output:
+                self.tally.wrong.append(f"{name} ended with {code}: {output[-1000:]}")
 
 
 def _budget_faults(project: Path) -> Iterator[str]:

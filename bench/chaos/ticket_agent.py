@@ -139,13 +139,13 @@ def main(folder: str, member: str, milliseconds: float) -> None:
     note(folder, f"begin:{member}:{place}")
     below = grandchild()
     time.sleep(milliseconds / 1000)
-    said = answer(ticket, prompt, milliseconds)
+    reply = answer(ticket, prompt, milliseconds)
     os.kill(below, signal.SIGKILL)
     os.waitpid(below, 0)
     note(folder, f"end:{member}:{place}")
     for lock in locks:
         os.close(lock)
-    text = f"Here it is.\n```json\n{json.dumps(said)}\n```"
+    text = f"Here it is.\n```json\n{json.dumps(reply)}\n```"
     print(json.dumps({"type": "result", "result": text}), flush=True)
 
 

@@ -96,14 +96,16 @@ def outcome(work: Path, kept: StoredSession) -> Outcome:
     report = work / ".coterie" / "sessions" / session / "final_report.json"
     trailers = "--format=%(trailers:key=Coterie-Ticket,valueonly)"
     branches = git(work, "for-each-ref", "--format=%(refname)", "refs/heads").split()
-    said = Counter(f"{one.ticket_id or '-'} {one.payload_type}" for _, one in kept.envelopes)
+    counts = Counter(f"{one.ticket_id or '-'} {one.payload_type}" for _, one in kept.envelopes)
     return Outcome(
         report=_constant(json.loads(report.read_text()), session),
         files=_files(work, merged),
         landed=sorted(git(work, "log", "--first-parent", "--merges", trailers, merged).split()),
         branches=[name.replace(session, "SESSION") for name in branches],
         states={one.id: _path(one) for one in kept.tickets},
-        payload_counts={what: 1 if what.endswith(_LOGS) else times for what, times in said.items()},
+        payload_counts={
+            what: 1 if what.endswith(_LOGS) else times for what, times in counts.items()
+        },
         users_tree=[
             git(work, "symbolic-ref", "HEAD"),
             git(work, "log", "--format=%s", "HEAD"),

@@ -154,8 +154,8 @@ class TicketChaos:
         kept = read_session(project)
         # The report exists before it is confirmed: only after that is the session over.
         if kept.tasks[kept.session] != "completed":
-            said = (project / "said").read_text(errors="replace")
-            self.tally.wrong.append(f"{project.name}: it did not end: {said[-1000:]}")
+            output = (project / "output").read_text(errors="replace")
+            self.tally.wrong.append(f"{project.name}: it did not end: {output[-1000:]}")
             return None
         self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
         return outcome(work, kept)
@@ -209,13 +209,13 @@ def start(project: Path, team: str) -> subprocess.Popen[bytes]:
     """Start or resume the session; its output goes to `said`."""
     begin = ["run", *team.split(), "Twelve parts"]
     words = ["resume", "last"] if has_begun(project) else begin
-    with (project / "said").open("wb") as said:
+    with (project / "output").open("wb") as output:
         return subprocess.Popen(
             command(project, *words),
             env=environment(project),
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )
 
 

@@ -59,10 +59,10 @@ class OfferingMachine:
         storage = await PostgresStorage.open(self.url)
         wrong = await storage.problems()
         for task in tasks:
-            said = [one.text for one in await storage.conversation.messages(task)]
+            messages = [one.text for one in await storage.conversation.messages(task)]
             last = max(runs_by_token(self.folder, task), default=0)
-            if said != ["hello", f"done by {last}"]:
-                wrong.append(f"{task}: {said}, and the last agent had token {last}")
+            if messages != ["hello", f"done by {last}"]:
+                wrong.append(f"{task}: {messages}, and the last agent had token {last}")
         await storage.close()
         text = "SELECT task_id, count(*) FROM coterie.turns WHERE outcome = 'completed' GROUP BY 1"
         with psycopg.connect(self.url) as connection:

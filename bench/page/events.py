@@ -95,9 +95,9 @@ def wait_for_task(server: Server, root: Path) -> None:
 
 def committed(held: subprocess.Popen[str]) -> list[float]:
     """Let the chat begin and wait for its end; return when each event was committed."""
-    said, _ = held.communicate("\n")
+    output, _ = held.communicate("\n")
     assert held.returncode == 0
-    return json.loads(said)
+    return json.loads(output)
 
 
 def delays(browser: Browser, server: Server, root: Path, machine: Machine, seconds: int) -> Delays:

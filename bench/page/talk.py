@@ -38,14 +38,14 @@ class _Clock(Recorder):
 
 async def talk(folder: Path, turns: int, per_second: float) -> list[float]:
     """Hold the chat; return when each message was committed."""
-    begun = said = 0
+    begun = sent = 0
 
     async def answer(_: Member, __: Prompt) -> str:
-        nonlocal begun, said
-        said, begun = said + 1, begun or time.monotonic()
+        nonlocal begun, sent
+        sent, begun = sent + 1, begun or time.monotonic()
         if per_second:
-            await anyio.sleep(max(begun + said / per_second - time.monotonic(), 0))
-        return f"event {said}"
+            await anyio.sleep(max(begun + sent / per_second - time.monotonic(), 0))
+        return f"event {sent}"
 
     async with scripted_project(folder) as it:
         it.recorder = clock = _Clock()

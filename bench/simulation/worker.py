@@ -183,12 +183,12 @@ class Machine:
         answer: Callable[[Any], None],
         lost: Callable[[], None],
     ) -> None:
-        said = effect()
+        result = effect()
         self.store.notify_idle()
         if self.is_cut or self.is_mute or self.store.is_down:
             self.world.after(RETRY_DELAY, self._receive, process, lost)
         else:
-            self._receive(process, answer, said)
+            self._receive(process, answer, result)
 
     def _receive(
         self, process: WorkerProcess | None, call: Callable[..., None], *args: Any

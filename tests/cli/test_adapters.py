@@ -62,7 +62,7 @@ def received_by(cli: InProcessCli, name: str) -> str:
     return "".join(path.read_text() for path in folder.rglob("*.jsonl") if path.stem != "recording")
 
 
-def test_each_is_told_the_message_and_gives_its_reply(in_process: InProcessCli) -> None:
+def test_each_gets_the_message_and_gives_its_reply(in_process: InProcessCli) -> None:
     programs = {
         name: install(in_process, name, [*said, *end]) for name, (said, end) in SPEAKS.items()
     }

@@ -172,7 +172,7 @@ def test_what_is_no_rule_is_refused_and_the_question_stays(in_process: Cli) -> N
     assert not (in_process.user.project / ".coterie" / "teams" / "pair" / "rules.json").exists()
 
 
-def test_words_that_nobody_would_hear_are_refused(in_process: Cli) -> None:
+def test_a_message_that_nobody_would_receive_is_refused(in_process: Cli) -> None:
     record(in_process, asks(wants_to_run("q1", "npm ci")))
     ran = in_process("answer", "q1", "once", "--say", "but be careful")
     assert (ran.out, ran.code) == ("", 2)

@@ -83,7 +83,7 @@ def test_at_a_limit_the_next_turn_is_not_taken(
     assert left in in_process("cost", "last").out, "what was given counts"
 
 
-def test_a_limit_that_an_agent_does_not_tell_of_is_said_not_to_hold(cli: Cli) -> None:
+def test_a_limit_that_an_agent_does_not_report_against_is_reported_not_to_apply(cli: Cli) -> None:
     path = cli.team("ada")
     team = json.loads(path.read_text())
     path.write_text(json.dumps({**team, "budget": {"usd": 1, "tokens": "1k", "turns": 2}}))

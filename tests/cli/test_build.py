@@ -63,7 +63,7 @@ def built(cli: Cli, *words: str) -> CommandResult:
     return cli("build", "--rehearse", "--yes", *words, GOAL)
 
 
-def test_a_sentence_becomes_a_commit_on_the_users_word_and_is_taken_back(
+def test_a_sentence_becomes_a_commit_with_the_users_approval_and_is_reverted(
     in_process: InProcessCli,
 ) -> None:
     """Check one run from all sides: it stops before the commit, is accepted and reverted."""

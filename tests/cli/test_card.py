@@ -66,13 +66,13 @@ def test_a_command_on_a_live_card() -> None:
             " 2 deny        and say why: type it after the number",
             " 3 this task   exactly this command, ada only, until k3f9 ends",
             " 4 rule        run(npm install *)   [e] edit it first",
-            " s the turn · l later, stays in the inbox · * and 2 alike",
-            "─ No answer is never a yes. ───────────────────────────────────────────────────",
+            " s this turn so far · l later, stays in the inbox · * and 2 alike",
+            "─ Nothing runs without your answer. ───────────────────────────────────────────",
         ]
     )
 
 
-def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
+def test_a_diff_is_coloured_and_a_missing_reason_is_pointed_out() -> None:
     lines = card(context_of(about(DIFF, "Diff")), 60, Paint(wanted=True), LiveCard(30))
     assert lines[1:14] == snapshot(
         [
@@ -171,8 +171,8 @@ def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
             " 3 this task   exactly this command, ada only, until k3f9",
             "               ends",
             " 4 rule        run(npm install *)   [e] edit it first",
-            " s the turn · d diff · l later, stays in the inbox",
-            "─ No answer is never a yes. ────────────────────────────────",
+            " s this turn so far · d diff · l later, stays in the inbox",
+            "─ Nothing runs without your answer. ────────────────────────",
         ]
     )
     whole = card(context_of(question), 60)
@@ -191,7 +191,7 @@ def test_a_small_window_still_shows_the_command() -> None:
             " 3 this task   exactly this command, ad…",
             " 4 rule        run(npm install *)   [e]",
             "               edit it first",
-            "─ No answer is never a yes. ────────────",
+            "─ Nothing runs without your answer. ────",
         ]
     )
 
@@ -289,7 +289,9 @@ def test_no_text_breaks_the_frame(
         ({}, "USE A TOOL  Approve a plan", "use: Plan"),
     ],
 )  # fmt: skip
-def test_what_is_wanted_is_said_by_its_effect(call: dict[str, Any], loud: str, short: str) -> None:
+def test_what_is_wanted_is_described_by_its_effect(
+    call: dict[str, Any], loud: str, short: str
+) -> None:
     wants = ToolPermission(tool="Plan", cwd="/srv/shop", **call)
     question = about("x", "PlainText", "Approve a plan").model_copy(update={"about": wants})
     assert heading(question) == f"wants to {loud}"

@@ -119,7 +119,7 @@ def test_who_speaks_next_and_what_is_read(talk: InProcessCli) -> None:
         ("/end of the line is wrong", 1),
     ],
 )
-def test_a_person_ends_it_by_a_sign_at_the_end_of_their_words(
+def test_a_person_ends_it_by_a_sign_at_the_end_of_their_message(
     talk: InProcessCli, words: str, turns: int
 ) -> None:
     talk.members(member("ada", "yes"))

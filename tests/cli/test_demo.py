@@ -158,7 +158,7 @@ def test_a_narrow_terminal_breaks_no_word_and_no_command(
 """)
 
 
-def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:
+def test_a_missing_agent_is_reported(bare: Cli) -> None:
     ran = bare("demo", "--agents", "claud,codex")
     assert ran.code == 2
     assert "There is no agent claud." in ran.err

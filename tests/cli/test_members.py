@@ -78,7 +78,7 @@ def test_new_teams_and_members_have_instruction_files(clis: Cli) -> None:
     assert '"teamInstruction": "Be kind."' in clis("team", "show", "crew", "--full").out
 
 
-def test_an_inline_team_instruction_is_a_file_too_and_is_never_told_twice(clis: Cli) -> None:
+def test_an_inline_team_instruction_is_a_file_too_and_is_sent_only_once(clis: Cli) -> None:
     path = write_team(clis, {"id": "a", "agent": "claude"}, teamInstruction="Be kind.")
     text = path.with_name("team_instruction.md")
     clis("team", "add", "b", "--agent", "codex")

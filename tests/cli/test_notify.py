@@ -44,7 +44,7 @@ class NotifiedProject:
 
     @property
     def file(self) -> Path:
-        return self.cli.user.home / "told.jsonl"
+        return self.cli.user.home / "notifications.jsonl"
 
     @property
     def all(self) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class NotifiedProject:
         return self
 
 
-KEEPS = "sh -c 'cat >> ~/told.jsonl'"
+KEEPS = "sh -c 'cat >> ~/notifications.jsonl'"
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def notified(in_process: InProcessCli, monkeypatch: pytest.MonkeyPatch) -> Notif
     return NotifiedProject(in_process, monkeypatch)
 
 
-def test_a_question_and_the_end_are_told_once(notified: NotifiedProject) -> None:
+def test_a_question_and_the_end_are_notified_once(notified: NotifiedProject) -> None:
     notified.notify_by(KEEPS)
     asked = notified("chat", "--json", f"Mend it with {KEY}\nand more")
     assert asked.code == 3
@@ -182,7 +182,7 @@ def test_an_address_is_posted_to(notified: NotifiedProject, web: Web) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 500])
-def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
+def test_what_an_address_refuses_is_reported_and_not_tried_elsewhere(
     notified: NotifiedProject, web: Web, status: int
 ) -> None:
     web.status = status
@@ -212,7 +212,7 @@ def test_what_an_address_refuses_is_said_and_not_tried_elsewhere(
         ("http://127.0.0.1:1/x", "http://127.0.0.1:1 could not be notified of q1: "),
     ],
 )
-def test_what_cannot_be_told_changes_nothing_else(
+def test_a_notification_that_fails_changes_nothing_else(
     notified: NotifiedProject, setting: str, problem: str
 ) -> None:
     if "sleep" in setting:
@@ -281,7 +281,7 @@ async def _run(root: Path, terminal: IdleTerminal, task: str | None = None, wait
         return task
 
 
-def test_who_sits_where_it_is_shown_is_not_told(notified: NotifiedProject) -> None:
+def test_whoever_sees_it_on_screen_is_not_notified(notified: NotifiedProject) -> None:
     """Somebody who typed a moment ago is not notified; once idle, in a later run, they are."""
     root = notified.notify_by(KEEPS).cli.user.project
     notified("config", "set", "notifyAfter", "1h", "--user")
@@ -294,7 +294,7 @@ def test_who_sits_where_it_is_shown_is_not_told(notified: NotifiedProject) -> No
     assert [one["id"] for one in notified.all] == ["q1"], "they saw it end"
 
 
-def test_what_a_person_did_themselves_is_not_told(notified: NotifiedProject) -> None:
+def test_what_a_person_did_themselves_is_not_notified(notified: NotifiedProject) -> None:
     """Their message that ends a conversation, and a task that they cancel while another, unattended
     process works on it."""
     root = notified.notify_by(KEEPS).cli.user.project
@@ -317,7 +317,7 @@ def test_what_a_person_did_themselves_is_not_told(notified: NotifiedProject) -> 
     assert [one["id"] for one in notified.all] == ["q1"]
 
 
-def test_that_a_rate_limit_parked_a_task_is_told_once(notified: NotifiedProject) -> None:
+def test_a_rate_limit_that_parked_a_task_is_notified_once(notified: NotifiedProject) -> None:
     until = instant.after(3600)
     limited = coterie.TurnFailed("rate_limit", "429", until=until)
     notified.notify_by(KEEPS).patch.setattr(
@@ -352,7 +352,7 @@ def test_that_a_rate_limit_parked_a_task_is_told_once(notified: NotifiedProject)
     assert [one["id"].partition("@")[0] for one in notified.all] == [task, task], "and its end"
 
 
-def test_it_is_told_when_nobody_has_typed_for_a_while(notified: NotifiedProject) -> None:
+def test_it_is_notified_when_nobody_has_typed_for_a_while(notified: NotifiedProject) -> None:
     root = notified.notify_by(KEEPS).cli.user.project
     notified("config", "set", "notifyAfter", "20ms", "--user")
 
@@ -386,7 +386,7 @@ async def _run_process(
     return task, storage.calls, not storage.dead
 
 
-def test_whenever_it_dies_it_is_told_at_most_once(notified: NotifiedProject) -> None:
+def test_whenever_it_dies_it_is_notified_at_most_once(notified: NotifiedProject) -> None:
     """Crash at the last uses of the store, before and after they take effect: only the notification
     being sent may be lost."""
     project = notified.notify_by(KEEPS).cli.user.project

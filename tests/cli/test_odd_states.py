@@ -39,7 +39,7 @@ def test_without_a_message_on_a_closed_stdin_nothing_is_begun(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("words", [("chat", "--agents", "ada"), ("do", "--agent", "ada")])
-def test_a_message_that_is_not_utf_8_is_heard(cli: Cli, words: tuple[str, ...]) -> None:
+def test_a_message_that_is_not_utf_8_is_delivered(cli: Cli, words: tuple[str, ...]) -> None:
     piped = cli(*words, stdin=LATIN)
     assert (piped.code, "caf<0xE9> est ferm<0xE9>" in piped.out) == (0, True)
 
@@ -168,7 +168,7 @@ def test_work_in_a_submodule_is_refused_by_name(bare: Cli) -> None:
     assert "green" not in ran.out.rpartition("T3")[2]
 
 
-def test_a_session_that_the_database_does_not_know_is_told(cli: Cli) -> None:
+def test_a_session_that_the_database_does_not_know_is_reported(cli: Cli) -> None:
     assert cli("do", "--agent", "ada", "it").code == 0
     assert cli("audit", "--verify").code == 0
     left = cli.user.project / ".coterie" / "logs" / "k3f9" / "000001-plan.json"
@@ -189,7 +189,7 @@ def test_a_database_that_is_gone_is_not_an_empty_project(cli: Cli) -> None:
     assert not database["ok"]
 
 
-def test_a_moved_project_is_told_of_and_taken_back(cli: Cli, tmp_path: Path) -> None:
+def test_a_moved_project_is_reported_and_adopted(cli: Cli, tmp_path: Path) -> None:
     cli.team("ada", "you")
     cli("chat", "hello")
     moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"

@@ -56,7 +56,7 @@ def question(*choices: str) -> InteractionRecord:
         task_id="k3f9",
         author_actor_id="coterie",
         kind="Composite",
-        display=Display(title="code_review is over: what next?"),
+        display=Display(title="code_review has finished: what next?"),
         options=tuple(Option(id=one, label=one) for one in choices),
         about=PhaseChoice(phase="code_review", next="test_run"),
     )

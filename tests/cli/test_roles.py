@@ -31,7 +31,7 @@ def filled(in_process: InProcessCli) -> dict[str, str]:
     return {one["role"]: one["member"] for one in in_process("team", "roles", "--json").of("role")}
 
 
-def test_who_fills_a_role_is_shown_and_can_be_said(in_process: InProcessCli, team: Path) -> None:
+def test_who_fills_a_role_is_shown_and_can_be_chosen(in_process: InProcessCli, team: Path) -> None:
     by_rule = filled(in_process)
     assert set(by_rule) == set(PIPELINE_ROLES)
     assert (by_rule["codegen"], by_rule["review"]) == ("ada", "rex")

@@ -37,7 +37,7 @@ class Limited:
 
 
 @pytest.mark.parametrize("at_reset", [True, False])
-async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
+async def test_a_rate_limit_is_shown_with_what_to_paste(at_reset: bool) -> None:
     lines: list[tuple[str, dict[str, object]]] = []
     face = JsonLines(lambda kind, fields, _: lines.append((kind, fields)))
     app = Limited()

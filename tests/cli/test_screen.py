@@ -161,7 +161,7 @@ async def opened(it: DisplayedScreen) -> None:
 # -- keys --------------------------------------------------------------------------------------
 
 
-async def test_what_is_typed_is_said() -> None:
+async def test_what_is_typed_is_sent() -> None:
     async with displayed_screen() as it:
         await it.press("be quick\r")
         await it.until(lambda: it.app.calls)
@@ -197,7 +197,7 @@ async def test_tab_opens_a_digit_and_enter_answers_and_enter_alone_does_nothing(
         assert it.app.calls == [("answer", "q1", "reject", "")]
 
 
-async def test_a_no_may_go_with_words() -> None:
+async def test_a_denial_may_have_a_comment() -> None:
     async with displayed_screen() as it:
         it.screen.saw(risky())
         await opened(it)
@@ -232,7 +232,10 @@ async def test_one_answer_for_all_that_are_alike() -> None:
             rule = "" if command == "make" else RULE
             it.screen.saw(risky(name, command, rule))
         await opened(it)
-        assert " s the turn · l later, stays in the inbox · * and 1 alike" in it.screen.card(79, 19)
+        assert (
+            " s this turn so far · l later, stays in the inbox · * and 1 alike"
+            in it.screen.card(79, 19)
+        )
         await it.press("*")
         await it.until(lambda: it.screen.prompt() == " q1 and 1 alike> ")
         await it.press("*")
@@ -322,7 +325,7 @@ async def test_a_message_held_after_its_card_closed_stays_a_message() -> None:
         assert it.app.calls == [("say", "k3f9", " /end")]
 
 
-async def test_whoever_was_told_that_the_answer_came_too_late_is_not_asked_again() -> None:
+async def test_a_question_whose_answer_came_too_late_is_not_asked_again() -> None:
     async with displayed_screen() as it:
         asked = question()
         it.screen.saw(asked)
@@ -382,7 +385,7 @@ async def test_ctrl_c_and_its_like_stop(key: str) -> None:
         await it.until(lambda: it.stopped)
 
 
-async def test_end_is_said_to_the_task() -> None:
+async def test_end_is_sent_to_the_task() -> None:
     async with displayed_screen() as it:
         await it.press("/end\r")
         await it.until(lambda: it.app.calls)
@@ -422,7 +425,7 @@ async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
         " /tmp",
     ],
 )
-async def test_a_line_that_only_begins_with_a_slash_is_said(line: str) -> None:
+async def test_a_line_that_only_begins_with_a_slash_is_a_message(line: str) -> None:
     async with displayed_screen() as it:
         await it.press(f"{line}\r")
         await it.until(lambda: it.app.calls)
@@ -564,8 +567,8 @@ async def test_the_card() -> None:
                 "",
                 " 1 approve   once",
                 " 2 reject    deny",
-                " s the turn · l later, stays in the inbox",
-                "─ No answer is never a yes. ────────────────────────────────",
+                " s this turn so far · l later, stays in the inbox",
+                "─ Nothing runs without your answer. ────────────────────────",
             ]
         )
         assert it.screen.card(40, 6) == snapshot(
@@ -575,7 +578,7 @@ async def test_the_card() -> None:
                 "     npm install stripe@17",
                 " 1 approve   once",
                 " 2 reject    deny",
-                "─ No answer is never a yes. ────────────",
+                "─ Nothing runs without your answer. ────",
             ]
         )
         assert it.screen.hint(60) == snapshot(" digit, then Enter · Esc later")

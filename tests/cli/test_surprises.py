@@ -89,7 +89,7 @@ def test_the_last_task_is_the_last_that_you_started(in_process: InProcessCli) ->
     assert in_process("show", "last").out.split()[0] == "t044"
 
 
-def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: InProcessCli) -> None:
+def test_of_many_tasks_the_newest_that_can_be_resumed_is_named(full: InProcessCli) -> None:
     ran = full("resume")
     assert (ran.code, ran.err.count("goal of")) == (2, 20)
     assert "older ones: coterie tasks --all" in ran.err
@@ -98,7 +98,7 @@ def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: InProc
 # -- unused arguments --------------------------------------------------------------------------
 
 
-def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
+def test_arguments_that_an_adapter_does_not_pass_on_are_reported(bare: Cli) -> None:
     registry = bare.user.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     entries = {
@@ -132,7 +132,7 @@ def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
     assert of_member in bare("team", "validate").err
 
 
-def test_adding_an_agent_tells_which_words_will_not_be_used(bare: Cli) -> None:
+def test_adding_an_agent_reports_which_words_will_not_be_used(bare: Cli) -> None:
     words = ("/bin/true", "exec", "--json", "--skip-git-repo-check")
     ran = bare("agents", "add", "codex", "--", *words)
     assert "note: codex: exec --json --skip-git-repo-check in baseArgs is ignored" in ran.err

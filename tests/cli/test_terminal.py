@@ -250,7 +250,7 @@ REPLIES = {
 }
 
 
-def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
+def test_a_risky_action_is_denied_with_a_comment_and_another_allowed(
     cli: Cli, open_terminal: Any, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
@@ -260,7 +260,7 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     terminal.type("1\r")  # typed, but not into the card: a message to the agent
     terminal.until("read after this turn")
     terminal.type("\t")
-    terminal.until("No answer is never a yes.")
+    terminal.until("Nothing runs without your answer.")
     shown = terminal.emulator.shown
     for part in (
         "wants to RUN A COMMAND",
@@ -341,7 +341,7 @@ def test_a_conversation_goes_on_after_kill_9(cli: Cli, open_terminal: Any) -> No
     assert again.ended() == 0
 
 
-def test_a_killed_task_is_parked_and_nobody_is_said_to_have_stopped_it(
+def test_a_killed_task_is_parked_and_not_shown_as_stopped_by_anyone(
     cli: Cli, open_terminal: Any
 ) -> None:
     cli.team("ada", "rex")
@@ -397,14 +397,14 @@ def test_a_folder_that_came_along_is_asked_about(cli: Cli, open_terminal: Any) -
     planted = cli.user.project / ".coterie" / "teams" / "pair"
     planted.mkdir(parents=True)
     (planted / "team.json").write_text('{"members": [{"id": "ada", "agent": "ada"}]}')
-    for answer, code in (("l", 2), ("t", 0), ("", 0)):
+    for answer, code in (("l", 2), ("a", 0), ("", 0)):
         terminal = open_terminal("team", "list")
         if answer:
-            terminal.until("leave it, do nothing")
+            terminal.until("leave it")
             assert "teams/pair/team.json" in terminal.emulator.shown
             terminal.type(f"{answer}\r")
         assert terminal.ended() == code
-        assert ("is now yours" in terminal.emulator.shown) == (answer == "t")
+        assert ("is now yours" in terminal.emulator.shown) == (answer == "a")
 
 
 def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:

@@ -169,7 +169,7 @@ def test_every_envelope_is_a_file_and_a_line_for_people(session: Session) -> Non
     ]
 
 
-def test_a_mistake_in_the_limits_is_told_before_anything_is_made(session: Session) -> None:
+def test_a_mistake_in_the_limits_is_reported_before_anything_is_created(session: Session) -> None:
     """E11e."""
     session.set_up(retries=-1)
     ran = session("run", "Add coupons")

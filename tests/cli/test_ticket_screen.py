@@ -195,7 +195,7 @@ def test_every_size_is_kept_to() -> None:
         assert cells(board.status(width)) <= width
 
 
-def test_looking_back_a_discussion_is_told_once() -> None:
+def test_afterwards_a_discussion_is_shown_once() -> None:
     events = TicketEvents(TEAM, lambda: 80, NO_COLOUR, fold=True)
     told = [
         line

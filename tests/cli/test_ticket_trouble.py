@@ -45,7 +45,7 @@ def test_a_plan_is_refused_for_a_cycle_and_says_who_works(session: Session) -> N
     assert {one["owner"] for one in ran.of("ticket")} == {None, "finn"}
 
 
-def test_when_all_tries_are_used_up_the_manager_plans_anew(session: Session) -> None:
+def test_when_all_tries_are_used_up_the_manager_replans(session: Session) -> None:
     """E4g, E9c: a superseded ticket keeps its state and names its successor; dependents follow."""
     session.set_up()
 

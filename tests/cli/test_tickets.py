@@ -137,7 +137,7 @@ def test_what_is_not_there_is_named(project: TicketProject) -> None:
 """)
 
 
-def test_a_ticket_that_failed_is_begun_anew(project: TicketProject) -> None:
+def test_a_failed_ticket_is_reset(project: TicketProject) -> None:
     ran = project("run", "--yes", "Add coupons never-works")
     assert ran.code == 3
     assert [line for line in project.normalized(ran).splitlines() if "T3" in line] == snapshot(

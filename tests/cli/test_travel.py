@@ -153,7 +153,7 @@ def is_accepted_elsewhere(
     assert {*remote.refs(task)} == {stale}
 
 
-def test_work_that_a_dead_machine_did_not_send_is_said_to_be_there(
+def test_work_that_a_dead_machine_did_not_send_is_reported(
     fleet: Fleet, remote: RemoteRepository
 ) -> None:
     """The machine that takes the task over has the report but not the work, which is done again."""

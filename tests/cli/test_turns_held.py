@@ -95,7 +95,7 @@ def never(member: coterie.Member, text: str) -> object:
     return [coterie.Waiting("model", "overloaded")]
 
 
-def test_a_quiet_member_is_told_as_it_is(session: Session) -> None:
+def test_a_quiet_member_is_shown_as_quiet(session: Session) -> None:
     """F4c to e: one alert per incident; past its time limit, the member is stuck."""
     session.team(mira={"quietAfterMs": 50, "timeoutMs": 300})
     ran = session.run(never, "do", "--as", "mira", "look")
@@ -107,7 +107,7 @@ def test_a_quiet_member_is_told_as_it_is(session: Session) -> None:
     assert states.count("quiet") == states.count("stuck") == states.count("starting")
 
 
-def test_two_that_hand_over_to_each_other_for_ever_are_stopped(session: Session) -> None:
+def test_two_that_hand_over_to_each_other_forever_are_stopped(session: Session) -> None:
     """F10f."""
     session.team()
     other = {"mira": "wren", "wren": "mira"}

@@ -39,7 +39,7 @@ def set_up_project(cli: Cli, **limits: object) -> Path:
 
 
 @pytest.mark.parametrize("verb", WORDS)
-def test_of_two_at_the_same_moment_one_commits_and_the_other_is_told(
+def test_of_two_at_the_same_moment_one_commits_and_the_other_is_refused(
     in_process: InProcessCli, verb: str
 ) -> None:
     root = set_up_project(in_process)

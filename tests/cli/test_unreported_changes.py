@@ -126,7 +126,7 @@ def test_what_a_killed_turn_left_is_known(bare: Cli) -> None:
     assert files(cli) == BEFORE
 
 
-def test_a_session_without_git_tells_what_it_changed(bare: Cli) -> None:
+def test_a_session_without_git_reports_what_it_changed(bare: Cli) -> None:
     cli = register_agents(bare)
     folder = init_project(cli.user.project) / "teams" / "crew"
     folder.mkdir(parents=True)

@@ -94,7 +94,7 @@ def test_limits(harness: TimelineHarness) -> None:
         ("copilot", Usage(1000, 50, source="fake")),
     ],
 )
-async def test_a_word_from_each(harness: TimelineHarness, name: str, usage: Usage) -> None:
+async def test_a_message_from_each(harness: TimelineHarness, name: str, usage: Usage) -> None:
     harness.play(recorded_steps(f"acp/{name}"))
     async with harness.open() as opened:
         assert opened.holds_past
@@ -269,7 +269,7 @@ async def test_leave_is_refused(harness: TimelineHarness) -> None:
     assert harness.replies() == [chosen("reject_once")]
 
 
-async def test_why_a_rule_said_no_is_told_with_the_next_message(harness: TimelineHarness) -> None:
+async def test_why_a_rule_denied_is_sent_with_the_next_message(harness: TimelineHarness) -> None:
     """ACP has no field for a reason; the engine passes on a person's reason by itself."""
     turn = [PROMPT, asks(7, "c1", **COMMAND), answered(7), done()]
     harness.play([*hello(), *turn, *turn, PROMPT, says("Yes."), done()])
@@ -439,7 +439,7 @@ def test_what_calls_would_do(tool_call: Json, action: Action) -> None:
     assert action_of(told, CWD) == action
 
 
-def test_what_is_told_in_pieces_is_put_together() -> None:
+def test_what_is_reported_in_pieces_is_put_together() -> None:
     told = AcpCall("c1")
     told.learn({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/else"}})
     told.learn({"kind": "execute", "rawInput": {"command": "ls"}, "locations": []})

@@ -286,7 +286,7 @@ async def test_handing_out_a_subtask(tmp_path: Path) -> None:
 # -- prompts -----------------------------------------------------------------------------------
 
 
-async def test_role_and_team_are_told_once_and_the_project_only_where_trusted(
+async def test_role_and_team_are_sent_once_and_the_project_only_where_trusted(
     tmp_path: Path,
 ) -> None:
     async with builtin_harness(tmp_path, says("Hello.")) as it:

@@ -125,7 +125,7 @@ async def test_a_reply_that_was_kept_before_a_crash_is_not_paid_for_twice(tmp_pa
         assert taken.of(Spent) == [Spent(Usage(0, 0, 0.0, "model"), is_last=True)]
 
 
-async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
+async def test_what_may_have_run_is_unknown_and_reported(tmp_path: Path) -> None:
     again = calls(call("runCommand", command="echo x >> ran"))
     async with builtin_harness(tmp_path, again, says("Now it ran.")) as it:
         store_entries(it, PromptEntry("t1", "do"), ReplyEntry("", (RUN,)), CallBegunEntry(RUN.id))
@@ -191,7 +191,7 @@ async def test_a_turn_that_had_ended_is_not_asked_again(tmp_path: Path) -> None:
         assert it.bodies == []
 
 
-async def test_a_turn_that_is_to_be_done_anew_is_asked_again(tmp_path: Path) -> None:
+async def test_a_turn_that_is_repeated_is_asked_again(tmp_path: Path) -> None:
     async with builtin_harness(tmp_path, says("Anew.")) as it:
         store_entries(it, PromptEntry("t1", "do"), ReplyEntry("Done."))
         async with it.open(thread=THREAD) as channel:

@@ -344,7 +344,7 @@ def test_a_doubtful_reply_is_not_the_end_of_a_turn_after_a_crash_either() -> Non
     assert thread.final == ReplyEntry("Done.")
 
 
-async def test_the_model_is_told_of_what_only_looks_like_a_call(tmp_path: Path) -> None:
+async def test_the_model_is_informed_of_what_only_looks_like_a_call(tmp_path: Path) -> None:
     """Ask only once: what the model says then is what it means."""
     doubtful = says('Action: listFiles\nAction Input: {"path": "."}')
     replies = (doubtful, says("<listFiles></listFiles>"), doubtful, doubtful, says("Never."))

@@ -68,7 +68,7 @@ async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: obje
         assert len(taken.of(Spent)) == 1
 
 
-async def test_a_limit_that_ends_later_is_told_with_its_end(tmp_path: Path) -> None:
+async def test_a_limit_that_ends_later_is_reported_with_its_end(tmp_path: Path) -> None:
     async with builtin_harness(tmp_path, {"fault": 429, "retryAfter": 3600}) as it:
         failure = (await it.take_one_turn()).failure
         assert len(it.bodies) == 1
@@ -238,7 +238,7 @@ async def test_a_model_that_only_repeats_itself(tmp_path: Path) -> None:
         assert told.startswith("You have made this same call 5 times in a row")
 
 
-async def test_the_same_call_ten_times_at_once_is_told_first(tmp_path: Path) -> None:
+async def test_the_same_call_ten_times_at_once_is_refused_after_four(tmp_path: Path) -> None:
     same = [call("listFiles")] * 10
     async with builtin_harness(tmp_path, calls(*same), says("Enough.")) as it:
         taken = await it.take_one_turn()

@@ -317,7 +317,7 @@ def test_clocks(claude: RecordedClaude) -> None:
     ],
     ids=["words", "result"],
 )
-async def test_a_thread_that_is_lost_is_begun_anew(claude: RecordedClaude, told: Json) -> None:
+async def test_a_lost_thread_is_replaced_by_a_new_one(claude: RecordedClaude, told: Json) -> None:
     lost = [told, {"exit": 1}]
     async with claude.play(lost, one_turn()).channel("old") as channel:
         assert channel.thread != "old"
@@ -430,7 +430,7 @@ async def test_nobody_signed_in(claude: RecordedClaude) -> None:
         NO.replace("exit 1", "sleep 60"),
     ],
 )
-async def test_what_is_no_clear_word_is_left_to_the_turn(
+async def test_an_unclear_login_status_is_left_to_the_turn(
     claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     monkeypatch.setattr("coterie.agents.claude.adapter.PATIENCE", 1.0)
@@ -439,7 +439,9 @@ async def test_what_is_no_clear_word_is_left_to_the_turn(
         assert await reply(channel, "hi") == "ok"
 
 
-async def test_where_its_own_word_would_be_wrong_it_is_not_asked(claude: RecordedClaude) -> None:
+async def test_where_its_own_login_status_would_be_wrong_it_is_not_asked(
+    claude: RecordedClaude,
+) -> None:
     claude.status = NO
     harness = claude.play(one_turn())
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -781,7 +783,7 @@ async def test_a_rule_that_says_no_says_which(claude: RecordedClaude) -> None:
     }
 
 
-async def test_a_permission_tells_all_that_is_known_of_its_call(claude: RecordedClaude) -> None:
+async def test_a_permission_holds_all_that_is_known_of_its_call(claude: RecordedClaude) -> None:
     asked: list[Asked] = []
 
     def answering(question: Asked) -> Response:
@@ -857,7 +859,7 @@ async def test_claude_has_to_ask_about_whatever_it_would_do(claude: RecordedClau
     assert effects == ["run", "read", "other", "other", "read", "read"]
 
 
-async def test_calls_that_nobody_hears_the_end_of(claude: RecordedClaude) -> None:
+async def test_calls_whose_end_is_never_reported(claude: RecordedClaude) -> None:
     begun = request("h1", subtype="hook_callback", input={"tool_name": "Bash", "tool_use_id": "c"})
     async with claude.play(one_turn(*begun)).channel() as channel:
         updates = await turn(channel, "go")
@@ -1056,7 +1058,7 @@ async def test_a_further_interrupt_postpones_nothing(
         assert not channel.alive
 
 
-async def test_work_in_the_background_that_is_owed_a_word(
+async def test_background_work_that_is_never_mentioned_again(
     claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work has ended, but Claude never mentions it: the turn ends all the same."""

@@ -237,9 +237,7 @@ def _short_line(update: Update) -> str:
 
 
 @MODES
-async def test_raw_items_tell_of_a_command_without_an_item(
-    harness: CodexHarness, mode: str
-) -> None:
+async def test_raw_items_reveal_a_command_without_an_item(harness: CodexHarness, mode: str) -> None:
     harness.play("raw", mode)
     async with harness.open("read") as opened:
         told = await take_turn(opened)
@@ -354,7 +352,7 @@ async def played(harness: CodexHarness, rows: list[Row], **more: Any) -> list[Up
         return await take_turn(opened, **more)
 
 
-async def test_a_turn_without_a_word(harness: CodexHarness) -> None:
+async def test_a_turn_without_text(harness: CodexHarness) -> None:
     assert await played(harness, turn()) == [TurnCompleted("", None)]
 
 
@@ -516,7 +514,7 @@ async def test_a_command_that_runs_on(harness: CodexHarness) -> None:
     ]
 
 
-async def test_what_a_command_prints_is_not_taken_for_codex_own_words(
+async def test_what_a_command_prints_is_not_taken_for_a_message_of_codex(
     harness: CodexHarness,
 ) -> None:
     item = {"type": "commandExecution", "id": "c1", "command": "grep -r session"}
@@ -559,7 +557,7 @@ async def test_requests_nobody_can_answer_are_refused(harness: CodexHarness) -> 
     assert await played(harness, rows) == [TurnCompleted("", None)]
 
 
-async def test_an_edit_whose_diff_was_not_told(harness: CodexHarness) -> None:
+async def test_an_edit_whose_diff_was_not_reported(harness: CodexHarness) -> None:
     ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
     rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
     [asked, _] = await played(harness, rows)
@@ -614,7 +612,7 @@ def asked_in(told: list[Update]) -> list[Asked]:
     return [update for update in told if isinstance(update, Asked)]
 
 
-async def test_a_question_tells_all_that_is_known_of_its_call(harness: CodexHarness) -> None:
+async def test_a_question_holds_all_that_is_known_of_its_call(harness: CodexHarness) -> None:
     line = "/bin/bash -c 'make x'"
     escalated = {"cmd": "make y", "sandbox_permissions": "require_escalated"}
     project = str(harness.root / "project")
@@ -1012,7 +1010,7 @@ async def test_exec(harness: CodexHarness) -> None:
     )
 
 
-async def test_a_codex_that_does_not_know_the_word(harness: CodexHarness) -> None:
+async def test_a_codex_that_does_not_know_the_subcommand(harness: CodexHarness) -> None:
     """It exits at once, perhaps before anybody reads; repeated often enough to see both cases."""
     harness.program.write_text("#!/bin/sh\necho 'error: unrecognized subcommand' >&2; exit 2\n")
     harness.program.chmod(0o755)
@@ -1030,7 +1028,7 @@ def test_exec_with_fields_of_any_type() -> None:
                 assert list(run.take({"type": kind, name: odd}))
 
 
-async def test_exec_that_ends_without_a_word(harness: CodexHarness) -> None:
+async def test_exec_that_ends_without_a_message(harness: CodexHarness) -> None:
     harness.play(REFUSED)
     async with harness.open() as opened:
         [end] = await take_turn(opened)
@@ -1099,7 +1097,7 @@ def test_arguments() -> None:
     assert passed_on(["--model=o", "--sandbox=read-only", "-C"]) == ("-c", 'model="o"')
 
 
-def test_calls_told_twice_or_late() -> None:
+def test_calls_reported_twice_or_late() -> None:
     calls = CodexCalls()
     item = {"type": "commandExecution", "id": "c1", "command": "/bin/bash -lc 'echo hi'"}
     call = {"type": "function_call", "call_id": "c1", "name": "exec_command"}

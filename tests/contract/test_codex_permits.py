@@ -46,7 +46,7 @@ def run(command: str, shell: str = "sh") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("shell", [one for one in ("sh", "bash", "zsh") if shutil.which(one)])
-def test_it_runs_by_a_word_alone(permits: Path, shell: str) -> None:
+def test_a_command_runs_only_with_a_permit(permits: Path, shell: str) -> None:
     command = hooked(permits, "call_1", COMMAND)
     assert hook.original(str(permits), "call_1", command) == COMMAND
     code, output = run(command, shell)
@@ -59,7 +59,7 @@ def test_it_runs_by_a_word_alone(permits: Path, shell: str) -> None:
     assert run(command, shell) == (3, "ran\nits")
 
 
-def test_the_word_for_one_call_is_none_for_another(permits: Path) -> None:
+def test_the_permit_of_one_call_does_not_count_for_another(permits: Path) -> None:
     """Whatever ids a model makes up, and whatever its commands begin with."""
     folder = str(permits)
     allowed = hook.key_of("call_1", "make")

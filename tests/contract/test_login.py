@@ -96,7 +96,7 @@ async def test_a_turn_that_waits_for_a_renewal_can_be_interrupted(tmp_path: Path
     assert told == [TurnInterrupted(), TurnCompleted("hello")]
 
 
-async def test_the_others_wait_for_a_renewal_and_not_for_ever(
+async def test_the_others_wait_for_a_renewal_and_not_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "login.json"

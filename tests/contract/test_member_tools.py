@@ -46,7 +46,7 @@ def response(
 # -- meaning -----------------------------------------------------------------------------------
 
 
-def test_what_models_are_told() -> None:
+def test_what_models_receive() -> None:
     ask, hand_over = tools_for(OTHERS)
     assert (ask["name"], ask["inputSchema"]["required"]) == ("ask_human", ["question"])
     assert hand_over["inputSchema"]["properties"]["to"]["enum"] == ["rex", "You"]
@@ -283,7 +283,7 @@ async def test_whoever_is_gone_is_not_waited_for(served: tuple[ToolSocket, CallC
     await until(lambda: table.calls[0].is_over)
 
 
-async def test_a_long_wait_is_told_of(
+async def test_a_long_wait_is_reported(
     served: tuple[ToolSocket, CallCollector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MCP clients time out after a minute of silence.  Runs in this process, as do the next two
@@ -437,7 +437,9 @@ async def connect_and_send(address: str, said: bytes) -> Json:
         b"[]\n",
     ],
 )
-async def test_nobody_else_is_heard(served: tuple[ToolSocket, CallCollector], said: bytes) -> None:
+async def test_input_from_anyone_else_is_refused(
+    served: tuple[ToolSocket, CallCollector], said: bytes
+) -> None:
     opened, table = served
     answer = await connect_and_send(str(opened._folder / "s"), said)
     told = "It is not your turn, so nobody can be asked."
@@ -445,7 +447,9 @@ async def test_nobody_else_is_heard(served: tuple[ToolSocket, CallCollector], sa
     assert table.calls == []
 
 
-async def test_whoever_goes_on_for_ever_is_left(served: tuple[ToolSocket, CallCollector]) -> None:
+async def test_a_client_that_never_stops_sending_is_disconnected(
+    served: tuple[ToolSocket, CallCollector],
+) -> None:
     opened, table = served
     with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
         await connect_and_send(str(opened._folder / "s"), b"x" * 3_000_000)

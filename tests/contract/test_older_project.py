@@ -111,7 +111,7 @@ async def test_nothing_of_it_is_lost(user: IsolatedUser) -> None:
         )
 
 
-async def test_a_ticket_from_before_tickets_were_tasks_is_told_with_its_session(
+async def test_a_ticket_from_before_tickets_were_tasks_is_listed_with_its_session(
     user: IsolatedUser,
 ) -> None:
     await anyio.to_thread.run_sync(prepare, user.project, MADE_IN)
@@ -146,7 +146,7 @@ async def test_a_chat_that_was_interrupted_waits_for_the_person(user: IsolatedUs
         )
 
 
-async def test_words_after_an_interrupt_are_heard(user: IsolatedUser) -> None:
+async def test_a_message_after_an_interrupt_is_delivered(user: IsolatedUser) -> None:
     task = TASKS["interrupted and told"]
     async with opened(user) as app:
         assert (await ran(app, task)).status == "waiting"

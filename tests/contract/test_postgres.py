@@ -212,7 +212,7 @@ def test_to_another_host_it_is_encrypted_unless_the_url_says_otherwise(
     assert given.get("sslmode") == mode
 
 
-async def test_a_database_that_is_not_there_is_told_in_one_sentence(postgres: Databases) -> None:
+async def test_a_missing_database_is_reported_in_one_sentence(postgres: Databases) -> None:
     with pytest.raises(StorageError, match="There is no database nowhere") as told:
         await PostgresStorage.open(postgres.url("nowhere"))
     assert "\n" not in str(told.value)
@@ -268,7 +268,7 @@ async def test_hostile_texts_come_back_as_they_were(storage: PostgresStorage, fe
     assert await storage.conversation.messages(TASK) == said
 
 
-async def test_a_chain_that_was_tampered_with_is_told(
+async def test_a_chain_that_was_tampered_with_is_reported(
     url: str, storage: PostgresStorage, fence: Fence
 ) -> None:
     with pytest.raises(psycopg.Error, match="never changed"):
@@ -279,7 +279,7 @@ async def test_a_chain_that_was_tampered_with_is_told(
     assert await storage.problems() == ["events: row 2 differs from what was written"]
 
 
-async def test_a_database_that_may_not_be_written_is_told(
+async def test_a_database_that_may_not_be_written_is_reported(
     url: str, storage: PostgresStorage, fence: Fence
 ) -> None:
     name = url.partition("?")[0].rpartition("/")[2]
@@ -288,7 +288,7 @@ async def test_a_database_that_may_not_be_written_is_told(
         await PostgresStorage.open(url)
 
 
-async def test_a_stored_value_that_cannot_be_read_is_told(
+async def test_a_stored_value_that_cannot_be_read_is_reported(
     storage: PostgresStorage, url: str
 ) -> None:
     execute(url, "INSERT INTO envelopes (session_id, sequence, body) VALUES ('s', 1, '{}')")
@@ -424,7 +424,7 @@ async def test_what_was_asked_for_before_the_end_is_answered_and_nothing_waits(u
     assert done == {closing}
 
 
-async def test_what_is_notified_while_a_commit_is_under_way_is_heard(
+async def test_a_notification_during_a_commit_is_received(
     url: str, storage: PostgresStorage, fence: Fence
 ) -> None:
     other = await PostgresStorage.open(url)

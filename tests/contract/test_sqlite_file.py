@@ -174,7 +174,7 @@ async def _killed(database: Path, child: Callable[..., Any]) -> None:
     process.kill()
 
 
-async def test_a_database_that_went_away_is_not_made_anew(database: Path) -> None:
+async def test_a_database_that_went_away_is_not_created_again(database: Path) -> None:
     await write_turns(database, 1)
     database.unlink()
     assert "History is lost" in str(await refusal(database))

@@ -66,7 +66,7 @@ async def test_killed_at_any_moment_what_was_durable_is_there(database: Path, ch
         await storage.close()
 
 
-async def test_a_held_database_is_said_to_be_and_can_be_used_again(
+async def test_a_locked_database_is_reported_and_can_be_used_again(
     database: Path, child: Start
 ) -> None:
     storage = await SqliteStorage.open(database, patience=0.2)

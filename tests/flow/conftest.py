@@ -39,10 +39,10 @@ ON_BOTH = frozenset({"test_gate", "test_subtask", "test_workflow_changed"})
 ON_SQLITE = frozenset(
     {
         # They open or copy the database file.
-        "test_rows_that_are_no_envelopes_are_told_as_damage",
+        "test_rows_that_are_no_envelopes_are_reported_as_damage",
         "test_what_was_not_signed_with_the_key_is_not_trusted",
         "test_dying_between_a_yes_and_what_it_was_for",
-        "test_what_is_unknown_is_asked_about_with_a_word_of_warning",
+        "test_what_is_unknown_is_asked_about_with_a_warning",
         "test_what_is_read_does_not_grow_with_what_others_did",
         # They start a process that opens it.
         "test_of_two_that_race_for_a_dead_task_one_wins_every_time",
@@ -68,8 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_on_sqlite(item: pytest.Item) -> bool:
     given = getattr(item, "callspec", None)
-    is_told = given is not None and given.params.get("stores") == "sqlite"
-    return is_told or item.name.partition("[")[0] in ON_SQLITE
+    uses_sqlite = given is not None and given.params.get("stores") == "sqlite"
+    return uses_sqlite or item.name.partition("[")[0] in ON_SQLITE
 
 
 @pytest.fixture

@@ -389,7 +389,7 @@ async def check_questions(it: BuiltinHarness, plan: Plan) -> int:
     return len(unknown)
 
 
-async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path: Path) -> None:
+async def test_what_is_unknown_is_asked_about_with_a_warning(memory_path: Path) -> None:
     """The call had begun when the process died; the model is told so and makes it again."""
     async with builtin_harness(memory_path, [do("b")], [do("b")]) as (it, plan):
         await it.run()

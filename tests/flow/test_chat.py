@@ -63,7 +63,7 @@ async def test_caps_end_the_talk_with_their_reason(
         assert (result.turns, result.reason) == (turns, reason)
 
 
-async def test_a_mention_in_the_first_word_picks_the_speaker(tmp_path: Path) -> None:
+async def test_a_mention_in_the_first_message_picks_the_speaker(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), goal="@bob what do you think?")
         await it.run(ScriptedChannels(plain))
@@ -128,7 +128,7 @@ async def test_on_a_terminal_the_floor_goes_back_to_the_person(tmp_path: Path) -
         assert names == ["you", "ada", "bob", "you", "bob", "ada", "you"]
 
 
-async def test_without_a_first_word_the_person_speaks_first(tmp_path: Path) -> None:
+async def test_without_a_first_message_the_person_speaks_first(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada"), goal="", caps=Caps(floor="ask"))
         assert (await it.run(ScriptedChannels(plain))).status == "waiting"
@@ -137,7 +137,7 @@ async def test_without_a_first_word_the_person_speaks_first(tmp_path: Path) -> N
         assert await it.conversation() == [("you", "now then"), ("ada", "yes")]
 
 
-async def test_a_word_said_while_they_talk_is_heard_before_the_next_turn(tmp_path: Path) -> None:
+async def test_a_message_sent_while_they_talk_is_read_before_the_next_turn(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"), caps=Caps(max_rounds=2))
         await steering.say(it.look, TASK, "@bob you first", None)
@@ -184,7 +184,7 @@ async def asked_about_bob(it: ScriptedProject, script: Flaky, *names: str) -> No
     result = await it.run(ScriptedChannels(script))
     assert (result.status, result.reason) == ("waiting", "question")
     [question] = await it.look.questions()
-    assert question.interaction.display.title == "bob cannot speak (turn 2)"
+    assert question.interaction.display.title == "bob failed (turn 2)"
 
 
 async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ class WakingRecorder(Recorder):
             self.slow.quiet.set()
 
 
-async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
+async def test_quiet_is_reported_once_per_incident_and_ends_with_the_next_sign(
     tmp_path: Path,
 ) -> None:
     async with scripted_project(tmp_path) as it:
@@ -321,7 +321,7 @@ async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
         assert told == ["working", "quiet", "working", "quiet", "working"]
 
 
-async def test_what_an_open_question_asks_is_told_with_who_asks(tmp_path: Path) -> None:
+async def test_an_open_question_is_recorded_with_who_asks(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         await it.run(ScriptedChannels(plain))
@@ -388,7 +388,7 @@ async def test_how_a_team_is_routed(
         assert warnings == []
 
 
-async def test_two_that_mention_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
+async def test_two_that_mention_each_other_forever_are_stopped(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(routed("mention", "ada", "bob"), caps=Caps(max_rounds=None))
         other = {"ada": "@bob", "bob": "@ada"}

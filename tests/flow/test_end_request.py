@@ -132,7 +132,7 @@ async def test_what_is_said_just_before_a_person_has_the_floor_is_their_turn(
             return
 
 
-async def test_an_end_is_the_last_word(memory_path: Path) -> None:
+async def test_an_end_is_the_last_message(memory_path: Path) -> None:
     async with scripted_project(memory_path) as it:
 
         async def ending(member: Member, prompt: Prompt) -> str:

@@ -184,7 +184,7 @@ async def test_a_rule_that_is_none_is_refused_and_the_question_stays(tmp_path: P
         assert [one.state for one in await it.storage.inbox.questions()] == ["open"]
 
 
-async def test_a_no_with_a_word_is_said_afterwards_where_the_agent_takes_none(
+async def test_a_comment_on_a_denial_is_sent_afterwards_where_the_agent_takes_none(
     tmp_path: Path,
 ) -> None:
     def obeys(member: Member, prompt: Prompt) -> list[Update]:

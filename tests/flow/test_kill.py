@@ -32,7 +32,9 @@ def test_a_killed_chat_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("stores", [STORE], indirect=True)
-def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path, stores: Stores) -> None:
+def test_an_interrupted_chat_keeps_every_message_through_kills(
+    tmp_path: Path, stores: Stores
+) -> None:
     cut = 0
     for seed in range(7, 12):  # on a busy machine an interrupt may come after its turn
         folder = tmp_path / str(seed)

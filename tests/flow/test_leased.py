@@ -89,7 +89,7 @@ class Watching(RecordingReaper):
 
 
 @pytest.mark.parametrize("left", [(), (77,)])
-async def test_survivors_are_ended_before_their_owner_is_said_dead(
+async def test_survivors_are_ended_before_their_owner_is_declared_dead(
     tmp_path: Path, left: Sequence[int]
 ) -> None:
     async with owners_in(tmp_path) as (gone, _, _), owners_in(tmp_path) as (mine, storage, _):
@@ -206,7 +206,7 @@ async def test_the_lock_of_another_machine_or_container_proves_nothing(tmp_path:
         assert reaper.asked == []
 
 
-async def test_who_is_declared_dead_stops_and_begins_anew(tmp_path: Path) -> None:
+async def test_a_machine_that_is_declared_dead_stops_and_starts_again(tmp_path: Path) -> None:
     async with owners_in(tmp_path) as (mine, _, _):
         first = mine.me
         assert await mine.rows.declare_dead(first, None)
@@ -255,7 +255,7 @@ async def test_an_error_within_the_block_comes_out_as_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_told_once(
+async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_notified_once(
     tmp_path: Path, fenced: bool
 ) -> None:
     told: list[str] = []

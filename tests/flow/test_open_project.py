@@ -255,7 +255,7 @@ async def test_only_a_conversation_is_ended_and_whatever_was_not_begun_is_cancel
         assert [view.status for view in await opened.tasks()] == ["canceled"]
 
 
-async def test_a_turn_that_is_broken_off_hands_the_word_to_nobody(project: Path) -> None:
+async def test_a_turn_that_is_interrupted_hands_over_to_nobody(project: Path) -> None:
     """Even if no person has the floor: the user who interrupted it says how to continue."""
     async with open_project(project) as opened:
         team = await opened.team(agents="a=scripted,b=scripted")

@@ -255,7 +255,7 @@ STRAY = writes(cart="coupons = True\n", other="stray = 1\n")
     ("choice", "files"),
     [("allow", ["cart.py", "other.py"]), ("put_back", ["cart.py"]), ("redo", ["cart.py"])],
 )
-async def test_a_change_outside_the_plan_needs_a_word(
+async def test_a_change_outside_the_plan_needs_approval(
     project: Path, choice: str, files: list[str]
 ) -> None:
     async with pipeline(project, accept="Coupons") as built:
@@ -293,7 +293,7 @@ async def test_rules_stand_in_for_models_where_they_can_and_else_one_question_wa
 
     async with pipeline(project, accept="Coupons") as built:
         assert (await built.run(silent())).reason == "question"
-        assert (await built.asked()).display.title == "ada cannot speak (turn 1)"
+        assert (await built.asked()).display.title == "ada failed (turn 1)"
         await built.answer("retry")
         # The plan is written; rules do its review and the meeting; then the coder is silent.
         await built.run(silent("Write the plan."))
@@ -353,7 +353,7 @@ async def test_commands_go_where_the_state_allows_and_what_is_said_goes_along(
         assert built.state.meta.overrides.keys() == set(asked.about.failed) > set()
 
 
-async def test_work_that_is_taken_back_is_kept_and_the_next_try_begins_anew(project: Path) -> None:
+async def test_work_that_is_reverted_is_kept_and_the_next_try_starts_over(project: Path) -> None:
     (project / "mine.txt").write_text("not committed\n")
     async with pipeline(project, graph=SMALL, accept="Coupons", **ATTENDED) as built:
         await built.run()

@@ -73,7 +73,7 @@ async def test_a_death_at_any_instant_leaves_one_commit(memory_path: Path, insta
     assert '"phase": "done"' in state
 
 
-async def test_work_that_is_taken_back_between_death_and_resume_begins_anew(
+async def test_work_that_is_reverted_between_death_and_resume_starts_over(
     memory_path: Path,
 ) -> None:
     project = repository(memory_path)

@@ -112,7 +112,7 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
     heard: list[str] = []
     plans = iter([{**PLAN, "assumptions": ["Only members."]}])
 
-    def hear(member: Member, text: str) -> object:
+    def with_answers(member: Member, text: str) -> object:
         heard.append(text)
         return {"summary": "then only members"}
 
@@ -125,7 +125,7 @@ async def test_the_chair_carries_questions_to_the_user_and_answers_to_the_role(
         Write_the_plan=OPEN,
         The_plan_has_open_questions={"answers": []},
         about_a_plan_and_its_review={"minutes": MINUTES, "clarify": clarify},
-        the_chair_brings_the_answers=hear,
+        the_chair_brings_the_answers=with_answers,
         There_is_a_plan_already=lambda *_: next(plans),
     )
     async with pipeline(project, caps=Caps()) as built:
@@ -322,7 +322,7 @@ async def test_an_openspec_folder_behind_a_link_is_not_written_through(
     assert list((tmp_path / "theirs" / "changes").iterdir()) == []
 
 
-async def test_the_users_own_words_reach_a_role(project: Path) -> None:
+async def test_the_users_own_message_reaches_a_role(project: Path) -> None:
     own = project / ".coterie" / "prompts" / "risk.system.md"
     own.parent.mkdir()
     own.write_text("You fear $everything.\n")

@@ -112,7 +112,7 @@ async def test_a_prompt_larger_than_any_pipe_arrives(keeper: KeeperName) -> None
         assert await reply_of(child, "x" * 20_000_000 + "\n!count") == str(20_000_007)
 
 
-async def test_one_that_prints_while_it_is_told_does_not_lock_us(keeper: KeeperName) -> None:
+async def test_one_that_prints_while_it_is_written_to_does_not_block_us(keeper: KeeperName) -> None:
     async with started(program("cat"), keeper) as child:
         child.post(b"y" * 20_000_000)
         child.close_stdin()

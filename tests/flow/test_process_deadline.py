@@ -94,7 +94,7 @@ async def test_past_the_lease_nothing_starts(keeper: KeeperName) -> None:
         assert children.living == {}
 
 
-async def test_an_agent_outlives_a_deadline_that_is_put_off() -> None:
+async def test_an_agent_outlives_a_deadline_that_is_extended() -> None:
     with page(FAR, 0.1) as lease:
         async with started(scripted("--persistent", deadline=lease), "auto") as child:
             shorten(lease, 1.0, child.pid)

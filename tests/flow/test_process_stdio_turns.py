@@ -178,7 +178,7 @@ async def test_silence_ends_a_turn_with_all_that_was_printed() -> None:
         assert (await taken(turns, "again"))[1] == TurnCompleted("heard: again")
 
 
-async def test_silence_without_any_output_is_a_reply_without_words() -> None:
+async def test_silence_without_any_output_is_an_empty_reply() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
         begun = time.monotonic()

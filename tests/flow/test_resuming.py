@@ -84,7 +84,7 @@ async def parked(folder: Path) -> None:
         assert (result.status, result.reason) == ("waiting", "question")
 
 
-async def test_an_unanswered_permission_closes_as_stale_and_is_asked_anew(tmp_path: Path) -> None:
+async def test_an_unanswered_permission_closes_as_stale_and_is_asked_again(tmp_path: Path) -> None:
     await parked(tmp_path)
     async with scripted_project(tmp_path) as it:
         channels = ScriptedChannels(script(*WHOLE), threads=True)
@@ -144,7 +144,7 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         assert "whether it ran is unknown" in channels.opened[0].sent[0].text
 
 
-async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
+async def test_the_agent_receives_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
     await run_until_killed(
         tmp_path,
         ToolCallStarted("c1", "Read", {"file_path": "a.py"}),
@@ -197,7 +197,7 @@ async def test_a_thread_taken_up_again_is_sent_only_what_is_new(tmp_path: Path) 
     [TurnFailed("rate_limit", "too many", until="2026-01-01T00:00:00Z"), TurnFailed("exit", "")],
     ids=["limited", "failed without a word"],
 )
-async def test_half_a_word_of_a_failed_attempt_is_not_shown_with_the_next(
+async def test_partial_text_of_a_failed_attempt_is_not_shown_with_the_next(
     tmp_path: Path, failure: TurnFailed
 ) -> None:
     tries: list[list[Update]] = [
@@ -212,7 +212,7 @@ async def test_half_a_word_of_a_failed_attempt_is_not_shown_with_the_next(
         assert "".join(shown) == "one two One two half "
 
 
-async def test_another_try_is_told_what_the_failed_one_did(tmp_path: Path) -> None:
+async def test_another_try_receives_what_the_failed_one_did(tmp_path: Path) -> None:
     tries: list[Prompt] = []
 
     def failing(member: Member, prompt: Prompt) -> list[Update]:

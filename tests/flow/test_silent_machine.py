@@ -154,7 +154,7 @@ async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path
         await until(lambda: is_dead(rows))
 
 
-async def test_a_person_s_word_that_it_is_gone_is_the_answer(project: Path) -> None:
+async def test_a_person_declaring_it_dead_answers_the_question(project: Path) -> None:
     async with watching_machines(project, "m1") as (app,):
         await create_tasks(app)
         await app.own()
@@ -167,7 +167,7 @@ async def test_a_person_s_word_that_it_is_gone_is_the_answer(project: Path) -> N
         )
 
 
-async def test_one_that_is_heard_of_again_needs_no_answer_and_wait_is_one(project: Path) -> None:
+async def test_an_owner_that_returns_needs_no_answer_and_wait_is_one(project: Path) -> None:
     """A new silence is a new question; after `wait` the old one is not asked about again."""
     async with watching_machines(project, "m1", "m2") as (app, other):
         rows = await create_tasks(app)
@@ -211,7 +211,9 @@ async def test_an_answer_that_comes_after_a_sign_of_life_is_refused(project: Pat
         assert not await is_dead(rows)
 
 
-async def test_it_is_told_elsewhere_too(project: Path, user: IsolatedUser, tmp_path: Path) -> None:
+async def test_it_is_notified_elsewhere_too(
+    project: Path, user: IsolatedUser, tmp_path: Path
+) -> None:
     told = tmp_path / "told"
     command = f"{sys.executable} -c 'import sys; open(sys.argv[1], \"a\").write(input())' {told}"
     settings = {"takeover": "ask", "notify": command}
@@ -220,11 +222,11 @@ async def test_it_is_told_elsewhere_too(project: Path, user: IsolatedUser, tmp_p
         await create_tasks(app)
         await app.own()
 
-        async def is_told() -> object:
+        async def is_notified() -> object:
             written = await anyio.Path(told).exists() and await anyio.Path(told).read_text()
             return written and not await app.storage.notifications.unsent()
 
-        await until(is_told)
+        await until(is_notified)
         said = json.loads(await anyio.Path(told).read_text())
         assert (said["kind"], said["task"], said["question"]["author"]) == (
             *("question", "k3f9", "coterie"),

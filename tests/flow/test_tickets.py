@@ -179,7 +179,7 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
 
 
-async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
+async def test_a_message_to_the_manager_changes_the_plan(project: Path) -> None:
     """`b` waits until the user has said that it is not wanted, and is then dropped."""
     async with session(project, team("wren", "finn")) as harness:
         said = anyio.Event()
@@ -208,7 +208,7 @@ async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool) -> None:
+async def test_a_plan_that_changed_needs_a_new_approval(project: Path, changed: bool) -> None:
     first = plan(part("a"), part("b", "a"))
     second = plan(part("a2"), part("b", "a2")) if changed else first
 
@@ -327,7 +327,7 @@ async def test_a_rule_of_the_users_allows_a_check_in_every_worktree(project: Pat
     assert {command for command, _ in checks.ran} == {"make test"}
 
 
-async def test_a_check_that_is_not_permitted_is_told_to_the_manager(project: Path) -> None:
+async def test_a_check_that_is_not_permitted_is_reported_to_the_manager(project: Path) -> None:
     order = {"summary": "x", "acceptance_criteria": [{"text": "green", "command": "make test"}]}
     who = team("wren")
     mira = who.members[0].model_copy(update={"permissions": Permissions(mode="read")})

@@ -106,7 +106,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
         assert ("running", len(await harness.envelopes())) in seen
 
 
-async def test_a_session_that_is_given_up_is_told_to_its_end(user: IsolatedUser) -> None:
+async def test_the_files_of_a_canceled_session_are_complete(user: IsolatedUser) -> None:
     project = repository(user.project / "shop")
     async with session(project) as harness:
         say = replying(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_continue="no")
@@ -205,7 +205,7 @@ def _remove_all(folder: Path) -> None:
     folder.rmdir()
 
 
-async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> None:
+async def test_rows_that_are_no_envelopes_are_reported_as_damage(project: Path) -> None:
     async with session(project) as harness:
         await harness.run(BUSY)
     with sqlite3.connect(project / ".coterie" / "coterie.db") as database:

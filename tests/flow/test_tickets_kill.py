@@ -139,7 +139,7 @@ async def answer_questions(harness: ScriptedProject) -> None:
         await answer(harness.look, asked.interaction.interaction_id, *choice, "you")
 
 
-async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
+async def test_a_death_around_the_users_answer_to_the_report_loses_nothing(
     memory_path: Path,
 ) -> None:
     async def ran(project: Path, death: CrashPoint | None) -> int:

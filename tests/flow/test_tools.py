@@ -302,9 +302,7 @@ async def test_a_sandbox_that_does_not_hold_is_found_out(monkeypatch: pytest.Mon
 
 
 @every
-async def test_what_it_leaves_behind_is_ended_and_said_to_be(
-    shop: MemberProject, kind: Kind
-) -> None:
+async def test_what_it_leaves_behind_is_ended_and_reported(shop: MemberProject, kind: Kind) -> None:
     words = [token(), token()]
     command = (
         f"setsid {staying(words[0])} & (env -i setsid {staying(words[1])} > /dev/null &); echo ok"
@@ -320,7 +318,7 @@ async def test_what_it_leaves_behind_is_ended_and_said_to_be(
 
 
 @every
-async def test_one_that_leaves_nothing_is_not_said_to(shop: MemberProject, kind: Kind) -> None:
+async def test_a_command_without_leftovers_reports_none(shop: MemberProject, kind: Kind) -> None:
     runner = await commands(shop, kind)
     for _ in range(3):
         assert await runner.run("true & wait; echo a | cat", 60) == CommandResult(0, "a\n")

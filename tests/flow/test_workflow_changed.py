@@ -99,7 +99,7 @@ async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
         assert (result.status, result.summary, flow.done) == ("completed", "old", [])
 
 
-async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
+async def test_fork_does_it_again_and_keeps_what_was(tmp_path: Path) -> None:
     await first_run(tmp_path)
     flow = Named("new")
     async with scripted_project(tmp_path, workflow=flow) as it:

@@ -65,7 +65,7 @@ FORMATS: Mapping[str, Callable[[random.Random], str]] = {
     "private key": lambda chance: _letters(chance, 64),
     "private key in JSON": lambda chance: _letters(chance, 64),
 }
-"""Secrets that are recognised by their format alone."""
+"""Secrets that are recognized by their format alone."""
 AROUND = {
     "user and password": "git clone https://me:{}@git.example.com/x",
     "user alone": "see ssh://{}@git.example.com/x",
@@ -246,7 +246,7 @@ def test_no_planted_secret_is_kept_or_shown(user: IsolatedUser) -> None:
     assert leaks(run) == {}
 
 
-def test_the_same_search_finds_them_where_nobody_said_that_they_are_secrets(
+def test_the_same_search_finds_them_where_they_are_not_declared_as_secrets(
     user: IsolatedUser,
 ) -> None:
     assert set(leaks(run_commands(user, known=False))) == {

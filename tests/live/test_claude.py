@@ -268,7 +268,9 @@ async def test_a_command_that_is_denied(shared_claude: ScriptedClaude) -> None:
         assert words in claude.newest_result
 
 
-async def test_calls_that_nobody_is_asked_about_are_told_too(shared_claude: ScriptedClaude) -> None:
+async def test_calls_that_nobody_is_asked_about_are_reported_too(
+    shared_claude: ScriptedClaude,
+) -> None:
     claude, channel = shared_claude, shared_claude.channel
     (claude.harness.project / "note.txt").write_text("heliotrope\n")
     read = ToolCall("Read", {"file_path": str(claude.harness.project / "note.txt")})
@@ -590,7 +592,7 @@ async def test_a_turn_goes_on_until_its_background_is_done(shared_claude: Script
     assert await reply(channel, "and now?") == "Next."
 
 
-async def test_a_server_in_the_background_is_not_waited_for_for_ever(
+async def test_a_server_in_the_background_is_not_waited_for_forever(
     claude: ScriptedClaude, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 0.2)
@@ -716,7 +718,7 @@ async def test_a_refusal(shared_claude: ScriptedClaude) -> None:
     assert (failed.kind, failed.retry) == ("refused", False)
 
 
-async def test_a_stream_that_is_cut_is_told_again(shared_claude: ScriptedClaude) -> None:
+async def test_a_stream_that_is_cut_is_sent_again(shared_claude: ScriptedClaude) -> None:
     claude, channel = shared_claude, shared_claude.channel
     claude.expect(ModelReply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
     updates = await turn(channel, "hi")

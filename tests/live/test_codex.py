@@ -436,7 +436,7 @@ async def test_what_is_allowed_has_the_network_and_no_terminal(
     assert "TTY execution is disabled" in result(harness)
 
 
-async def test_every_command_is_told_once(shared_harness: CodexHarness) -> None:
+async def test_every_command_is_reported_once(shared_harness: CodexHarness) -> None:
     """Codex has no item for most commands that its sandbox stops."""
     harness, channel = shared_harness, shared_harness.channel
     commands = [f"pwd; echo {number} > /etc/never" for number in range(4)]
@@ -997,11 +997,11 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(
         async def ask(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
             said = json.dumps({"id": number, "method": method, "params": params})
             await bare.stdin.send(said.encode() + b"\n")  # type: ignore[union-attr]
-            return await heard(lambda message: message.get("id") == number)
+            return await received(lambda message: message.get("id") == number)
 
         pending = b""
 
-        async def heard(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async def received(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
             nonlocal pending
             with anyio.fail_after(SLOWEST):
                 while True:
@@ -1017,7 +1017,7 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(
         thread = (await ask(2, "thread/start", where))["result"]["thread"]["id"]
         text = [{"type": "text", "text": "please $evil"}]
         await ask(3, "turn/start", {"threadId": thread, "input": text})
-        await heard(lambda message: message.get("method") == "turn/completed")
+        await received(lambda message: message.get("method") == "turn/completed")
         bare.terminate()
     assert sorted(path.name for path in canaries.iterdir()) == ["mcp", "text"]
     sent = body(harness, 1)

@@ -293,7 +293,7 @@ async def test_all_that_it_does_is_for_the_rules_to_say(shared_harness: RealAgen
     assert occurrences_in_requests(harness.server, "not permitted here: deny run(rm *)")[-1] == 1
 
 
-async def test_reading_is_told_and_nobody_is_asked(shared_harness: RealAgentHarness) -> None:
+async def test_reading_is_reported_and_nobody_is_asked(shared_harness: RealAgentHarness) -> None:
     harness, channel = shared_harness, shared_harness.channel
     file = harness.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")

@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "coterie"
 VAGUE = {"aside", "found", "leave", "said", "told"}
 """Each of these once stood for a row, a reply, a list of mistakes and much else."""
+QUAINT = {"anew", "hear", "heard", "hears", "tells", "told"}
+"""Instead of again, read, received, reported, sent, shown or notified."""
 
 
 def public_classes(source: str) -> list[str]:
@@ -45,6 +47,12 @@ def vague_names(source: str) -> dict[str, int]:
             case _:
                 pass
     return {name: line for name, line in names.items() if name.strip("_") in VAGUE}
+
+
+def quaint_functions(source: str) -> list[str]:
+    """The functions, methods and tests of a file whose names contain such a word."""
+    names = re.findall(r"^ *(?:async )?def (\w+)", source, re.MULTILINE)
+    return [name for name in names if not QUAINT.isdisjoint(name.split("_"))]
 
 
 def unknown_words(names: Iterable[str], glossary: str) -> dict[str, list[str]]:
@@ -80,6 +88,25 @@ def test_names_say_what_they_stand_for() -> None:
     sources = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
     vague = {file: names for file, source in sources.items() if (names := vague_names(source))}
     assert vague == {}
+
+
+def test_functions_are_named_in_the_terms_of_the_field() -> None:
+    paths = [
+        path
+        for top in (SOURCE / "testing", ROOT / "tests", ROOT / "bench")
+        for path in top.rglob("*.py")
+    ]
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    assert {
+        file: names for file, text in sources.items() if (names := quaint_functions(text))
+    } == {}
+
+
+def test_functions_with_quaint_names_are_seen() -> None:
+    source = (
+        "async def test_it_is_told(): ...\nclass A:\n    def hear(self): ...\ndef shears(): ..."
+    )
+    assert quaint_functions(source) == ["test_it_is_told", "hear"]
 
 
 def test_names_that_could_stand_for_anything_are_seen() -> None:

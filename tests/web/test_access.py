@@ -292,7 +292,7 @@ def test_a_default_port_need_not_be_named() -> None:
     assert not access("127.0.0.1", port=443).knows("localhost")
 
 
-def test_a_token_that_others_could_read_or_change_is_made_anew(user: IsolatedUser) -> None:
+def test_a_token_that_others_could_read_or_change_is_replaced(user: IsolatedUser) -> None:
     made = WebSessions()
     assert stat.S_IMODE(made.token_file.stat().st_mode) == 0o600
     assert WebSessions().token == made.token

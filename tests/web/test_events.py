@@ -84,7 +84,7 @@ def seqs(found: list[Event], project: str) -> list[int]:
     ]
 
 
-async def test_what_another_terminal_does_is_told(api: Api) -> None:
+async def test_what_another_terminal_does_is_reported(api: Api) -> None:
     async with api.stream() as found, open_project(api.root) as app:
         first = await anext(found)
         assert (first.name, first.data, first.id) == ("reset", {}, f"{api.project}.0")
@@ -103,7 +103,7 @@ async def test_what_another_terminal_does_is_told(api: Api) -> None:
         assert (views[-1]["project"], views[-1]["id"]) == (api.project, task)
 
 
-async def test_an_answer_given_elsewhere_is_told_as_a_question(
+async def test_an_answer_given_elsewhere_is_reported_as_a_question_record(
     user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_adapter(user, monkeypatch)
@@ -128,7 +128,7 @@ async def until_question(found: AsyncIterator[Event], state: str) -> dict[str, s
     raise AssertionError("the stream ended")
 
 
-async def test_texts_under_way_are_told_from_where_they_were(
+async def test_texts_in_progress_continue_from_where_they_were(
     user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_adapter(user, monkeypatch)
@@ -150,7 +150,7 @@ async def test_texts_under_way_are_told_from_where_they_were(
 
 
 @pytest.mark.parametrize("is_slow", [False, True], ids=["reconnected", "slow"])
-async def test_a_message_is_told_before_the_next_text_of_its_member(
+async def test_a_message_is_sent_before_the_next_text_of_its_member(
     user: IsolatedUser, monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
     install_adapter(user, monkeypatch)
@@ -203,18 +203,18 @@ async def until_text(found: AsyncIterator[Event], text: str) -> str:
 
 
 @pytest.mark.parametrize("last", ["nonsense", "", "0123456789ab.99999999", "0" * 12 + ".1,"])
-async def test_an_id_that_is_not_known_is_read_anew(api: Api, last: str) -> None:
+async def test_a_stream_resets_at_an_unknown_id(api: Api, last: str) -> None:
     async with api.stream(last) as found:
         assert (await anext(found)).name == "reset"
 
 
-async def test_an_id_of_a_database_that_is_gone_is_read_anew(api: Api) -> None:
+async def test_a_stream_resets_at_an_id_of_a_database_that_is_gone(api: Api) -> None:
     async with api.stream(f"{api.project}.7") as found:
         first = await anext(found)
     assert (first.name, first.id) == ("reset", f"{api.project}.0")
 
 
-async def test_a_project_that_is_new_is_read_anew(api: Api, tmp_path: Path) -> None:
+async def test_a_stream_resets_for_a_new_project(api: Api, tmp_path: Path) -> None:
     async with api.stream() as found:
         assert (await anext(found)).id == f"{api.project}.0"
         (tmp_path / "other").mkdir()

@@ -22,7 +22,7 @@ TEAM = coterie.Team(
 )
 
 
-async def test_who_looks_at_the_page_is_not_told_elsewhere(
+async def test_whoever_looks_at_the_page_is_not_notified_elsewhere(
     user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_adapter(user, monkeypatch)

@@ -44,7 +44,7 @@ async def test_it_shows_the_project_around_it(api: Api) -> None:
     assert shown.items() <= found.json()[0].items()
 
 
-async def test_a_stream_begins_with_reading_all_anew(api: Api) -> None:
+async def test_a_stream_starts_with_a_reset(api: Api) -> None:
     async with api.stream() as events:
         assert (await anext(events)).name == "reset"
 
@@ -59,7 +59,7 @@ def opener(user: IsolatedUser) -> tuple[dict[str, str], Path]:
     return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}, opened
 
 
-def test_a_process_opens_a_browser_and_serves_until_it_is_told_to_stop(user: IsolatedUser) -> None:
+def test_a_process_opens_a_browser_and_serves_until_it_is_stopped(user: IsolatedUser) -> None:
     command = [sys.executable, "-m", "coterie", "serve", "--api-only", "--port", "0", "--open"]
     env, opened = opener(user)
     with subprocess.Popen(
@@ -108,7 +108,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_served_is_said_in_a_sentence(
+def test_what_cannot_be_served_is_explained_in_a_sentence(
     cli: InProcessCli,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -145,7 +145,7 @@ async def test_a_port_that_nobody_asked_for_is_the_next_that_is_free(
             assert taken.getsockname()[1] < port < taken.getsockname()[1] + 20
 
 
-async def test_other_machines_are_let_in_where_that_was_said_and_by_the_token_alone(
+async def test_other_machines_are_let_in_only_if_configured_and_with_the_token(
     user: IsolatedUser,
 ) -> None:
     async with served(user.project, host="0.0.0.0", insecure=True) as api:
@@ -279,7 +279,7 @@ async def _run(other: OpenProject, task: str) -> None:
         pass
 
 
-async def test_a_storage_that_refuses_all_writes_is_opened_anew(user: IsolatedUser) -> None:
+async def test_a_storage_that_refuses_all_writes_is_reopened(user: IsolatedUser) -> None:
     async with api_client(user.project) as api:
         app = await api.hub.project(api.project)
         task = await app.start(TEAM, "hello")

@@ -35,7 +35,7 @@ WRONG = (
 )
 
 
-async def test_each_mistake_of_a_text_is_told_by_its_place(user: IsolatedUser) -> None:
+async def test_each_mistake_of_a_text_is_reported_with_its_place(user: IsolatedUser) -> None:
     root = await anyio.to_thread.run_sync(set_up_project, user)
     async with api_client(root) as api:
         file = await api.get("~/teams/pair")

@@ -4,7 +4,7 @@ import type { ProblemBody } from "./types";
 
 const BASE = "/api/v1";
 
-/** What the API, or the way to it, answered instead of what was asked for. */
+/** An error of the API, or of the connection to it. */
 export class Problem extends Error {
   readonly type: string;
   readonly status: number;
@@ -22,15 +22,15 @@ export class Problem extends Error {
   }
 }
 
-/** After so many milliseconds what failed only for now is asked for once more. */
+/** How long to wait before a request that failed temporarily is retried, in milliseconds. */
 export const RETRY = 1000;
 
-/** Whether the same request may well be answered in a moment. */
+/** Whether the failure is temporary, so that the same request may succeed in a moment. */
 export function isPassing(problem: Problem): boolean {
   return problem.status === 0 || problem.status === 429 || problem.status >= 500;
 }
 
-/** Any error as a problem, in words for a person. */
+/** Convert any error into a problem with a text for people. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof TypeError) {
@@ -49,19 +49,19 @@ export function problemOf(error: unknown): Problem {
 
 const signedOut = new Set<() => void>();
 
-/** Be told when the server no longer knows this browser. */
-export function onSignedOut(hear: () => void): () => void {
-  signedOut.add(hear);
-  return () => signedOut.delete(hear);
+/** Call `listener` when the server no longer accepts this browser's cookie; returns how to stop. */
+export function onSignedOut(listener: () => void): () => void {
+  signedOut.add(listener);
+  return () => signedOut.delete(listener);
 }
 
 export function reportSignedOut(): void {
-  for (const hear of signedOut) hear();
+  for (const listener of signedOut) listener();
 }
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** A path of the API; each part is escaped, so that no name can lead elsewhere. */
+/** A path of the API. Each part is escaped, so that no name can point to another resource. */
 export function at(...parts: (string | number)[]): string {
   return parts.map((part) => "/" + encodeURIComponent(part)).join("");
 }
@@ -106,6 +106,6 @@ export const api = {
   put: <T>(path: string, body: unknown) => request<T>("PUT", path, { body }),
   patch: <T>(path: string, body: unknown) => request<T>("PATCH", path, { body }),
   delete: <T>(path: string) => request<T>("DELETE", path),
-  /** Where a file is downloaded from. */
+  /** The address of a download. */
   address: (path: string, query: Query = {}) => address(path, query),
 };

@@ -1,4 +1,4 @@
-/** One clock for every "4m ago" of the page; it rests while nobody looks. */
+/** One clock for every "4m ago" on the page; it stops while the tab is hidden. */
 
 class Clock {
   now = $state(Date.now());

@@ -1,4 +1,4 @@
-/** What a member does now, in words: the same as the terminal's. */
+/** What a member is doing, in the same words as on the terminal. */
 
 import { oneLine, timeOfDay } from "./text";
 import type { MemberDoing, MemberState, WaitsFor } from "./types";
@@ -29,7 +29,7 @@ export type Doing = Pick<
   "state" | "reason" | "since" | "waits_for" | "until" | "question"
 >;
 
-/** One who has nothing to do. */
+/** A member without a turn. */
 export const IDLE: Doing = { state: "idle", reason: "", since: "", waits_for: null, until: null, question: null };
 
 export function markOf(doing: Doing): string {
@@ -45,13 +45,13 @@ export function toneOf(doing: Doing): "plain" | "accent" | "warn" | "bad" {
 
 /** `working`, `asks you: q4`, `quiet`, `waiting for a rate limit until 14:05`. */
 export function stateInWords(doing: Doing): string {
-  let said: string = doing.state === "stuck" ? "stuck at its limit" : doing.state;
-  if (doing.state === "waiting" && doing.waits_for) said = WAITS[doing.waits_for];
-  if (doing.until) said += ` until ${timeOfDay(new Date(doing.until))}`;
-  return said;
+  let text: string = doing.state === "stuck" ? "stuck at its limit" : doing.state;
+  if (doing.state === "waiting" && doing.waits_for) text = WAITS[doing.waits_for];
+  if (doing.until) text += ` until ${timeOfDay(new Date(doing.until))}`;
+  return text;
 }
 
-/** What more there is to say: the tool in use, the question, why it is quiet. */
+/** Details of the state: the tool in use, the question's id, why the member is quiet. */
 export function moreInWords(doing: Doing): string {
   const more = doing.question ?? oneLine(doing.reason);
   if (doing.state !== "quiet" || !doing.waits_for) return more;

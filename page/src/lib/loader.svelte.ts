@@ -1,4 +1,4 @@
-/** Something read from the API: what it is now, whether it is on its way, what went wrong. */
+/** Data from the API with its state: loaded, loading or failed. */
 
 import { isPassing, Problem, problemOf, RETRY } from "./api";
 
@@ -13,7 +13,7 @@ export class Loader<T> {
 
   constructor(private read: (signal: AbortSignal) => Promise<T>) {}
 
-  /** Read it, anew where it was read before; asked for while it is read, it is read once more. */
+  /** Load or reload the data. A call during a load makes it load once more, as the answer may be outdated. */
   async load(): Promise<void> {
     if (this.running) {
       this.again = true;
@@ -44,7 +44,7 @@ export class Loader<T> {
     }
   }
 
-  /** Forget what was read: something else is wanted. */
+  /** Abort, and discard the data: something else is wanted. */
   clear(): void {
     this.running?.abort();
     clearTimeout(this.retry);

@@ -1,6 +1,6 @@
 /**
- * Markdown of agents as elements that can do nothing: no HTML of theirs, no picture that loads, no
- * link but to the web, and what was written can be read even where it is not carried out.
+ * Renders Markdown from agents safely: their HTML is escaped, images become links, only web and mail
+ * links work, and whatever is not rendered stays readable as text.
  */
 
 import DOMPurify from "dompurify";
@@ -13,7 +13,7 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 }
 
-/** A link, with where it leads written beside it where its text says something else. */
+/** A link, followed by its host unless its text already is the address. */
 function linkTo(href: string, html: string, text: string, title?: string | null): string {
   const titled = title ? ` “${escaped(title)}”` : "";
   if (!WEB.test(href)) return text === href ? html : `${html} (<code>${escaped(href)}</code>${titled})`;
@@ -40,9 +40,9 @@ const marked = new Marked({
       return linkTo(href, this.parser.parseInline(tokens), text, title);
     },
     code({ text, lang }: Tokens.Code) {
-      // The name of a language is for programs; whatever else stands there is for readers.
-      const said = lang && !/^[\w+#.-]{1,24}$/.test(lang) ? `${escaped(lang)}\n` : "";
-      return `<pre><code>${said}${escaped(text)}\n</code></pre>`;
+      // A language name only selects highlighting; any other text there is shown.
+      const label = lang && !/^[\w+#.-]{1,24}$/.test(lang) ? `${escaped(lang)}\n` : "";
+      return `<pre><code>${label}${escaped(text)}\n</code></pre>`;
     },
     checkbox: ({ checked }: Tokens.Checkbox) => (checked ? "☑ " : "☐ "),
   },
@@ -55,17 +55,17 @@ const ALLOWED = {
     ),
   ALLOWED_ATTR: ["href", "rel", "target", "class", "start"],
   ALLOWED_URI_REGEXP: WEB,
-  // These are no addresses, and would be taken out for not being one.
+  // Not addresses: without this they would be checked as such and removed.
   ADD_URI_SAFE_ATTR: ["rel", "target", "start"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true as const,
 };
 
-/** The elements for some markdown. */
+/** Render Markdown into elements. */
 export function rendered(text: string): DocumentFragment {
   const fragment = DOMPurify.sanitize(marked.parse(visible(text), { async: false }), ALLOWED);
-  // Headings of a message are none of the page's.
+  // A heading in a message must not appear in the outline of the page.
   for (const heading of fragment.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
     const plain = document.createElement("p");
     plain.className = "heading";
@@ -78,7 +78,7 @@ export function rendered(text: string): DocumentFragment {
 
 const LONG = 8;
 
-/** Data that members hand to each other is folded: it is there for who wants to see it. */
+/** Fold long JSON, which is mostly data that members pass to each other. */
 function fold(code: Element): void {
   const lines = (code.textContent ?? "").trimEnd().split("\n").length;
   const block = code.parentElement;

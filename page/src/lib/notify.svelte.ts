@@ -1,4 +1,4 @@
-/** A word of the browser when a question waits or a task ends, while nobody looks at the page. */
+/** Browser notifications for new questions and ended tasks, while no tab of the page is visible. */
 
 import { router, to } from "./router.svelte";
 import { stream } from "./stream.svelte";
@@ -13,7 +13,7 @@ class Notifier {
     "Notification" in globalThis ? Notification.permission : "denied",
   );
 
-  private told = new Set<string>();
+  private notified = new Set<string>();
 
   async allow(): Promise<void> {
     this.permission = await Notification.requestPermission();
@@ -21,19 +21,19 @@ class Notifier {
 
   start(): () => void {
     return stream.on((event) => {
-      // One tab speaks for all of them, and only when none of them is looked at.
+      // Only one tab notifies, and only while none is visible.
       if (!stream.leads || stream.isWatched || this.permission !== "granted") return;
-      this.hear(event);
+      this.handle(event);
     });
   }
 
-  private hear(event: StreamEvent): void {
+  private handle(event: StreamEvent): void {
     if (event.name === "question" && event.data.state === "open") this.question(event.data);
     if (event.name === "task" && ENDED.has(event.data.status)) this.ended(event.data);
   }
 
   private question(question: Question): void {
-    // Not what exactly is asked for: a notification is kept, and read by others, outside of here.
+    // Without the details: the system keeps notifications, and other programs can read them.
     const wants = question.about?.kind === "tool_permission" ? "wants your permission" : "asks you";
     const body = oneLine(question.task_title);
     this.once(`question.${keyOf(question)}`, `${question.member} ${wants}`, body, to.inbox(question));
@@ -47,8 +47,8 @@ class Notifier {
   }
 
   private once(tag: string, title: string, body: string, place: string): void {
-    if (this.told.has(tag)) return;
-    this.told.add(tag);
+    if (this.notified.has(tag)) return;
+    this.notified.add(tag);
     const shown = new Notification(title, { body, tag, icon: "/icon.svg" });
     shown.onclick = () => {
       focus();

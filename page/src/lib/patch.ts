@@ -1,4 +1,4 @@
-/** What a tool call changes in files, as a patch, from the input that each agent's tools are given. */
+/** Builds a patch from the input of a tool call, for the input formats of all known agents. */
 
 type Fields = Record<string, unknown>;
 
@@ -10,7 +10,7 @@ const PAIRS = [
 const WHOLE = ["diff", "patch", "unified_diff"];
 const LISTS = ["edits", "changes"];
 
-/** The fields that a patch is made of, which need not be shown besides. */
+/** The fields that the patch already shows. */
 export const PATCH_FIELDS: readonly string[] = [...PAIRS.flat(), ...WHOLE, ...LISTS];
 
 function isFields(value: unknown): value is Fields {
@@ -31,7 +31,7 @@ function pairIn(fields: Fields): string {
   return "";
 }
 
-/** The parts of a call that makes several edits, in a list or by file. */
+/** The single edits of a call that makes several, given as a list or by file. */
 function partsIn(fields: Fields): [name: string, part: unknown][] {
   return LISTS.flatMap((name): [string, unknown][] => {
     const value = fields[name];
@@ -45,7 +45,7 @@ function placeIn(part: unknown): string {
   return typeof path === "string" ? path : "";
 }
 
-/** Empty: it changes nothing that its input tells of. */
+/** The patch; empty if the input describes no edit. */
 export function patchOf(input: Fields | null): string {
   if (!input) return "";
   const whole = WHOLE.map((name) => input[name]).find((value) => typeof value === "string" && value !== "");

@@ -1,14 +1,14 @@
-/** Pieces of the page that are loaded when they are first shown: screens, graphs, charts, diffs. */
+/** Loads parts of the page when they are first shown: screens, graphs, charts, diffs. */
 
 import { Problem, RETRY } from "./api";
 
-/** How often the page was loaded anew since a piece was there. */
+/** Session storage key: how often the page was reloaded since a part last loaded. */
 const RELOADS = "coterie.reloads";
 const LONGEST_PAUSE = 60_000;
 
 /**
- * Load one.  Where that fails, as the server went away, the page is loaded anew once it is back:
- * a browser does not ask again for a module or a style that it could not get.
+ * Load a part.  If that fails because the server is away, the page is reloaded once it is back:
+ * a browser does not retry a module or style that it failed to load.
  */
 export async function loadPiece<T>(load: () => Promise<T>): Promise<T> {
   try {
@@ -21,12 +21,13 @@ export async function loadPiece<T>(load: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Load one and use it; until then its place says that it is loading. */
+/** Load a part and pass it to `use`. */
 export function usePiece<T>(load: () => Promise<T>, use: (piece: T) => void): void {
   loadPiece(load).then(use, () => undefined);
 }
 
-/** Ever less often, for what is missing for good; and not under the hands of who went elsewhere. */
+/** Reload once the server answers, unless the user has gone to another screen.  The pause doubles with
+ *  every reload, in case the part is missing for good. */
 async function reloadWhenBack(): Promise<void> {
   const reloads = Number(sessionStorage.getItem(RELOADS) ?? 0);
   const pause = Math.min(RETRY * 2 ** reloads, LONGEST_PAUSE);

@@ -1,10 +1,10 @@
-/** Questions in words, which of them are alike, and their answers. */
+/** The texts of questions, which questions are alike, and how to answer them. */
 
 import { api } from "./api";
 import { oneLine, visible } from "./text";
 import type { Answered, AnswerGiven, Effect, Option, Question, ToolPermission } from "./types";
 
-/** What may be answered to a tool call. */
+/** The ids of the answers to a tool call. */
 export const APPROVE = "approve";
 export const REJECT = "reject";
 export const THIS_TASK = "task";
@@ -22,7 +22,7 @@ const WANTS: Record<Effect, [loud: string, verb: string]> = {
   other: ["use a tool", "use"],
 };
 
-/** The words that a name of the pipeline is made of: `plan_review`. */
+/** The name of a phase or step as words: `plan_review` becomes `plan review`. */
 export const words = (name: string): string => oneLine(name.replaceAll("_", " "));
 
 const GOES_TO: Record<string, string> = {
@@ -35,26 +35,26 @@ const GOES_TO: Record<string, string> = {
   accept: "go to the commit",
 };
 
-/** Where a pipeline goes on with an answer, where it is asked that. */
-function wayOn({ about }: Pick<Question, "about">, option: Option): string | undefined {
+/** Where the pipeline continues after an answer, if the question is about that. */
+function nextStep({ about }: Pick<Question, "about">, option: Option): string | undefined {
   if (about?.kind === "phase_choice" && option.id === "next") return `continue with ${words(about.next)}`;
   if (about?.kind === "gate_failed" && option.id === "again") return words(option.label);
   const asksWhere = about?.kind === "phase_choice" || about?.kind === "gate_failed";
   return asksWhere ? GOES_TO[option.id] : undefined;
 }
 
-/** What is asked: of a tool call what it would do. */
+/** What is asked; for a tool call, what it would do. */
 export function heading(question: Question): string {
   const { about } = question;
   const call = permission(question);
-  if (about?.kind === "phase_choice" && !about.reverted) return `${words(about.phase)} is over: what next?`;
+  if (about?.kind === "phase_choice" && !about.reverted) return `${words(about.phase)} has finished: what next?`;
   if (about?.kind === "failed_phase_step") return `${words(about.step)} failed`;
   if (!call) return visible(question.title);
   if (call.effect === "write" && call.paths.length === 1) return "wants to change a file";
   return `wants to ${WANTS[call.effect][0]}`;
 }
 
-/** What there is to do about it; where the terminal names an option of a command, in words of the page. */
+/** What the user can do about it. The terminal's texts mention command options, which the page does not have. */
 export function description(question: Question): string {
   const { about } = question;
   if (about?.kind === "plan_approval") return "Approve it, or say what to change.";
@@ -70,10 +70,10 @@ export function description(question: Question): string {
   return visible(question.description);
 }
 
-/** What an option is called: as the terminal does, by its id too where its label does not say it. */
+/** The name of an option, preceded by its id if the two differ, as on the terminal. */
 export function optionName(question: Question, option: Option): string {
   if (permission(question)) return oneLine(option.label || option.id);
-  const way = wayOn(question, option) ?? (isOfPipeline(question) ? option.label : undefined);
+  const way = nextStep(question, option) ?? (isOfPipeline(question) ? option.label : undefined);
   if (way) return oneLine(way);
   const same = option.label.toLowerCase() === option.id.toLowerCase() || !option.label;
   return same ? oneLine(option.id) : `${oneLine(option.id)}: ${oneLine(option.label)}`;
@@ -81,19 +81,19 @@ export function optionName(question: Question, option: Option): string {
 
 const OF_PIPELINE = ["phase_choice", "gate_failed", "failed_phase_step", "change_acceptance", "unplanned_files"];
 
-/** Whether a build asks it: then options are told by what they do alone. */
+/** Whether a build asks it: then options are named only by what they do. */
 function isOfPipeline({ about }: Pick<Question, "about">): boolean {
   return about !== null && OF_PIPELINE.includes(about.kind);
 }
 
-/** What is written besides the choice. */
+/** The label of the text field below the options. */
 export function textName(question: Question, choice: string): string {
   if (question.kind === "Input") return "Your answer";
   const commits = question.about?.kind === "change_acceptance" && (choice === "accept" || choice === "override");
   return commits ? "Commit message" : "Your comment";
 }
 
-/** What the tool call is about, where its content does not say it. */
+/** What the tool call is about, if its content does not show it. */
 export function target(question: Question): string {
   const call = permission(question);
   if (!call || call.effect === "run") return "";
@@ -108,7 +108,7 @@ export function inShort(question: Question): string {
   return `wants to ${WANTS[call.effect][1]}: ${oneLine(what)}`;
 }
 
-/** What the button that gives an answer says. */
+/** The label of the button that sends an answer. */
 export function actOf(question: Question, choice: string): string {
   const option = question.options.find((one) => one.id === choice);
   if (!option) return "Answer";
@@ -125,14 +125,14 @@ export function actOf(question: Question, choice: string): string {
 
 const asSentence = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1);
 
-/** The rule that is offered; empty where none is. */
+/** The rule offered with the question, or an empty text. */
 export function ruleOf(question: Question): string {
   return question.options.find((one) => one.id === BY_RULE)?.detail ?? "";
 }
 
 const runOf = (task: string) => task.split("/")[0];
 
-/** Whether an answer to one could be meant for the other, as the terminal has it. */
+/** Whether one answer can be applied to both questions: the same condition as on the terminal. */
 export function areAlike(one: Question, other: Question): boolean {
   if (one.project !== other.project || one.id === other.id) return false;
   const [call, second] = [permission(one), permission(other)];
@@ -141,12 +141,12 @@ export function areAlike(one: Question, other: Question): boolean {
   return sameCommand || (ruleOf(one) !== "" && ruleOf(one) === ruleOf(other));
 }
 
-/** Whether it is answered by saying something in the talk. */
+/** Whether it is answered by saying something in the conversation. */
 export function isTurn(question: Question): boolean {
   return question.about?.kind === "human_turn";
 }
 
-/** Give answers; each is told what came of it. */
+/** Send answers; returns the outcome of each. */
 export async function giveAnswers(answers: AnswerGiven[]): Promise<Answered[]> {
   return api.post<Answered[]>("/inbox/answers", { answers });
 }

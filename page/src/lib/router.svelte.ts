@@ -1,4 +1,4 @@
-/** Which screen is shown: the address is the only state, so every screen can be linked to. */
+/** Routing. The address is the only state, so every screen can be linked to. */
 
 export type ScreenName =
   | "home"
@@ -15,7 +15,7 @@ export interface Route {
   screen: ScreenName | "missing";
   project: string;
   task: string;
-  /** The ticket of a ticket's page. */
+  /** The ticket's id on a ticket's screen, otherwise empty. */
   ticket: string;
   query: URLSearchParams;
 }
@@ -35,7 +35,7 @@ function decode(part: string): string {
   }
 }
 
-/** The route that an address means. */
+/** Parse an address. */
 export function routeOf(path: string, search = ""): Route {
   const parts = path.split("/").filter(Boolean).map(decode);
   const route: Route = {
@@ -75,7 +75,7 @@ export const to = {
   pipeline: (project: string, task: string) => `/p/${part(project)}/t/${part(task)}/pipeline`,
   changes: (project: string, task: string) => `/p/${part(project)}/t/${part(task)}/changes`,
   record: (project: string) => `/p/${part(project)}/record`,
-  /** The project's team that is named, else the one that is meant when none is. */
+  /** The team screen; without a name it shows the project's default team. */
   team: (project: string, team = "") => `/p/${part(project)}/team${team ? `?team=${part(team)}` : ""}`,
 };
 
@@ -84,7 +84,7 @@ class Router {
 
   constructor() {
     addEventListener("popstate", () => this.read());
-    // Links are links: they can be opened in a tab, copied, and reached by keyboard.
+    // Ordinary links, so that they can be opened in a new tab, copied and reached by keyboard.
     document.addEventListener("click", (event) => {
       const link = (event.target as Element | null)?.closest?.("a");
       if (!link || !isOurs(event, link)) return;

@@ -1,11 +1,11 @@
-/** The eight screens in the order of their keys, and what each is loaded from. */
+/** The eight screens in the order of their keys, and how each is loaded. */
 
 import type { Component } from "svelte";
 import type { IconName } from "../parts/Icon.svelte";
 import Home from "../screens/Home.svelte";
 import { to, type Route, type ScreenName } from "./router.svelte";
 
-/** Where the task and project screens lead: the one that is looked at, else the newest. */
+/** The project and task that links to screens refer to: those shown last, otherwise the newest. */
 export interface Place {
   project: string;
   task: string;
@@ -15,7 +15,7 @@ export interface ScreenEntry {
   name: ScreenName;
   label: string;
   icon: IconName;
-  /** What it is about: everything, one task, or one project. */
+  /** What it shows: everything, one task, or one project. */
   of: "all" | "task" | "project";
   address: (place: Place) => string;
 }
@@ -31,10 +31,10 @@ export const SCREENS: readonly ScreenEntry[] = [
   { name: "team", label: "Team", icon: "team", of: "project", address: (at) => to.team(at.project) },
 ];
 
-/** A screen is given its route, and is made anew when project, task or ticket change. */
+/** A screen gets its route, and is created again when the project, task or ticket changes. */
 export type Screen = Component<{ route: Route }>;
 
-/** The first screen comes with the page; each other one is loaded when it is first shown. */
+/** Home is part of the page; every other screen is loaded when it is first shown. */
 export const LOADERS: Record<ScreenName, () => Promise<{ default: Screen }>> = {
   home: () => Promise.resolve({ default: Home as Screen }),
   inbox: () => import("../screens/Inbox.svelte"),

@@ -1,4 +1,4 @@
-/** Who may come in: the token in the address's fragment becomes a cookie, and leaves the address. */
+/** Signing in: the token in the address's fragment is exchanged for a cookie and removed from the address. */
 
 import { api, isPassing, onSignedOut, problemOf, RETRY, type Problem } from "./api";
 
@@ -10,17 +10,17 @@ export function tokenIn(text: string): string {
   return found?.[1] ?? text.trim();
 }
 
-/** Where a token is until the server has answered it: whoever reloads before that, or goes to another
- *  screen, breaks the request off, and the address does not have the token any more. */
+/** Session storage key of a token that the server has not answered yet: a reload aborts the request,
+ *  and the token is no longer in the address by then. */
 const PENDING = "coterie.token";
 
 class Session {
   state = $state<SessionState>("checking");
   problem = $state.raw<Problem | null>(null);
 
-  /** Who signs in does so for every tab of the browser. */
+  /** Signing in applies to every tab of the browser. */
   private others = new BroadcastChannel("coterie.session");
-  /** Whether another tab did since this one began: an answer that was under way is from before. */
+  /** Whether another tab has signed in since this one started: a pending 401 is then outdated. */
   private wasLetIn = false;
 
   constructor() {
@@ -31,11 +31,11 @@ class Session {
     };
   }
 
-  /** With what the address holds, else with the cookie that the browser may have. */
+  /** Sign in with the token in the address, otherwise with the cookie if there is one. */
   async start(): Promise<void> {
     const fragment = location.hash;
     if (/#token=/.test(fragment)) {
-      // Not left in the address, where it could be copied or looked over.
+      // Removed from the address, where it could be copied by mistake or seen by others.
       sessionStorage.setItem(PENDING, tokenIn(fragment));
       history.replaceState(null, "", location.pathname + location.search);
     }
@@ -46,7 +46,7 @@ class Session {
       this.state = "in";
     } catch (error) {
       const problem = problemOf(error);
-      // A server that is not there is no reason to ask for a token: the stream waits for it.
+      // If the server is away, do not ask for a token: the stream reconnects by itself.
       this.state = problem.status === 401 && !this.wasLetIn ? "out" : "in";
     }
   }
@@ -67,7 +67,7 @@ class Session {
     }
   }
 
-  /** A server that did not answer the token may well do so now; unless another one was given meanwhile. */
+  /** Retry a token that the server did not answer, unless another one was entered meanwhile. */
   private again(token: string): void {
     if (this.state === "out" && sessionStorage.getItem(PENDING) === token) void this.enter(token);
   }

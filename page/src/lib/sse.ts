@@ -1,4 +1,4 @@
-/** Server-sent events over fetch: unlike EventSource it can begin at a cursor, and says what failed. */
+/** Server-sent events over fetch: unlike EventSource this can start at a cursor, and reports the HTTP status. */
 
 export interface ServerEvent {
   name: string;
@@ -6,7 +6,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Takes pieces of the stream and gives the events that are whole. */
+/** Splits the stream into events; incomplete ones are kept until the rest arrives. */
 export class EventParser {
   private rest = "";
   private name = "";
@@ -42,15 +42,15 @@ export class EventParser {
   }
 }
 
-/** The server says something every 15 seconds; a connection that is silent for longer is dead. */
+/** A connection is given up after this many milliseconds of silence: the server sends something every 15 seconds. */
 const SILENT = 45_000;
 
-/** Read events until the stream ends or fails; `opened` once the server has said yes. */
+/** Read events until the stream ends or fails, and return the HTTP status; calls `opened` once the server accepts. */
 export async function readEvents(
   address: string,
   cursor: string,
   signal: AbortSignal,
-  { opened, heard }: { opened: () => void; heard: (events: ServerEvent[]) => void },
+  { opened, onEvents }: { opened: () => void; onEvents: (events: ServerEvent[]) => void },
 ): Promise<number> {
   const headers: Record<string, string> = { Accept: "text/event-stream" };
   if (cursor) headers["Last-Event-ID"] = cursor;
@@ -71,6 +71,6 @@ export async function readEvents(
     if (done) return response.status;
     timer = setTimeout(() => silent.abort(), SILENT);
     const events = parser.push(value);
-    if (events.length) heard(events);
+    if (events.length) onEvents(events);
   }
 }

@@ -1,8 +1,8 @@
 /**
- * The event stream, one per browser: a browser opens six connections to one origin, so ten tabs
- * with a stream each would leave none for requests.  A lock elects the tab that reads it; the
- * others get every event through a channel.  When that tab closes, the lock goes to the next one,
- * which reads on from the last event that it has heard of.
+ * The event stream, one per browser: a browser opens at most six connections to an origin, so ten
+ * tabs with a stream each would leave none for requests.  A lock elects the tab that reads the
+ * stream; the others get every event through a channel.  When that tab closes, the next one gets
+ * the lock and continues after the last event it received.
  */
 
 import { reportSignedOut } from "./api";
@@ -11,7 +11,7 @@ import type { StreamEvent } from "./types";
 
 export type Connection = "connecting" | "live" | "lost";
 
-type Said =
+type ChannelMessage =
   | { kind: "events"; events: ServerEvent[] }
   | { kind: "state"; state: Connection; cursor: string }
   | { kind: "hello" }
@@ -23,39 +23,39 @@ const LONGEST_PAUSE = 4000;
 
 class Stream {
   connection = $state<Connection>("connecting");
-  /** Whether this tab reads the stream for all of them. */
+  /** Whether this tab reads the stream for all tabs. */
   leads = $state(false);
 
   private cursor = "";
   private seen = new Map<string, number>();
-  private hears = new Set<(event: StreamEvent) => void>();
+  private listeners = new Set<(event: StreamEvent) => void>();
   private channel: BroadcastChannel | null = null;
   private stopped: AbortController | null = null;
   private wake: (() => void) | null = null;
   private tab = crypto.randomUUID();
-  private looking = new Set<string>();
+  private visibleTabs = new Set<string>();
 
-  /** Be told of every event; returns how to stop. */
-  on(hear: (event: StreamEvent) => void): () => void {
-    this.hears.add(hear);
-    return () => this.hears.delete(hear);
+  /** Call `listener` for every event; returns a function that unsubscribes. */
+  on(listener: (event: StreamEvent) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
-  /** Whether a tab of this browser is in front of somebody. */
+  /** Whether any tab of the page is visible. */
   get isWatched(): boolean {
-    return this.looking.size > 0;
+    return this.visibleTabs.size > 0;
   }
 
   start(): void {
     if (this.stopped) return;
     const stopped = (this.stopped = new AbortController());
     const channel = (this.channel = new BroadcastChannel(NAME));
-    channel.onmessage = ({ data }: MessageEvent<Said>) => this.hear(data);
+    channel.onmessage = ({ data }: MessageEvent<ChannelMessage>) => this.handle(data);
     this.say({ kind: "hello" });
     this.watch(stopped.signal);
     navigator.locks
       .request(NAME, { signal: stopped.signal }, () => this.lead(stopped.signal))
-      .catch(() => undefined); // stopped while it waited
+      .catch(() => undefined); // stopped while waiting for the lock
   }
 
   stop(): void {
@@ -66,37 +66,37 @@ class Stream {
     this.connection = "connecting";
   }
 
-  /** Try again now: somebody has come back, or the network has. */
+  /** Reconnect now instead of after the pause: the tab is visible again, or the network is back. */
   retry(): void {
     this.wake?.();
   }
 
   private watch(signal: AbortSignal): void {
-    const tell = (visible = !document.hidden) => {
+    const announce = (visible = !document.hidden) => {
       this.mark(this.tab, visible);
       this.say({ kind: "visible", tab: this.tab, visible });
     };
-    tell();
-    document.addEventListener("visibilitychange", () => (tell(), this.retry()), { signal });
-    addEventListener("pagehide", () => tell(false), { signal });
+    announce();
+    document.addEventListener("visibilitychange", () => (announce(), this.retry()), { signal });
+    addEventListener("pagehide", () => announce(false), { signal });
     addEventListener("online", () => this.retry(), { signal });
   }
 
   private mark(tab: string, visible: boolean): void {
-    if (visible) this.looking.add(tab);
-    else this.looking.delete(tab);
+    if (visible) this.visibleTabs.add(tab);
+    else this.visibleTabs.delete(tab);
   }
 
-  private say(said: Said): void {
-    this.channel?.postMessage(said);
+  private say(message: ChannelMessage): void {
+    this.channel?.postMessage(message);
   }
 
-  private hear(said: Said): void {
-    if (said.kind === "events") said.events.forEach((event) => this.take(event));
-    else if (said.kind === "visible") this.mark(said.tab, said.visible);
-    else if (said.kind === "state") {
-      this.cursor ||= said.cursor;
-      this.become(said.state);
+  private handle(message: ChannelMessage): void {
+    if (message.kind === "events") message.events.forEach((event) => this.take(event));
+    else if (message.kind === "visible") this.mark(message.tab, message.visible);
+    else if (message.kind === "state") {
+      this.cursor ||= message.cursor;
+      this.become(message.state);
     } else {
       if (this.leads) this.say({ kind: "state", state: this.connection, cursor: this.cursor });
       this.say({ kind: "visible", tab: this.tab, visible: !document.hidden });
@@ -111,12 +111,12 @@ class Stream {
   private become(state: Connection): void {
     const wasLost = this.connection === "lost";
     this.connection = state;
-    // What was asked for in between was not answered, and what is never kept was not told.
-    if (wasLost && state === "live") this.tell({ name: "reset", data: {} });
+    // Requests made meanwhile have failed, and events that are not stored were missed: load everything again.
+    if (wasLost && state === "live") this.dispatch({ name: "reset", data: {} });
   }
 
-  private tell(event: StreamEvent): void {
-    for (const hear of this.hears) hear(event);
+  private dispatch(event: StreamEvent): void {
+    for (const listener of this.listeners) listener(event);
   }
 
   private async lead(signal: AbortSignal): Promise<void> {
@@ -128,7 +128,7 @@ class Stream {
           pause = FIRST_PAUSE;
           this.change("live");
         },
-        heard: (events) => this.pass(events),
+        onEvents: (events) => this.pass(events),
       }).catch(() => 0);
       if (signal.aborted) return;
       if (status === 401) return reportSignedOut();
@@ -146,7 +146,7 @@ class Stream {
     });
   }
 
-  /** Events that this tab has read: for itself and for the others. */
+  /** Handle events that this tab has read, and pass them to the other tabs. */
   private pass(events: ServerEvent[]): void {
     this.say({ kind: "events", events });
     for (const event of events) this.take(event);
@@ -155,11 +155,11 @@ class Stream {
   private take(event: ServerEvent): void {
     if (event.name === "reset") this.seen.clear();
     if (event.id) this.cursor = event.id;
-    const told = parsed(event);
-    if (told && !this.isDouble(told)) this.tell(told);
+    const decoded = parsed(event);
+    if (decoded && !this.isDouble(decoded)) this.dispatch(decoded);
   }
 
-  /** A tab that takes over may read again what the last one had already passed on. */
+  /** Whether the record was already handled: a tab that takes over may read it a second time. */
   private isDouble(event: StreamEvent): boolean {
     if (event.name !== "record") return false;
     const { project, seq } = event.data;

@@ -1,6 +1,6 @@
-/** Text that others wrote, so that a person sees every character of it; and figures in words. */
+/** Shows untrusted text with every character visible, and formats figures. */
 
-// Controls, and what is drawn as nothing or turns the direction of what follows (as model/visible.py).
+// Control characters, invisible characters, and those that change the text direction (as in model/visible.py).
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}]/gu;
 
@@ -9,10 +9,10 @@ function code(character: string): string {
   return `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
 }
 
-// Between two pictures it makes one of them, which is how many emoji are written.
+// A zero-width joiner between two pictographs combines them into one emoji, so it is kept.
 const JOINED = /(?<=\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
 
-/** The text with all that is not plainly visible written out, as the terminal does. */
+/** Replace every invisible character by its code, such as `<U+200B>`, as on the terminal. */
 export function visible(text: string): string {
   const plain = text.replace(/\r\n/g, "\n");
   if (!plain.includes("\u200d")) return plain.replace(HIDDEN, code);
@@ -57,12 +57,12 @@ export function tokens(usage: { input_tokens: number | null; output_tokens: numb
   return (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
 }
 
-// Made once: to make one costs more than all else about a row.
+// Created once: creating one costs more than rendering a row.
 const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const DAY = new Intl.DateTimeFormat([], { day: "numeric", month: "short", year: "numeric" });
 const MOMENT = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 
-/** `14:05`, as the terminal has it. */
+/** `14:05`, as on the terminal. */
 export function timeOfDay(instant: Date): string {
   return CLOCK.format(instant);
 }

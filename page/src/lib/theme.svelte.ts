@@ -1,4 +1,4 @@
-/** Light or dark: the system's choice until a person makes one; `public/theme.js` applies it early. */
+/** Light or dark: the system's setting until the user chooses; `public/theme.js` applies it before the page loads. */
 
 const KEY = "coterie.theme";
 type Theme = "light" | "dark";
@@ -27,7 +27,7 @@ class ThemeSwitch {
     try {
       localStorage.setItem(KEY, next);
     } catch {
-      // Not kept, but it holds for now.
+      // Storage may be blocked; the choice then lasts until the next reload.
     }
   }
 

@@ -1,11 +1,11 @@
-/** A task's timeline as rows: pages of it, what comes live, and replies that are under way. */
+/** A task's timeline as rows: stored pages, live records, and replies in progress. */
 
 import { api, at, isPassing, problemOf, RETRY, type Problem } from "./api";
 import type { Entry, Page, RecordOf, StreamEvent, TextDelta, TimelineNews, TimelineRecord } from "./types";
 
 const PAGE = 100;
 
-/** A reply that is being written. */
+/** A reply in progress. */
 export interface Reply {
   type: "reply";
   member: string;
@@ -13,17 +13,17 @@ export interface Reply {
 }
 export type Shown = Exclude<TimelineRecord, { type: "member" | "delta" }> | Reply;
 
-/** What is shown as one row; the beginning and the end of a tool call are the same one. */
+/** One row of the timeline; the start and the end of a tool call share a row. */
 export interface Row {
   key: string;
   seq: number;
   at: string;
   record: Shown;
-  /** Whether it begins what a member says and does: then it is headed by the member's name. */
+  /** Whether it is the first of consecutive rows of a member: then the member's name is shown above it. */
   isFirst: boolean;
 }
 
-/** Who a row belongs to; consecutive rows of one member stand under one heading. */
+/** The member a row belongs to, or an empty text; consecutive rows of a member share a heading. */
 export function memberOf(record: Shown): string {
   const own = record.type === "message" || record.type === "reply" || record.type === "tool_call";
   return own ? record.member : "";
@@ -39,19 +39,19 @@ const ENDED = ["completed", "failed", "canceled"];
 
 function isShown(record: TimelineRecord): record is Exclude<Shown, Reply> {
   if (record.type === "task") return ENDED.includes(record.status);
-  // Whose turn it is shows where one speaks, and what was said is a message.
+  // The box below the conversation shows whose turn it is, and what was said is a message.
   if (record.type === "interaction") return record.about?.kind !== "human_turn";
-  // How a run ended is told by its task.
+  // A task record already shows how the run ended.
   return record.type !== "member" && record.type !== "delta" && record.type !== "result";
 }
 
-/** By this a later record of a tool call or a question takes the place of the earlier one. */
+/** The key under which a later record of the same tool call or question replaces the earlier one. */
 function sameAs(record: TimelineRecord): string {
   if (record.type === "tool_call") return `call.${record.member}.${record.id}`;
   return record.type === "interaction" ? `question.${record.id}` : "";
 }
 
-/** What is known of a tool call or a question, from both of its records. */
+/** Merge the two records of a tool call or question: the end of a call may omit its input. */
 function joined(before: Shown, after: Exclude<Shown, Reply>): Shown {
   if (before.type === "tool_call" && after.type === "tool_call") {
     return { ...after, input: Object.keys(after.input).length ? after.input : before.input };
@@ -67,7 +67,7 @@ export class Timeline {
   ready = $state(false);
 
   private entries = new Map<number, Entry>();
-  /** What was told live and is not kept, each after the entry that it came after. */
+  /** Live records that are not stored, each with the entry that it follows. */
   private passing: { after: number; row: Row }[] = [];
   private places = new Map<string, number>();
   private first = Infinity;
@@ -81,7 +81,7 @@ export class Timeline {
     private task: string,
   ) {}
 
-  /** The rows, with what is being written as the last of them. */
+  /** The rows, followed by the replies in progress. */
   all = $derived.by((): Row[] => {
     if (this.replies.size === 0) return this.rows;
     const rows = [...this.rows];
@@ -92,8 +92,8 @@ export class Timeline {
     return rows;
   });
 
-  /** Read the newest page; what is missing between it and what is known is not guessed at.  Asked for while it is read,
-   *  it is read once more: the answer under way may be from before, or come from a server that is gone. */
+  /** Load the newest page.  If it does not connect to the known entries, those are dropped.  A call during a
+   *  load makes it load once more, as the pending answer may be outdated or never arrive. */
   load(): Promise<void> {
     this.again = true;
     return (this.reading ??= this.readUntilNew());
@@ -133,7 +133,7 @@ export class Timeline {
     }
   }
 
-  /** Read the page before the first row; what is returned puts it there. */
+  /** Load the page before the first row; returns a function that inserts it. */
   async earlier(): Promise<() => void> {
     const { entries, more } = await this.page({ before: this.first });
     return () => {
@@ -143,7 +143,7 @@ export class Timeline {
     };
   }
 
-  hear(event: StreamEvent): void {
+  handle(event: StreamEvent): void {
     if (event.name === "reset") {
       this.replies = new Map();
       void this.load();
@@ -152,8 +152,8 @@ export class Timeline {
       if (project !== this.project || task.split("/")[0] !== this.task) return;
       if (event.name === "delta") this.write(event.data);
       else {
-        // Not only when its row is added, which waits for the page that is being read: events are in order, so a
-        // message ends the reply that came before it, and never one that comes after it.
+        // Not left to `add`, which waits for a pending page: events arrive in order, so a message ends the reply
+        // before it and never one after it.
         this.finish(event.data.record);
         this.add(event.data);
       }
@@ -163,8 +163,8 @@ export class Timeline {
   private write({ member, turn, start, text }: TextDelta): void {
     const known = this.replies.get(member);
     const before = known?.turn === turn && start > 0 ? known : { text: "", end: 0 };
-    if (start < before.end) return; // told already
-    // Who came late has not seen the beginning.
+    if (start < before.end) return; // received already
+    // Text is missing before this piece, because the page was opened later.
     const kept = start > before.end ? `${before.text}… ` : before.text;
     const end = start + Array.from(text).length;
     this.replies = new Map(this.replies).set(member, { turn, end, text: kept + text });
@@ -187,7 +187,7 @@ export class Timeline {
     }
   }
 
-  /** A reply that is whole is no longer under way: its message takes its place. */
+  /** Remove a reply in progress once its message or the end of the run arrives. */
   private finish(record: TimelineRecord): void {
     if (record.type === "result") this.replies = new Map();
     else if (record.type === "message" && this.replies.has(record.member)) {
@@ -214,7 +214,7 @@ export class Timeline {
     this.rows = [...rows, ...passing.map((one) => one.row)];
   }
 
-  /** Put an entry in its row; changes `rows`. */
+  /** Put an entry into its row; modifies and returns `rows`. */
   private place(rows: Row[], { seq, at, record }: Entry): Row[] {
     if (!isShown(record)) return rows;
     const same = sameAs(record);
@@ -224,7 +224,7 @@ export class Timeline {
       rows[known] = { ...before, record: joined(before.record, record) };
     } else {
       if (same) this.places.set(same, rows.length);
-      // Of a tool call the end may be read before its beginning: it is the same row all the same.
+      // The end of a tool call may be loaded before its start, so both use the same key.
       rows.push({ key: same || String(seq), seq, at, record, isFirst: isFirst(record, rows.at(-1)) });
     }
     return rows;
@@ -234,7 +234,7 @@ export class Timeline {
 interface Text {
   turn: number;
   text: string;
-  /** How much of it the server has told, in its own characters. */
+  /** How much of the reply was received, counted in code points as the server does. */
   end: number;
 }
 

@@ -1,4 +1,4 @@
-/** What the API sends, under the names that screens use; `api.d.ts` is generated from its description. */
+/** The API's types under the names that screens use; `api.d.ts` is generated from its description. */
 
 import type { components } from "./api.d";
 
@@ -19,7 +19,7 @@ export type Usage = Schemas["Usage"];
 export type Said = Schemas["SaidShown"];
 export type ProblemBody = Schemas["Problem"];
 
-/** One line of a task's timeline, in its place in the project's own order. */
+/** One entry of a task's timeline, with its number in the project's order. */
 export type Entry = Schemas["EntryShown"];
 export type Page = Schemas["PageShown"];
 export type TimelineRecord = Entry["record"];
@@ -30,14 +30,14 @@ export type MemberState = RecordOf<"member">["state"];
 export type WaitsFor = NonNullable<RecordOf<"member">["waits_for"]>;
 export type Effect = ToolPermission["effect"];
 
-/** What a member does now, and who it is. */
+/** A member and what it is doing now. */
 export type MemberDoing = Pick<
   RecordOf<"member">,
   "member" | "state" | "reason" | "since" | "waits_for" | "until" | "question"
 > &
   Pick<Member, "agent" | "mode" | "type">;
 
-/** A record that was added to a timeline; `seq` is null for one that is not kept. */
+/** A record added to a timeline; `seq` is null if it is not stored. */
 export interface TimelineNews {
   project: string;
   task: string;
@@ -46,7 +46,7 @@ export interface TimelineNews {
   record: TimelineRecord;
 }
 
-/** A piece of a text under way, and its place in it. */
+/** A piece of a reply in progress, and its position in it. */
 export interface TextDelta {
   project: string;
   task: string;
@@ -56,7 +56,7 @@ export interface TextDelta {
   text: string;
 }
 
-/** What the event stream sends. */
+/** An event of the event stream. */
 export type StreamEvent =
   | { name: "record"; data: TimelineNews }
   | { name: "delta"; data: TextDelta }

@@ -1,4 +1,4 @@
-/** What every screen knows: projects, tasks and open questions, kept in step by the event stream. */
+/** State shared by all screens: projects, tasks and open questions, kept current by the event stream. */
 
 import { SvelteMap } from "svelte/reactivity";
 import { api } from "./api";
@@ -13,10 +13,10 @@ class World {
   tasks = new SvelteMap<string, Task>();
   questions = new SvelteMap<string, Question>();
 
-  /** What was told while it was read: the answer may be from before. */
+  /** Events that arrived during a load, whose answer may be older than they are. */
   private meanwhile: StreamEvent[] = [];
   private reading = new Loader(async (signal) => {
-    this.meanwhile = []; // of a reading that failed: the events since then are not among them
+    this.meanwhile = []; // discards those of a load that failed
     const [projects, tasks, questions] = await Promise.all([
       api.get<Project[]>("/projects", {}, signal),
       api.get<Task[]>("/tasks", {}, signal),
@@ -28,7 +28,7 @@ class World {
     return true;
   });
 
-  /** Whether everything was read at least once. */
+  /** Whether everything was loaded at least once. */
   get ready(): boolean {
     return this.reading.data === true;
   }
@@ -37,14 +37,14 @@ class World {
     return this.reading.problem;
   }
 
-  /** Newest first, tickets and other parts of a task left out. */
+  /** Tasks, newest first, without tickets and other subtasks. */
   newest = $derived(
     [...this.tasks.values()]
       .filter((task) => task.parent_id === null)
       .sort((a, b) => b.changed_at.localeCompare(a.changed_at)),
   );
 
-  /** What waits for an answer, oldest first. */
+  /** The open questions, oldest first. */
   waiting = $derived(
     [...this.questions.values()]
       .filter((question) => question.state === "open")
@@ -53,14 +53,14 @@ class World {
 
   start(): () => void {
     void this.reading.load();
-    return stream.on((event) => this.hear(event));
+    return stream.on((event) => this.handle(event));
   }
 
   read(): Promise<void> {
     return this.reading.load();
   }
 
-  /** A task that was just started here: the stream tells of it a moment later. */
+  /** Add a task that was just started here, without waiting for its event. */
   know(task: Task): void {
     this.tasks.set(keyOf(task), task);
   }
@@ -81,7 +81,7 @@ class World {
     fill(this.questions, questions);
   }
 
-  private hear(event: StreamEvent): void {
+  private handle(event: StreamEvent): void {
     if (event.name === "reset") void this.reading.load();
     else {
       if (this.reading.loading && event.name !== "record" && event.name !== "delta") this.meanwhile.push(event);

@@ -1,5 +1,5 @@
-/* Where the nodes of a graph go, and what comes before and after each: cytoscape with dagre, loaded only when a graph is
-   shown. It runs without a renderer, since nodes are drawn as ordinary elements that can be focused and read aloud. */
+/* The layout of a graph and the predecessors and successors of each node, by cytoscape with dagre; loaded only when a
+   graph is shown. Used without its renderer: nodes are ordinary elements, so they can be focused and read aloud. */
 import cytoscape, { type Core } from "cytoscape";
 import dagre from "cytoscape-dagre";
 
@@ -11,7 +11,7 @@ export interface Edge {
   source: string;
   target: string;
   label?: string;
-  /** A way back: it does not count for the layout, or everything would stand in a circle. */
+  /** An edge back to an earlier node; ignored by the layout, which needs a graph without cycles. */
   back?: boolean;
   tone?: string;
 }
@@ -25,7 +25,7 @@ export interface Layout {
   places: Map<string, Place>;
   width: number;
   height: number;
-  /** All that a node waits for, and all that waits for it. */
+  /** A node with all its predecessors and successors. */
   related(id: string): Set<string>;
 }
 

@@ -1,11 +1,11 @@
-/* A patch as rows that stand side by side: diff2html reads the patch and pairs the lines, the page draws them itself, as
-   text alone and in its own colours. Loaded only when a diff is shown. */
+/* A patch as rows for a side-by-side view: diff2html parses it and pairs the lines; the page renders them itself, as text
+   only and in its own colours. Loaded only when a diff is shown. */
 import { parse } from "diff2html/lib-esm/diff-parser.js";
 import { newDistanceFn, newMatcherFn } from "diff2html/lib-esm/rematch.js";
 import { visible } from "../lib/text";
 import type { DiffBlock, DiffFile, DiffLine } from "diff2html/lib-esm/types.js";
 
-/** More pairs than these, or longer lines, are not compared: that would take seconds. */
+/** Beyond this many pairs, or with longer lines, lines are not matched: that would take seconds. */
 const MOST_PAIRS = 1600;
 const LONGEST = 400;
 
@@ -20,7 +20,7 @@ export interface Side {
   spans: Span[];
 }
 
-/** A line of each side; a missing one is where the other was added or removed. */
+/** One line per side; a side is missing where the other one was added or removed. */
 export interface Row {
   left?: Side;
   right?: Side;
@@ -44,7 +44,7 @@ export interface FileDiff {
 }
 
 export function readPatch(patch: string): FileDiff[] {
-  // The parser takes a carriage return for the end of a line, and drops what follows it.
+  // The parser treats a carriage return as the end of a line and drops the rest of the line.
   return parse(patch.replace(/\r(?!\n)/g, visible), {}).map(fileOf);
 }
 
@@ -111,7 +111,7 @@ function row(old: DiffLine | undefined, fresh: DiffLine | undefined): Row {
   };
 }
 
-/** Two lines with the part between their common beginning and end marked; where little is common, nothing is. */
+/** Mark what differs between the common start and end of two lines; nothing if they have little in common. */
 function marked(old: string, fresh: string): [Span[], Span[]] {
   const shorter = Math.min(old.length, fresh.length);
   let head = 0;

@@ -1,23 +1,23 @@
-/** What a screen reads of a project or a task, read anew as something happens to it. */
+/** Loads a screen's data, and reloads it when events concern its project or task. */
 
 import { untrack } from "svelte";
 import { Loader } from "../lib/loader.svelte";
 import { stream } from "../lib/stream.svelte";
 import type { StreamEvent } from "../lib/types";
 
-/** However much happens, a screen is read anew this often at most. */
+/** The shortest interval between two reloads, in milliseconds. */
 const PAUSE = 400;
 
 interface Concern {
   project: string;
-  /** Left out or empty: whatever happens in the project. */
+  /** If omitted or empty, every event of the project counts. */
   task?: string;
-  /** What else it depends on, such as a filter. */
+  /** Anything else the data depends on, such as a filter. */
   about?: unknown;
 }
 
-/** A loader that begins at once and follows the event stream, for as long as its component is shown.
- *  It begins anew where `concern` gives something else, such as another filter. */
+/** A loader that starts at once and follows the event stream while its component is mounted.  It starts
+ *  again when `concern` changes. */
 export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => Promise<T>): Loader<T> {
   const loader = new Loader(read);
   $effect(() => {
@@ -35,7 +35,7 @@ export function live<T>(concern: () => Concern, read: (signal: AbortSignal) => P
     return () => {
       stop();
       clearTimeout(due);
-      loader.clear(); // else what fails would be asked for on and on by a screen that is gone
+      loader.clear(); // otherwise a failed load would be retried forever after the screen is gone
     };
   });
   return loader;

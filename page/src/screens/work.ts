@@ -1,4 +1,4 @@
-/** What the screens of tickets, pipelines and changes read of the API, and how its states are shown. */
+/** The API's data about tickets, pipelines and changes, and how its states are shown. */
 
 import { api, Problem } from "../lib/api";
 import type { Tone } from "../parts/Badge.svelte";
@@ -29,7 +29,7 @@ export interface Criterion {
   command?: string | null;
 }
 
-/** What manager, workers and Coterie said to each other about a ticket. */
+/** A message between manager, workers and Coterie about a ticket. */
 export interface Envelope {
   timestamp: string;
   source: string;
@@ -53,7 +53,7 @@ export interface TicketPage extends Ticket {
   status?: string;
 }
 
-/** How a ticket counts, in the words of the terminal. */
+/** The state of a ticket, in the terminal's words. */
 export type Kind = "blocked" | "ready" | "working" | "in review" | "failed" | "done" | "dropped" | "replaced";
 
 const STATES: Record<TicketState, [mark: string, kind: Kind, tone: Tone]> = {
@@ -81,13 +81,13 @@ export function markOf(ticket: Ticket): string {
   return ticket.asks ? "▲" : isGone(ticket) ? "–" : STATES[ticket.state][0];
 }
 
-/** Its state in words, with what stands in its way. */
+/** The ticket's state in words, with what blocks it. */
 export function stateOf(ticket: Ticket): string {
   const kind = kindOf(ticket);
   if (kind === "replaced") return `now ${ticket.closed_by}`;
   if (kind === "dropped") return kind;
   if (ticket.asks) return `asks you · ${ticket.asks}`;
-  return ticket.waits_for.length ? `waits for ${ticket.waits_for.join(" ")}` : kind;
+  return ticket.waits_for.length ? `blocked: ${ticket.waits_for.join(" ")}` : kind;
 }
 
 export interface FileStat {
@@ -101,7 +101,7 @@ export interface Diff {
   patches: { folder: string; files: FileStat[]; patch: string }[];
   missed: { path: string; why: string }[];
   reverted_at: string | null;
-  /** The commit that took it into the user's branch. */
+  /** The commit that merged it into the user's branch. */
   accepted: string | null;
   problem: string | null;
 }
@@ -115,7 +115,7 @@ export interface CostRow {
   usage: (Usage & { source?: string }) | null;
 }
 
-/** Logs are kept whole; so much of the end of one is shown, the rest is in the download. */
+/** How many characters of the end of a log are shown; the download has all of it. */
 const LONGEST_LOG = 200_000;
 
 export interface Excerpt {
@@ -123,7 +123,7 @@ export interface Excerpt {
   cut: boolean;
 }
 
-/** The text of an artifact. Raises Problem. */
+/** Load the text of an artifact. Throws Problem. */
 export async function readText(path: string, signal?: AbortSignal): Promise<Excerpt> {
   const response = await fetch(api.address(path), { cache: "no-store", ...(signal ? { signal } : {}) });
   if (!response.ok) throw new Problem({ detail: `It could not be read: the server answered ${response.status}.` }, response.status);
@@ -139,15 +139,15 @@ interface Payloads {
   error: Failure;
 }
 
-/** What was said with one kind of payload, the oldest first: the payload with who said it and when. */
-export function said<K extends keyof Payloads>(page: TicketPage, kind: K): (Payloads[K] & By)[] {
+/** All payloads of one kind about a ticket, oldest first, each with its sender and time. */
+export function payloadsOf<K extends keyof Payloads>(page: TicketPage, kind: K): (Payloads[K] & By)[] {
   return page.envelopes
     .filter((one) => one.payload_type === kind)
     .map(({ payload, source, timestamp }) => ({ ...(payload as unknown as Payloads[K]), source, timestamp }));
 }
 
 export function newest<K extends keyof Payloads>(page: TicketPage, kind: K): (Payloads[K] & By) | undefined {
-  return said(page, kind).at(-1);
+  return payloadsOf(page, kind).at(-1);
 }
 
 interface By {
@@ -187,12 +187,12 @@ export interface Check {
   exit_code: number | null;
   tree: string;
   log: string;
-  /** What the log is asked for by; empty where it is not kept. */
+  /** The digest of the log; empty if none is stored. */
   digest: string;
   at: string;
 }
 
-/** The newest outcome of every command that Coterie ran for a ticket, in the order of their first run. */
+/** The latest outcome of each command that Coterie ran for a ticket, in the order of their first run. */
 export function checksOf(page: TicketPage): Check[] {
   const found = new Map<string, Check>();
   for (const { payload, payload_type, timestamp } of page.envelopes) {
@@ -241,7 +241,7 @@ export interface Pipeline {
   commit: string;
 }
 
-/** The phases as a run meets them; those that only a failed gate leads to come last. */
+/** The phases in the order of a run; those reached only through a failed gate come last. */
 export function inOrder({ graph }: Pipeline): string[] {
   const found = new Set<string>();
   for (const first of [graph.start, ...Object.keys(graph.phases)]) {
@@ -254,7 +254,7 @@ export function inOrder({ graph }: Pipeline): string[] {
   return [...found];
 }
 
-/** A file that a task produced, asked for by its digest. */
+/** A file that a task produced, requested by its digest. */
 export interface Artifact {
   name: string;
   digest: string;
@@ -286,7 +286,7 @@ export interface Reverted {
   kept: { path: string; why: string }[];
 }
 
-/** A tool call on record. */
+/** A tool call in the audit log. */
 export interface ToolUse {
   at: string;
   task: string;

@@ -88,7 +88,7 @@ class OpenProject(App):
     ) -> AsyncGenerator[Record]:
         """Run a task, new or parked, and yield its records as they come, a ResultRecord last.
 
-        `wait` is how many seconds to wait for an answer to a question; None: for ever.  `at_reset`
+        `wait` is how many seconds to wait for an answer to a question; None: forever.  `at_reset`
         also waits for the end of a rate limit.  The task is parked if the iteration stops early
         or the project is closed.  Raises TaskBusy if another process runs it.
         """

@@ -196,7 +196,7 @@ class App(WorkUseCases):
     ) -> ResultRecord:
         """Run a task until it ends or parks; take it over first if its owner is dead.
 
-        `patience` is how many seconds to wait for an answer to a question: None for ever (a
+        `patience` is how many seconds to wait for an answer to a question: None forever (a
         terminal), 0 not at all; `at_reset` also waits for the end of a rate limit;
         `for_others`: nothing is committed to the branch that is checked out here; without
         `starts_agents` no member of its team is started, so this machine need not trust the team.

@@ -35,7 +35,9 @@ _UNATTENDED = 0.0
 
 
 @command("demo", "coterie demo --agents codex,claude")
-@click.option("--agents", metavar="A,B", help="Real CLIs in place of built-in agents; A manages.")
+@click.option(
+    "--agents", metavar="A,B", help="Real CLIs in place of built-in agents; the first one manages."
+)
 @click.option("--chat", is_flag=True, help="A chat instead: three members review a file.")
 @click.option("--keep", is_flag=True, help="With --chat: keep the folder.")
 @click.option("--web", is_flag=True, help="Show it in your browser.")

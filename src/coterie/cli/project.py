@@ -79,12 +79,12 @@ def settle(call: Call, target: Project, why: NotOurs) -> None:
     call.line(printable(str(why)))
     _show_holdings(call, target)
     may_adopt = why.origin != "link"
-    offered = "[t] take it over  [s] set it aside  [l] leave it, do nothing"
+    offered = "[a] adopt it  [s] set it aside  [l] leave it"
     offered = offered if may_adopt else offered.partition("  ")[2]
-    answer = click.prompt(offered, type=click.Choice("tsl" if may_adopt else "sl"), default="l")
+    answer = click.prompt(offered, type=click.Choice("asl" if may_adopt else "sl"), default="l")
     if answer == "l":
         raise why
-    (_adopt if answer == "t" else _set_aside)(call, target)
+    (_adopt if answer == "a" else _set_aside)(call, target)
 
 
 def _adopt(call: Call, target: Project) -> None:

@@ -21,7 +21,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @command("serve", "coterie serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), help="8420, or the next free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port to listen on; default: 8420, or the next free one.",
+)
 @click.option(
     "--cert", "certificate", type=_FILE, help="The TLS certificate, to let other machines in."
 )

@@ -157,13 +157,13 @@ def _of_member(
 
 @_of_member("update", "coterie team update ada")
 def update(call: Call, member: str, word: str | None) -> None:
-    """Apply a member's edited prompt; its memory is kept."""
+    """Apply a member's edited prompt or workingDir; its memory is kept."""
     _settle(call, member, word, updated=True)
 
 
 @_of_member("keep", "coterie team keep ada")
 def keep(call: Call, member: str, word: str | None) -> None:
-    """Keep a member as it was, and ignore its edited prompt."""
+    """Keep a member as it was, and ignore its edited prompt or workingDir."""
     _settle(call, member, word, updated=False)
 
 
@@ -189,7 +189,7 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
 
 @_of_member("open", "coterie team open ada")
 def open_(call: Call, member: str, word: str | None) -> None:
-    """Start a member's own CLI. It runs in its folder, with its home and environment."""
+    """Start a member's own CLI. It runs in the member's folder, with its home and environment."""
     from coterie.app.by_hand import by_hand, open_by_hand
 
     teams = Teams(current_project(call))
@@ -207,7 +207,7 @@ def open_(call: Call, member: str, word: str | None) -> None:
     spawn, role = run_with_app(project, body)
     call.note(f"{spawn.member}: {spawn.command} in {spawn.cwd}")
     if role is not None:
-        call.note(f"  It cannot be given its role at the start; you find it in {shown(role)}")
+        call.note(f"  It starts without its role, which is in {shown(role)}")
     open_by_hand(spawn)
 
 

@@ -34,7 +34,7 @@ VERBS: dict[str, Verb] = {
     "audit": Verb("audit:audit", "every tool call, and whether the record is intact", "Look"),
     "export": Verb("export:export", "a task as JSON lines, with its artifacts", "Look"),
     "ps": Verb("ps:ps", "what each member is doing, in every project", "Look"),
-    "stop": Verb("ps:stop", "park a task, one member, or everything", "Steer"),
+    "stop": Verb("ps:stop", "park a task or everything, or stop one member", "Steer"),
     "resume": Verb("tasks:resume", "continue a parked or killed task", "Steer"),
     "cancel": Verb("tasks:cancel", "cancel a task for good", "Steer"),
     "accept": Verb("tasks:accept", "merge a session's work into your branch", "Steer"),

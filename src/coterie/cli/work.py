@@ -163,7 +163,9 @@ def _complete_workflow(
 @click.argument("words", metavar="[GOAL]", nargs=-1)
 @options(TEAM)
 @click.option(
-    "--agents", metavar="A,B", help="Instead of a team: mira=claude,wren=codex; A manages."
+    "--agents",
+    metavar="A,B",
+    help="Instead of a team: mira=claude,wren=codex; the first one manages.",
 )
 @click.option(
     "--workflow",

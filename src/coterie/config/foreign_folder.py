@@ -25,11 +25,11 @@ def refusal(root: Path, check: OriginCheck) -> NotOurs:
     place, at = str(root / FOLDER), _at(root)
     choices = {
         "See what it holds": look_at(root),
-        "Take it over": f"coterie project adopt {at}",
+        "Adopt it": f"coterie project adopt {at}",
         "Set it aside": f"coterie project set-aside {at}",
     }
     if check.origin == "link":  # links are never followed, even with the user's consent
-        del choices["Take it over"]
+        del choices["Adopt it"]
     width = max(map(len, choices))
     hint = "\n".join(f"{does + ':':<{width + 2}}{command}" for does, command in choices.items())
     if check.origin == "other_user":

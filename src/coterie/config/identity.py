@@ -253,9 +253,9 @@ def gone(known: Mapping[str, KnownProject]) -> Iterator[files.Notice]:
         root = Path(entry.path)
         if entry.id is None or ids.count(entry.id) > 1 or os.path.lexists(root / FOLDER):
             continue
-        lost = f"{shown(root)} is gone, and what waits there is not shown."
+        lost = f"{shown(root)} is gone, so its questions are not shown."
         if place := _moved_to(root, entry.id):
-            lost = f"{shown(root)} is now {shown(place)}, and what waits there is not shown."
+            lost = f"{shown(root)} is now {shown(place)}, so its questions are not shown."
             yield files.Notice(lost, f"coterie project adopt -C {shlex.quote(str(place))}")
         else:
             hint = (

@@ -109,7 +109,7 @@ def interpret(known: KnownAgents, document: Document) -> Registry:
     version = entries.get("schemaVersion")
     notices: tuple[Notice, ...] = ()
     if version == OLD_VERSION:
-        entries, notices = modernise(known, entries)
+        entries, notices = modernize(known, entries)
     elif version != VERSION:
         raise refusal(document, [_wrong_version(entries)])
     mistakes = [*_unknown_keys(entries), *_agents_shape(entries)]
@@ -287,7 +287,7 @@ class ModernEntry:
     ignored: tuple[str, ...] = ()
 
 
-def modernise(
+def modernize(
     known: KnownAgents, entries: Mapping[str, object]
 ) -> tuple[dict[str, object], tuple[Notice, ...]]:
     """Convert the content of a 1.1 file to 1.2; also return the notices for the user."""

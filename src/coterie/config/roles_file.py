@@ -69,7 +69,7 @@ class RoleEntry(_Entry):
     display_name: str | None = Field(
         default=None,
         pattern=LINE,
-        description="The name that is shown. Default: its id, capitalised.",
+        description="The name that is shown. Default: its id, capitalized.",
     )
     type: Literal["manager", "worker"] = Field(
         description="manager: plans and reviews; there is exactly one. worker: carries out tickets."

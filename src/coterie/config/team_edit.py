@@ -184,7 +184,11 @@ _PAIR = (
 _REVIEW = (
     {"id": "sec", "role": "security", "prompt": "You review security only. Name files and lines."},
     {"id": "perf", "role": "speed", "prompt": "You review speed only. Name files and lines."},
-    {"id": "read", "role": "readability", "prompt": "You review how it reads. Name lines."},
+    {
+        "id": "read",
+        "role": "readability",
+        "prompt": "You review readability only. Name files and lines.",
+    },
 )
 _DEBATE = (
     {"id": "pro", "prompt": "You argue for the proposal, with reasons that can be checked."},
@@ -193,7 +197,7 @@ _DEBATE = (
 
 _WORKER = {
     "role": "worker",
-    "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
+    "prompt": "You work on one ticket at a time: all that it asks for, and nothing else.",
     "permissions": "accept-edits",
 }
 _TICKETS = (

@@ -258,7 +258,7 @@ class MemberEntry(DefaultsEntry, _Identity, total=False):
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
     name: Annotated[_Line, _doc("What others call it. Default: its id.")]
-    displayName: Annotated[_Line, _doc("The name that is shown. Default: its name, capitalised.")]
+    displayName: Annotated[_Line, _doc("The name that is shown. Default: its name, capitalized.")]
     order: Annotated[StrictInt, _doc("When it speaks. Default: its place in the list.")]
 
 

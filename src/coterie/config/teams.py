@@ -259,7 +259,7 @@ def _folder_warning(folder: str, project: Project) -> str:
     place = Path(folder).resolve()
     if not place.is_relative_to(project.root):
         return "outside the project"
-    # Paths guarded by name, such as `.git`, cannot be recognised from inside them.
+    # Paths guarded by name, such as `.git`, cannot be recognized from inside them.
     hidden = any(name.startswith(".") for name in place.relative_to(project.root).parts)
     return "among the configuration of programs" if hidden else ""
 

@@ -191,7 +191,7 @@ class LeasedOwners:
             with anyio.fail_after(self.times.beat):
                 return await call
         except TimeoutError:
-            raise StorageError("owners", "The store gives no answer") from None
+            raise StorageError("owners", "The store does not respond") from None
 
     # -- our own lease -------------------------------------------------------------------------
 

@@ -221,7 +221,7 @@ def people_of(team: Team) -> list[str]:
 
 
 def meaning_of(question: Ask) -> str:
-    """The digest of what is asked, by which equal questions are recognised."""
+    """The digest of what is asked, by which equal questions are recognized."""
     return digest("ask", _intent(question))
 
 

@@ -261,7 +261,7 @@ def _fate(call_id: str, ended: set[str], refused: set[str]) -> CallOutcome:
 
 
 def _what(entry: AuditEntry) -> str:
-    """Summarise a tool call: its command, its file, or else its first argument."""
+    """Summarize a tool call: its command, its file, or else its first argument."""
     arguments = entry.input or {}
     for key in ("command", "cmd", "file_path", "path", "filePath", "title"):
         if key in arguments:

@@ -237,7 +237,7 @@ class TaskRun:
     channels: Channels
     observer: RedactingObserver
     patience: float | None
-    """How long to wait for the answer to an open question, in seconds; None for ever."""
+    """How long to wait for the answer to an open question, in seconds; None: forever."""
     journal: Journal
     conversation: list[Message]
     services: RunServices = RunServices()

@@ -276,9 +276,9 @@ class SilentMachine(_Subject):
     owner: str
     """The process on that machine that owns the tasks."""
     beat: int
-    """Its last heartbeat: a newer one makes the question moot."""
+    """Its last beat: a newer one makes the question moot."""
     since: Instant
-    """When that heartbeat was seen."""
+    """When that beat was seen."""
     tasks: tuple[str, ...]
 
 

@@ -17,7 +17,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.ToolPermission: ("Use {tool}", ""),
     about.AgentQuestion: ("A question", ""),
     about.HumanTurn: ("Your turn, {name}", "Say something, or /end to end the conversation."),
-    about.FailedTurn: ("{member} cannot speak (turn {turn})", "{message}"),
+    about.FailedTurn: ("{member} failed (turn {turn})", "{message}"),
     about.BudgetReached: (
         "{usage}{when}",
         "The next call was not made. How much more, such as {example}, or stop?",
@@ -50,7 +50,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     ),
     about.ReportConfirmation: (
         "The final report: {summary}",
-        "Confirm it, or say what is missing (--say). All of it: {report}",
+        "Confirm it, or say what is missing (--say). Full report: {report}",
     ),
     about.OutsideEdits: ("Was it you? {message}", "Nothing was reverted: it may be your own work."),
     about.TicketHelp: ("{question}", "{ticket} cannot continue without an answer."),
@@ -151,7 +151,7 @@ def _derived(subject: about.About) -> Mapping[str, str]:
 def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
     match subject:
         case about.PhaseChoice(phase=phase, reverted=reverted):
-            return {"over": "The work was reverted" if reverted else f"{phase} is over"}
+            return {"over": "The work was reverted" if reverted else f"{phase} has finished"}
         case about.GateFailed(reasons=reasons, rounds=rounds):
             after = f" after {counted(rounds, 'round')} of rework" if rounds else ""
             return {"why": "\n".join(reasons), "after": after}

@@ -321,7 +321,7 @@ class NothingStarts:
     """The `ChildLog` of a dry run: attempts to start a process raise WouldStart."""
 
     async def starting(self, member: str, agent: str) -> str:
-        raise AssertionError("nothing is started")
+        raise AssertionError("unreachable")
 
     def started(self, mark: str, pid: int) -> None:
         """Never called: nothing starts."""

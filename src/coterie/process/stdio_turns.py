@@ -56,7 +56,7 @@ class CompletionStrategy:
 
     @classmethod
     def detector(cls, detect: Callable[[str], str | bool | None]) -> Self:
-        """End at a line that a detector recognises.
+        """End at a line that a detector recognizes.
 
         It returns True (the line is the last of the reply), a string (which replaces the line), or
         False or None (the reply continues).

@@ -328,15 +328,15 @@ def _object(data: bytes) -> dict[str, object]:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) != len(pairs):
-            raise ValueError("a field is there twice")
+            raise ValueError("duplicate field")
         return fields
 
     try:
         parsed: object = json.loads(data, object_pairs_hook=once)
     except RecursionError:
-        raise ValueError("is too deep") from None
+        raise ValueError("nested too deeply") from None
     if not isinstance(parsed, dict):
-        raise ValueError("is no object")
+        raise ValueError("not an object")
     return cast("dict[str, object]", parsed)
 
 

@@ -61,7 +61,7 @@ class Player:
         for start in range(0, len(data), size):
             os.write(1, data[start : start + size])
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def receive(self, message: dict[str, Any]) -> None:
         method = message.get("method")
         if method is None:  # a response to one of our requests
             if self.waits_for_answer():
@@ -125,7 +125,7 @@ def main() -> int:
             with Path(recording).with_name("heard.jsonl").open("a") as heard:
                 heard.write(line)
         if mode != "silent":
-            player.hear(json.loads(line))
+            player.receive(json.loads(line))
     return 0
 
 

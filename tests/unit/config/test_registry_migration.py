@@ -79,7 +79,7 @@ def test_an_old_registry_is_read_with_a_warning(user: IsolatedUser, write: Write
     )
 
 
-def test_migrating_tells_what_was_dropped_and_keeps_a_copy(
+def test_migrating_reports_what_was_dropped_and_keeps_a_copy(
     user: IsolatedUser, write: Write
 ) -> None:
     old = json.dumps(OLD)

@@ -27,7 +27,7 @@ def project_path(user: IsolatedUser) -> Path:
     return init_project(user.project) / "settings.json"
 
 
-def test_nothing_said_is_the_default(user: IsolatedUser) -> None:
+def test_without_settings_the_defaults_apply(user: IsolatedUser) -> None:
     found = load_settings(Project(user.project).folder)
     assert found.values == Settings()
     assert [(one.key, one.value, one.origin) for one in found.list()] == [

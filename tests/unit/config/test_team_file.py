@@ -476,7 +476,7 @@ def test_a_file_that_is_no_team_is_refused(
     assert refused(user, text, agents) == said
 
 
-def test_all_mistakes_are_told_at_once_by_line(user: IsolatedUser, agents: Agents) -> None:
+def test_all_mistakes_are_reported_at_once_by_line(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {
           "members": [
@@ -515,7 +515,9 @@ def test_many_mistakes_are_cut(user: IsolatedUser, agents: Agents) -> None:
     assert (len(lines), lines[-1]) == (21, "… and 30 more.")
 
 
-def test_a_mistake_in_defaults_is_told_once_and_there(user: IsolatedUser, agents: Agents) -> None:
+def test_a_mistake_in_defaults_is_reported_once_and_there(
+    user: IsolatedUser, agents: Agents
+) -> None:
     text = """\
         {"members": [{"id": "a"}, {"id": "b"}],
          "defaults": {"agent": "codx"}}

@@ -183,7 +183,7 @@ class Leases(RuleBasedStateMachine):
             machine.agent = True
 
     @rule(i=numbers)
-    def worker_starts_anew(self, i: int) -> None:
+    def worker_restarts(self, i: int) -> None:
         self.machines[i].begin()
 
     @invariant()

@@ -45,7 +45,7 @@ def test_each_choice_comes_with_its_command() -> None:
         (True, 'coterie answer -C /shop q1 left --say "…"'),
     ],
 )
-def test_a_choice_that_needs_words_says_so(*, required: bool, command: str) -> None:
+def test_a_choice_that_needs_text_says_so(*, required: bool, command: str) -> None:
     asked = plain("q1", "Composite", "left").model_copy(
         update={"validation": Validation(required=required)}
     )

@@ -65,7 +65,7 @@ def test_words() -> None:
             ("A question", ""),
             ("Your turn, You", "Say something, or /end to end the conversation."),
             (
-                "bob cannot speak (turn 2)",
+                "bob failed (turn 2)",
                 """\
 exit 3
 codex login\
@@ -114,11 +114,11 @@ Nobody else has that capability.\
             ),
             (
                 "The final report: 3 done",
-                "Confirm it, or say what is missing (--say). All of it: final_report.md",
+                "Confirm it, or say what is missing (--say). Full report: final_report.md",
             ),
             ("Was it you? a.py changed", "Nothing was reverted: it may be your own work."),
             ("Which key?", "T1 cannot continue without an answer."),
-            ("planning is over: what next?", ""),
+            ("planning has finished: what next?", ""),
             ("The work was reverted: what next?", ""),
             (
                 "The gate tests failed after 3 rounds of rework",

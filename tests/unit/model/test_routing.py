@@ -38,7 +38,7 @@ def test_somebody_from_outside_is_followed_by_the_first_ai() -> None:
     assert next_in_order(TEAM.in_order, "stranger").id == "alice"
 
 
-def test_the_first_known_name_counts_and_unknown_ones_are_told() -> None:
+def test_the_first_known_name_counts_and_unknown_ones_are_reported() -> None:
     found, unknown = pick(TEAM, ["nobody", "BOB", "alice"])
     assert (found and found.id, unknown) == ("bob", ("nobody",))
     assert pick(TEAM, ["x", "y"]) == (None, ("x", "y"))

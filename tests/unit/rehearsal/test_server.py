@@ -64,7 +64,7 @@ async def test_a_large_body(server: RehearsalServer) -> None:
     assert server.requests[0].body == long
 
 
-async def test_a_client_that_waits_to_be_told(server: RehearsalServer) -> None:
+async def test_a_client_that_waits_for_100_continue(server: RehearsalServer) -> None:
     data = json.dumps(HELLO).encode()
     whole = request("POST", MESSAGES, data, {"expect": "100-continue"})
     async with connect(server.url) as talk:

@@ -49,7 +49,7 @@ async def test_refusals_say_when_to_come_back() -> None:
     assert (broken.status, "retry-after" in broken.headers) == (500, False)
 
 
-async def test_a_limit_is_told_in_the_headers_too() -> None:
+async def test_a_limit_is_read_from_the_headers_too() -> None:
     responder = QueuedResponder(ErrorReply(429, "no more", resets_in=3600))
     async with RehearsalServer(responder) as server, connect(server.url) as talk:
         limited = await talk.ask(MESSAGES, STREAMED)
@@ -209,7 +209,7 @@ async def test_requests_are_answered_side_by_side() -> None:
                 group.start_soon(one, server.url)
 
 
-async def test_a_brain_that_fails_is_heard_of() -> None:
+async def test_an_error_of_the_responder_is_raised() -> None:
     class Broken:
         async def answer(self, request: CompletionRequest) -> Answer:
             raise RuntimeError("a bug in a test's responder")

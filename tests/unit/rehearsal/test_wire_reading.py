@@ -63,7 +63,7 @@ def test_codex_patches_as_text() -> None:
     assert str(call.input).startswith("*** Begin Patch\n")
 
 
-def test_side_calls_are_told_from_turns() -> None:
+def test_side_calls_are_distinguished_from_turns() -> None:
     router = request_of("gemini_router")
     assert router.schema is not None
     name, reply = side_call(router) or ("", None)

@@ -252,7 +252,7 @@ def test_refusals() -> None:
     assert detail["retryDelay"] == "1.5s"
 
 
-def test_a_limit_tells_its_end() -> None:
+def test_a_limit_states_its_end() -> None:
     used_up = ErrorReply(429, "no more", resets_in=3600)
     soonest = unix_time(3600)
     moments = [

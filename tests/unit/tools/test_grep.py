@@ -75,7 +75,7 @@ async def test_lines_are_found(
     assert ToolOutcome({**outcome.output, "matches": ordered}) == matches(*sorted(lines))
 
 
-async def test_what_is_wrong_is_said(box: Toolbox) -> None:
+async def test_what_is_wrong_is_reported(box: Toolbox) -> None:
     outcome = await call(box, "grep", pattern="(")
     assert outcome.is_error
     assert "regex parse error" in str(outcome.output["error"])
@@ -109,7 +109,7 @@ async def test_a_members_own_part_of_coterie_is_searched(shop: MemberProject, bo
     assert outcome.is_error
 
 
-async def test_too_much_is_cut_and_said_to_be(shop: MemberProject, box: Toolbox) -> None:
+async def test_too_much_is_cut_with_a_note(shop: MemberProject, box: Toolbox) -> None:
     shop.write("many.txt", "here it is, once more\n" * 100_000)
     outcome = await call(box, "grep", pattern="once more")
     assert (
@@ -137,7 +137,7 @@ async def test_a_search_that_is_broken_off_is_ended(shop: MemberProject) -> None
     assert await count_pids_with_argument(pattern) == 0
 
 
-async def test_a_pattern_that_takes_for_ever_is_stopped(
+async def test_a_pattern_that_takes_forever_is_stopped(
     shop: MemberProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_tools, "TIMEOUT", 0.5)

@@ -36,7 +36,7 @@ from tests.unit.tools.member_project import Log, MemberProject, member_project
         ),
     ],
 )
-def test_a_model_is_told_how_its_command_ended(ran: CommandResult, said: str) -> None:
+def test_a_model_receives_how_its_command_ended(ran: CommandResult, said: str) -> None:
     assert notes(ran, 60, read_only=False) == said
 
 

@@ -40,7 +40,7 @@ def box(shop: MemberProject) -> Toolbox:
     return make_toolbox(shop, Sandbox("bubblewrap"))
 
 
-def test_what_the_model_is_told(box: Toolbox) -> None:
+def test_what_the_model_receives(box: Toolbox) -> None:
     assert {spec.name: spec.parameters for spec in box.specs()} == snapshot(
         {
             "readFile": {
@@ -202,7 +202,7 @@ def test_what_may_be_left_out_is_no_choice_of_types() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: str) -> None:
+def test_what_is_wrong_is_reported(box: Toolbox, name: str, arguments: object, why: str) -> None:
     assert box.check(name, arguments) == ToolOutcome.not_run(why)
 
 

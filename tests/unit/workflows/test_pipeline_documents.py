@@ -184,7 +184,7 @@ None.
 """)
 
 
-def test_without_a_model_it_is_said() -> None:
+def test_a_document_states_that_no_model_answered() -> None:
     review = PlanReview.model_validate({"gate": {"gate": "plan", "passed": True}})
     assert "No model answered; only rules were applied." in plan_review_document(review)
     assert "the `openspec` tool did not check it" in plan_review_document(review)

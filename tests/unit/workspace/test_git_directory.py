@@ -26,7 +26,7 @@ def taken_at_once(made: list[str]) -> Callable[..., str]:
     return make
 
 
-def test_one_that_another_process_removes_before_it_is_locked_is_made_anew(
+def test_one_that_another_process_removes_before_it_is_locked_is_created_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made: list[str] = []

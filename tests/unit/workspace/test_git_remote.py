@@ -68,7 +68,7 @@ def test_a_late_push_to_a_ref_that_is_taken_is_refused(clones: ExchangingClones)
     assert remote_refs(here, remote) == {ref: first}
 
 
-def test_what_is_gone_or_another_commit_is_told_from_a_remote_that_is_away(
+def test_a_missing_or_different_commit_is_distinguished_from_an_unreachable_remote(
     clones: ExchangingClones,
 ) -> None:
     here, there, remote, made = clones.here, clones.there, clones.remote, clones.work("second")

@@ -241,7 +241,7 @@ def test_a_link_in_the_place_of_an_instruction_file_is_a_persons(user: IsolatedU
     assert file.is_symlink()
 
 
-def test_a_member_elsewhere_is_told_where_the_teams_text_is(
+def test_a_member_elsewhere_learns_where_the_teams_text_is(
     user: IsolatedUser, tmp_path: Path
 ) -> None:
     team, ann = with_instructions(user, working_dir=str(tmp_path / "ann"))

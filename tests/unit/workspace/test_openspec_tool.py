@@ -46,7 +46,7 @@ def test_a_tool_in_the_project_is_the_repositorys_code(
         assert find_openspec(project) == found, path
 
 
-def test_it_is_told_to_stay_off_the_network() -> None:
+def test_it_is_run_without_telemetry_and_update_checks() -> None:
     command = validate_command(Path("/a b/openspec"), "coupons-k3f9")
     assert command == (
         "OPENSPEC_TELEMETRY=0 DO_NOT_TRACK=1 OPENSPEC_NO_UPDATE_CHECK=1 '/a b/openspec' validate "
@@ -85,7 +85,7 @@ def test_what_it_said_is_read_as_data(printed: object, found: object) -> None:
     assert issues_in("") is None
 
 
-def test_a_change_is_written_anew_each_time(tmp_path: Path) -> None:
+def test_a_change_is_replaced_as_a_whole_each_time(tmp_path: Path) -> None:
     assert not uses_openspec(tmp_path)
     (tmp_path / "openspec" / "changes").mkdir(parents=True)
     assert uses_openspec(tmp_path)

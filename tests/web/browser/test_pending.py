@@ -26,7 +26,7 @@ def test_what_waits_is_settled_on_the_page(
     costs_are_drawn(page, server, pending)
     a_team_of_the_repository_is_trusted_as_it_was_shown(page, server, pending)
     what_waits_is_seen_and_a_canceled_task_is_asked_about(page, server, pending)
-    a_failed_ticket_is_begun_anew(page, server, pending)
+    a_failed_ticket_is_reset(page, server, pending)
 
 
 def costs_are_drawn(page: Page, server: Server, pending: PendingProject) -> None:
@@ -88,12 +88,12 @@ def what_waits_is_seen_and_a_canceled_task_is_asked_about(
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def a_failed_ticket_is_begun_anew(page: Page, server: Server, pending: PendingProject) -> None:
+def a_failed_ticket_is_reset(page: Page, server: Server, pending: PendingProject) -> None:
     page.goto(server.place(pending.root, "t", pending.session, "tickets", "T1"))
-    page.get_by_role("button", name="Start over…").click()
+    page.get_by_role("button", name="Reset…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"{pending.session} is resumed to do so")
     check_accessibility(page)
-    dialog.get_by_role("button", name="Start over", exact=True).click()
+    dialog.get_by_role("button", name="Reset", exact=True).click()
     expect(page.get_by_role("heading", level=1).locator("..")).to_contain_text("done")
-    expect(page.get_by_role("button", name="Start over…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Reset…")).to_have_count(0)

@@ -28,7 +28,7 @@ def test_a_goal_goes_through_every_gate_to_one_commit(
         page.goto(server.address)
         goal_given(page)
         for phase in PHASES:
-            over = asked(page, f"{phase} is over: what next?")
+            over = asked(page, f"{phase} has finished: what next?")
             expect(node(page, phase)).to_contain_text("asks you")
             answered(page, over, "next")
         asked(page, "Accept the change: 2 files, +2 -0")

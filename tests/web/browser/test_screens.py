@@ -89,7 +89,7 @@ def test_the_record_is_filtered_by_its_address_and_verified(page: Page, session:
     expect(page.get_by_text("The record is intact.")).to_be_visible()
 
 
-def test_a_mistake_is_told_at_its_field_and_an_edited_member_asks_who_it_is(
+def test_a_mistake_is_shown_at_its_field_and_an_edited_member_asks_who_it_is(
     page: Page, session: Session
 ) -> None:
     page.goto(f"{session.place}/team")

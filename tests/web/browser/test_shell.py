@@ -53,7 +53,7 @@ def test_a_token_that_no_server_answered_is_given_again(
     assert "token" not in page.evaluate("JSON.stringify(sessionStorage)").lower()
 
 
-def test_a_browser_without_the_token_is_told_what_to_do(
+def test_a_browser_without_the_token_shows_what_to_do(
     context: BrowserContext, server: Server
 ) -> None:
     page = context.new_page()

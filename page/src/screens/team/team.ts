@@ -1,4 +1,4 @@
-/** Teams as the Team screen reads and edits them: the file that a person writes, and what is known about it. */
+/** Team files as the Team screen loads and edits them, with what the server reports about them. */
 
 import type { ProblemBody } from "../../lib/types";
 
@@ -22,7 +22,7 @@ export interface Doctor {
   checks: HealthCheck[];
 }
 
-/** Something that a team file asks for that could do harm. */
+/** Something a team file asks for that could do harm. */
 export interface Power {
   member: string;
   kind: string;
@@ -30,19 +30,19 @@ export interface Power {
 }
 
 export interface Mistake {
-  /** Such as `members[1].agent`; empty for the file as a whole. */
+  /** Such as `members[1].agent`; empty for the whole file. */
   place: string;
   problem: string;
 }
 
-/** A member whose prompt or folder was edited since its folder was made; null: that is the same. */
+/** A member whose prompt or folder was edited since its folder was created; null: unchanged. */
 export interface ChangedMember {
   member: string;
   prompt_was: string | null;
   prompt_now: string;
   folder_was: string | null;
   folder_now: string;
-  /** What a new member in its place would be called. */
+  /** The id of the new member if it is replaced. */
   new_name: string;
 }
 
@@ -52,13 +52,13 @@ export interface TeamSummary {
   problem: TeamProblem | null;
 }
 
-/** What is wrong with a team's file: in words, and each mistake by its place. */
+/** What is wrong with a team file: a text, and each mistake with its location. */
 export type TeamProblem = Partial<ProblemBody> & { errors?: Mistake[] | null };
 
 export interface TeamFile extends TeamSummary {
   path: string | null;
   text: string;
-  /** By what it is known which content was looked at. */
+  /** Identifies the content that the user has seen. */
   digest: string;
   refused: TeamProblem | null;
   powers: Power[];
@@ -76,10 +76,10 @@ export interface Trust {
   material: string[];
 }
 
-/** Each thing that is wrong; where only a sentence is known, that. */
+/** The single mistakes, or the problem as a whole if it lists none. */
 export function mistakesIn(problem: TeamProblem | null | undefined): Mistake[] {
   if (!problem) return [];
-  return problem.errors?.length ? problem.errors : [{ place: "", problem: problem.detail ?? "It is not right." }];
+  return problem.errors?.length ? problem.errors : [{ place: "", problem: problem.detail ?? "The file is not valid." }];
 }
 
 export type Entry = Record<string, unknown>;
@@ -88,7 +88,7 @@ export interface TeamEntry extends Entry {
   members: Entry[];
 }
 
-/** The file as data; undefined where it is no JSON, and can only be edited as text. */
+/** Parse the file; undefined if it is not JSON, so that it can be edited only as text. */
 export function parsed(text: string): TeamEntry | undefined {
   try {
     const found = JSON.parse(text) as TeamEntry;
@@ -102,13 +102,13 @@ const isEntry = (value: unknown): value is Entry => typeof value === "object" &&
 
 export const written = (team: TeamEntry): string => `${JSON.stringify(team, null, 2)}\n`;
 
-/** What a key holds, by whichever of its names it was written with. */
+/** The value of a key, under whichever of its names the file uses. */
 export function get(entry: Entry, ...names: string[]): string {
   const value = names.map((name) => entry[name]).find((one) => one !== undefined);
   return typeof value === "string" || typeof value === "number" ? String(value) : "";
 }
 
-/** The entry with a key set, under the name that it already has, or without it where nothing is left. */
+/** The entry with a key set, under the name the file uses; an empty value removes the key. */
 export function set(entry: Entry, value: unknown, ...names: string[]): Entry {
   const name = names.find((one) => one in entry) ?? names[0] ?? "";
   const { [name]: _, ...rest } = entry;
@@ -123,7 +123,7 @@ export interface Permissions {
   deny: string[];
 }
 
-/** Permissions may be a word or an object. */
+/** Permissions may be written as a mode or as an object. */
 export function permissionsOf(entry: Entry): Permissions {
   const given = entry.permissions;
   if (typeof given === "string") return { mode: given, allow: [], deny: [] };
@@ -140,7 +140,7 @@ export function withPermissions(entry: Entry, { mode, allow, deny }: Permissions
 
 export const budgetOf = (entry: Entry): Entry => (isEntry(entry.budget) ? entry.budget : {});
 
-/** A number as the file wants it: tokens may be written `500k`. */
+/** A number for the file; tokens may be written as `500k`, which stays text. */
 export function number(text: string): unknown {
   const trimmed = text.trim();
   return /^\d+(\.\d+)?$/.test(trimmed) ? Number(trimmed) : trimmed;
@@ -148,12 +148,12 @@ export function number(text: string): unknown {
 
 export const lines = (text: string): string[] => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** The mistakes at a place, or below it. */
+/** The mistakes at a location or below it. */
 export function mistakesAt(mistakes: readonly Mistake[], place: string): Mistake[] {
   return mistakes.filter((one) => one.place === place || one.place.startsWith(`${place}.`) || one.place.startsWith(`${place}[`));
 }
 
-/** What is another than when the member's folder was made. */
+/** What has changed since the member's folder was created. */
 export function changes(one: ChangedMember): { what: string; was: string; now: string }[] {
   const prompt = { what: "prompt", was: one.prompt_was, now: one.prompt_now };
   const folder = { what: "folder", was: one.folder_was, now: one.folder_now };

@@ -1,7 +1,7 @@
 """Create a model whose client gets the chosen URL and key, and nothing else.
 
 The vendors' libraries read many settings from the environment of the process by themselves: keys,
-URLs, organisations, headers, proxies.  That environment is Coterie's own and not the member's, so
+URLs, organizations, headers, proxies.  That environment is Coterie's own and not the member's, so
 each of these is passed explicitly, and what still gets into a request is removed.
 """
 

@@ -291,7 +291,7 @@ class PostgresWriter:
         try:
             after()
         except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-            context = {"message": "A surface failed", "exception": error}
+            context = {"message": "A commit callback failed", "exception": error}
             self._loop.call_exception_handler(context)
 
     # -- connecting ----------------------------------------------------------------------------

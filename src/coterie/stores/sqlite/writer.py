@@ -204,7 +204,9 @@ class Writer:
         try:
             after()
         except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-            self._loop.call_exception_handler({"message": "A surface failed", "exception": error})
+            self._loop.call_exception_handler(
+                {"message": "A commit callback failed", "exception": error}
+            )
 
     # -- on the thread -------------------------------------------------------------------------
 

@@ -42,14 +42,14 @@ class BlobsContract(ABC):
         return await self.open()
 
     @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
-    async def test_what_is_put_is_got_by_its_digest(self, blobs: Blobs, size: int) -> None:
+    async def test_a_blob_is_read_by_its_digest(self, blobs: Blobs, size: int) -> None:
         data = (b"\0\xff'\\" * (size // 4 + 1))[:size]
         digest = await blobs.put(SESSION, data)
         assert digest == hashlib.sha256(data).hexdigest()
         assert await blobs.get(digest) == data
         assert await blobs.get("0" * 64) is None
 
-    async def test_the_same_is_kept_once_whoever_puts_it(self, blobs: Blobs) -> None:
+    async def test_equal_blobs_are_stored_once(self, blobs: Blobs) -> None:
         data, digests = b"the same" * 200_000, list[str]()
 
         async def put(session: str) -> None:
@@ -61,7 +61,7 @@ class BlobsContract(ABC):
         assert len(set(digests)) == 1
         assert await blobs.get(digests[0]) == data
 
-    async def test_what_is_too_large_is_refused(self, blobs: Blobs) -> None:
+    async def test_a_blob_that_is_too_large_is_refused(self, blobs: Blobs) -> None:
         data = bytes(self.largest + 1)
         with pytest.raises(StorageFull, match="Too large"):
             await blobs.put(SESSION, data)
@@ -72,7 +72,7 @@ class BlobsContract(ABC):
         assert [first, await blobs.session_key(SESSION, b"two")] == [b"\0one"] * 2
         assert await blobs.session_key("another", b"two") == b"two"
 
-    async def test_of_two_that_propose_a_key_at_once_both_get_one(self, blobs: Blobs) -> None:
+    async def test_two_keys_proposed_at_once_yield_one(self, blobs: Blobs) -> None:
         keys: list[bytes] = []
 
         async def propose(proposed: bytes) -> None:
@@ -93,14 +93,14 @@ class BlobsContract(ABC):
         await blobs.set_ref(fence, SESSION, sent)
         assert await blobs.refs(SESSION) == [SentRef("T1", "bbb"), sent]
 
-    async def test_a_file_is_what_was_last_set(self, blobs: Blobs) -> None:
+    async def test_a_file_is_read_as_it_was_last_set(self, blobs: Blobs) -> None:
         fence = await self.fence()
         for path, digest in (("log", "aa"), ("it's/a", "bb"), ("log", "cc")):
             await blobs.set_file(fence, SESSION, path, digest)
         await blobs.set_file(fence, "another", "log", "dd")
         assert dict(await blobs.files(SESSION)) == {"log": "cc", "it's/a": "bb"}
 
-    async def test_who_has_lost_the_lease_sets_no_ref(self, blobs: Blobs) -> None:
+    async def test_without_the_lease_no_ref_is_set(self, blobs: Blobs) -> None:
         fence = await self.fence()
         for old in (Fence(fence.task_id, fence.token - 1), Fence("nobody's", 1)):
             with pytest.raises(LeaseLost):

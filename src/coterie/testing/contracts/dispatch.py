@@ -24,7 +24,7 @@ class DispatchContract(RefusalsContract):
 
     # -- taking and releasing --------------------------------------------------------------------
 
-    async def test_what_is_offered_is_handed_out_and_one_has_it(self, dispatch: Dispatch) -> None:
+    async def test_an_offer_is_handed_out_and_taken_by_one_owner(self, dispatch: Dispatch) -> None:
         assert (await dispatch.get(TASK), await dispatch.sweep()) == (None, False)
         await dispatch.offer(OFFER)
         assert (await dispatch.get(TASK), await dispatch.sweep()) == (OFFER, True)
@@ -34,7 +34,7 @@ class DispatchContract(RefusalsContract):
         assert [await dispatch.take(TASK, one) for one in takers] == [OFFER, None, None]
         assert await dispatch.take("another", "one") is None
 
-    async def test_who_took_it_alone_puts_it_back(self, dispatch: Dispatch) -> None:
+    async def test_only_the_taker_can_put_an_offer_back(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER)
         taken = await self.taken(dispatch, "one")
         await dispatch.put_back(taken, "two")
@@ -51,7 +51,7 @@ class DispatchContract(RefusalsContract):
             await dispatch.offer(Offer(name))
         assert await self.handed_out(dispatch) == names
 
-    async def test_what_was_handed_out_and_not_taken_is_handed_out_again(
+    async def test_an_offer_that_was_handed_out_but_not_taken_is_handed_out_again(
         self, dispatch: Dispatch
     ) -> None:
         await dispatch.offer(OFFER)
@@ -62,9 +62,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.sweep()
         assert await self.handed_out(dispatch) == [TASK]
 
-    async def test_what_is_in_hand_is_not_queued_however_often_one_looks(
-        self, dispatch: Dispatch
-    ) -> None:
+    async def test_a_taken_offer_is_not_queued_again(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch) == [TASK]
         await dispatch.take(TASK, "one")
@@ -72,7 +70,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.sweep()
         assert await self.handed_out(dispatch) == []
 
-    async def test_serving_goes_on_and_calls_so_many_at_a_time(self, dispatch: Dispatch) -> None:
+    async def test_serving_respects_the_concurrency_limit(self, dispatch: Dispatch) -> None:
         running = most = done = 0
         all_done = anyio.Event()
 
@@ -99,7 +97,9 @@ class DispatchContract(RefusalsContract):
 
     # -- which machines are asked ----------------------------------------------------------------
 
-    async def test_only_those_are_asked_who_have_what_it_needs(self, dispatch: Dispatch) -> None:
+    async def test_only_machines_with_what_a_task_needs_are_offered_it(
+        self, dispatch: Dispatch
+    ) -> None:
         await dispatch.offer(Offer("any"))
         await dispatch.offer(Offer("both", needs=("claude", "codex")))
         await dispatch.offer(Offer("full", needs=(FULL, "codex")))
@@ -111,9 +111,7 @@ class DispatchContract(RefusalsContract):
         assert await self.handed_out(dispatch, has=("codex", FULL)) == ["full"]
         assert await self.handed_out(dispatch, pool="session", has=()) == ["session"]
 
-    async def test_what_was_one_machines_and_is_offered_to_all_goes_to_others(
-        self, dispatch: Dispatch
-    ) -> None:
+    async def test_a_task_of_one_machine_can_be_offered_to_all(self, dispatch: Dispatch) -> None:
         await dispatch.offer(replace(OFFER, machine="gpu1"))
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch, machine="gpu2") == [TASK]
@@ -121,7 +119,7 @@ class DispatchContract(RefusalsContract):
 
     # -- due times -------------------------------------------------------------------------------
 
-    async def test_what_is_offered_for_later_is_not_taken_before(self, dispatch: Dispatch) -> None:
+    async def test_an_offer_cannot_be_taken_before_it_is_due(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER, instant.after(HOUR))
         assert (await self.handed_out(dispatch), await dispatch.take(TASK, "one")) == ([], None)
         assert await dispatch.sweep()
@@ -130,15 +128,13 @@ class DispatchContract(RefusalsContract):
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.take(TASK, "one") == OFFER
 
-    async def test_what_is_offered_for_later_and_then_for_now_is_taken_now(
-        self, dispatch: Dispatch
-    ) -> None:
+    async def test_an_offer_for_now_replaces_one_for_later(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER, instant.after(HOUR))
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
 
-    async def test_what_is_put_off_comes_a_few_seconds_later_or_when_it_says(
+    async def test_a_deferred_offer_is_due_after_a_few_seconds_or_at_the_given_time(
         self, dispatch: Dispatch
     ) -> None:
         await dispatch.offer(OFFER)
@@ -152,7 +148,9 @@ class DispatchContract(RefusalsContract):
 
     # -- holding and reopening -------------------------------------------------------------------
 
-    async def test_what_is_held_is_not_taken_until_it_is_offered(self, dispatch: Dispatch) -> None:
+    async def test_a_held_offer_is_not_taken_until_it_is_offered_again(
+        self, dispatch: Dispatch
+    ) -> None:
         await dispatch.offer(OFFER)
         await dispatch.hold(TASK)
         await dispatch.hold("another")
@@ -163,7 +161,7 @@ class DispatchContract(RefusalsContract):
         assert (await self.handed_out(dispatch), await dispatch.sweep()) == ([], False)
         assert await dispatch.get(TASK) == taken
 
-    async def test_what_is_held_while_it_is_in_hand_stays_so(self, dispatch: Dispatch) -> None:
+    async def test_an_offer_held_while_it_is_taken_stays_held(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER)
         taken = await self.taken(dispatch, "one")
         await dispatch.hold(TASK)
@@ -171,7 +169,9 @@ class DispatchContract(RefusalsContract):
         assert (await dispatch.take(TASK, "two"), await dispatch.sweep()) == (None, False)
 
     @pytest.mark.parametrize("how", ["answer", "message"])
-    async def test_an_answer_and_a_word_open_it_again(self, dispatch: Dispatch, how: str) -> None:
+    async def test_an_answer_or_a_message_reopens_a_held_offer(
+        self, dispatch: Dispatch, how: str
+    ) -> None:
         await self.create(TASK)
         await dispatch.offer(OFFER)
         await dispatch.hold(TASK)
@@ -181,7 +181,7 @@ class DispatchContract(RefusalsContract):
         assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
 
     @pytest.mark.parametrize("how", ["answer", "message"])
-    async def test_an_answer_and_a_word_do_not_wait_for_what_was_put_off(
+    async def test_an_answer_or_a_message_makes_a_deferred_offer_due(
         self, dispatch: Dispatch, how: str
     ) -> None:
         await self.create(TASK)
@@ -192,7 +192,7 @@ class DispatchContract(RefusalsContract):
         assert await dispatch.take(TASK, "one") == replace(OFFER, woken=1)
 
     @pytest.mark.parametrize("how", ["answer", "message", "offer"])
-    async def test_what_comes_while_it_is_in_hand_leaves_it_open(
+    async def test_what_arrives_while_an_offer_is_taken_keeps_it_open(
         self, dispatch: Dispatch, how: str
     ) -> None:
         await self.create(TASK)
@@ -210,7 +210,7 @@ class DispatchContract(RefusalsContract):
             await dispatch.sweep()
         assert TASK in await self.handed_out(dispatch)
 
-    async def test_an_answer_before_it_was_taken_does_not_count_twice(
+    async def test_an_answer_given_before_the_offer_was_taken_does_not_reopen_it(
         self, dispatch: Dispatch
     ) -> None:
         await self.create(TASK)
@@ -222,7 +222,7 @@ class DispatchContract(RefusalsContract):
 
     # -- ended tasks -----------------------------------------------------------------------------
 
-    async def test_an_ended_task_is_on_offer_no_more(self, dispatch: Dispatch) -> None:
+    async def test_an_ended_task_is_no_longer_offered(self, dispatch: Dispatch) -> None:
         await self.create(TASK)
         await dispatch.offer(OFFER)
         taken = await self.taken(dispatch, "one")
@@ -232,7 +232,7 @@ class DispatchContract(RefusalsContract):
         assert (await dispatch.get(TASK), await dispatch.sweep()) == (None, False)
         assert await dispatch.take(TASK, "two") is None
 
-    async def test_what_happens_to_a_child_opens_its_session(self, dispatch: Dispatch) -> None:
+    async def test_an_event_of_a_child_reopens_its_session(self, dispatch: Dispatch) -> None:
         child = f"{TASK}/T1"
         session = Offer(TASK, "session")
         await self.create(TASK)
@@ -247,7 +247,7 @@ class DispatchContract(RefusalsContract):
             assert await dispatch.get(TASK) == replace(session, woken=number)
         assert await dispatch.get(child) is None
 
-    async def test_what_happens_to_a_session_is_nothing_to_its_children(
+    async def test_a_message_to_a_session_does_not_reopen_its_children(
         self, dispatch: Dispatch
     ) -> None:
         child = f"{TASK}/T1"
@@ -260,7 +260,7 @@ class DispatchContract(RefusalsContract):
 
     # -- dead owners -----------------------------------------------------------------------------
 
-    async def test_what_a_dead_owner_had_in_hand_is_given_back(self, dispatch: Dispatch) -> None:
+    async def test_offers_taken_by_a_dead_owner_are_given_back(self, dispatch: Dispatch) -> None:
         for name in ("a", "b", "c"):
             await dispatch.offer(Offer(name))
         assert await self.handed_out(dispatch) == ["a", "b", "c"]
@@ -275,7 +275,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.put_back(taken[0], "one", held=True)  # too late: another owner has it
         assert await dispatch.take("a", "two") is None
 
-    async def test_what_a_dead_owner_takes_all_the_same_is_given_back(
+    async def test_an_offer_taken_after_its_owner_died_is_given_back(
         self, dispatch: Dispatch
     ) -> None:
         await dispatch.offer(OFFER)
@@ -284,7 +284,7 @@ class DispatchContract(RefusalsContract):
         await dispatch.sweep()
         assert await dispatch.take(TASK, "two") == OFFER
 
-    async def test_a_machine_is_alive_while_an_owner_of_it_is(self, dispatch: Dispatch) -> None:
+    async def test_a_machine_is_alive_while_one_of_its_owners_is(self, dispatch: Dispatch) -> None:
         for name in ("gpu2", "gpu1"):
             await dispatch.announce(MachineRow(name, AGENTS, 2, "c0ffee", "1.0", "2026-01-01"))
         details = ("c0ffee", "1.1", "2026-01-02", True)

@@ -17,7 +17,9 @@ class RefusalsContract(DispatchHarness):
         assert taken is not None
         await dispatch.refuse(taken, owner, machine, why)
 
-    async def test_what_one_refuses_others_find_and_may_read_why(self, dispatch: Dispatch) -> None:
+    async def test_a_refused_offer_goes_to_other_machines_with_the_reason(
+        self, dispatch: Dispatch
+    ) -> None:
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch) == [TASK]
         for owner, machine, why in (("one", "gpu1", "it's \0 not trusted"), ("two", "gpu2", "")):
@@ -36,7 +38,7 @@ class RefusalsContract(DispatchHarness):
         await dispatch.hold(TASK)
         assert await dispatch.refused_offers(AGENTS, "gpu3") == []
 
-    async def test_what_is_one_machine_s_is_left_over_for_nobody_else(
+    async def test_a_refused_offer_for_one_machine_goes_to_no_other(
         self, dispatch: Dispatch
     ) -> None:
         await dispatch.offer(replace(OFFER, machine="gpu2"))
@@ -46,7 +48,9 @@ class RefusalsContract(DispatchHarness):
         ]
         assert [len(one) for one in left] == [0, 1, 0]
 
-    async def test_a_machine_is_asked_anew_for_what_it_refused(self, dispatch: Dispatch) -> None:
+    async def test_cleared_refusals_make_a_machine_get_the_offer_again(
+        self, dispatch: Dispatch
+    ) -> None:
         await dispatch.offer(OFFER)
         assert await self.handed_out(dispatch) == [TASK]
         await self.refused(dispatch, "one", "gpu1")
@@ -60,7 +64,7 @@ class RefusalsContract(DispatchHarness):
         assert await self.handed_out(dispatch) == [TASK]
         assert await dispatch.get(TASK) == OFFER
 
-    async def test_what_is_offered_again_was_refused_by_nobody(self, dispatch: Dispatch) -> None:
+    async def test_offering_again_clears_refusals(self, dispatch: Dispatch) -> None:
         await dispatch.offer(OFFER)
         taken = await self.taken(dispatch, "one")
         await dispatch.refuse(taken, "one", "gpu1", "no")

@@ -78,7 +78,7 @@ class OwnersContract(ABC):
         yield owners
         await owners.end()
 
-    async def test_each_has_an_id_of_its_own_and_begins_once(
+    async def test_each_owner_has_its_own_id_and_starts_once(
         self, one: Owners, two: Owners
     ) -> None:
         async with anyio.create_task_group() as group:
@@ -86,13 +86,13 @@ class OwnersContract(ABC):
                 group.start_soon(one.begin)
         assert await one.begin() == one.me != two.me
 
-    async def test_one_that_lives_is_not_dead_to_anybody(self, one: Owners, two: Owners) -> None:
+    async def test_a_living_owner_is_proven_dead_by_nobody(self, one: Owners, two: Owners) -> None:
         for looker in (one, two):
             assert await looker.living(one.me) is not None
             async with looker.proof(one.me) as dead:
                 assert not dead
 
-    async def test_one_that_has_ended_is_dead_at_once(
+    async def test_an_owner_that_has_ended_is_dead_at_once(
         self, tmp_path: Path, storage: Storage, two: Owners
     ) -> None:
         gone = await self.open(tmp_path, storage, "gone")
@@ -103,7 +103,7 @@ class OwnersContract(ABC):
         async with two.proof(owner) as dead:
             assert dead
 
-    async def test_one_that_ended_may_begin_again_as_another(
+    async def test_an_owner_that_ended_can_start_again_under_a_new_id(
         self, tmp_path: Path, storage: Storage, two: Owners
     ) -> None:
         again = await self.open(tmp_path, storage, "again")
@@ -113,7 +113,7 @@ class OwnersContract(ABC):
         assert await two.living(again.me) is not None
         await again.end()
 
-    async def test_a_process_does_one_thing_at_a_time_with_a_task(self, one: Owners) -> None:
+    async def test_a_process_holds_a_task_only_once(self, one: Owners) -> None:
         with one.holding(TASK):
             with pytest.raises(TaskBusy), one.holding(TASK):
                 pass
@@ -122,7 +122,7 @@ class OwnersContract(ABC):
         with one.holding(TASK):
             pass
 
-    async def test_a_task_that_a_living_one_runs_is_busy_and_a_parked_one_free(
+    async def test_a_task_of_a_living_owner_is_busy_and_a_parked_one_free(
         self, storage: Storage, one: Owners, two: Owners
     ) -> None:
         fence = await self._created(storage, one)
@@ -132,7 +132,7 @@ class OwnersContract(ABC):
         await storage.leases.park(fence)
         assert await claimant.take(TASK) == Fence(TASK, 2)
 
-    async def test_a_dead_ones_task_is_taken_over_once_and_its_writes_are_refused(
+    async def test_a_dead_owners_task_is_taken_over_once_and_its_writes_are_refused(
         self, tmp_path: Path, storage: Storage, one: Owners, two: Owners
     ) -> None:
         dying = await self.open(tmp_path, storage, "dying")

@@ -73,7 +73,7 @@ class WritesContract(OpenedStorage):
         storage.post(fence, journal.AppendMessage(message(1)))
         assert await storage.conversation.messages(TASK) == [message(1)]
 
-    async def test_posted_writes_go_alone_where_nothing_follows(
+    async def test_posted_writes_are_written_even_if_nothing_follows(
         self, storage: Storage, fence: Fence
     ) -> None:
         written = anyio.Event()
@@ -121,7 +121,7 @@ class WritesContract(OpenedStorage):
         assert [row.status for row in await storage.events.tasks()] == ["running"]
 
     @pytest.mark.parametrize("write", [write for _, write in REFUSED], ids=[n for n, _ in REFUSED])
-    async def test_what_cannot_follow_is_refused_and_harms_nothing_else(
+    async def test_an_invalid_write_is_refused_and_affects_nothing_else(
         self, storage: Storage, fence: Fence, write: journal.Write
     ) -> None:
         await storage.commit(fence, *opening(), journal.AppendMessage(message(1)))
@@ -159,7 +159,7 @@ class WritesContract(OpenedStorage):
         assert await storage.conversation.messages(TASK) == [message(1)]
         assert await storage.journal.steps(TASK) == []
 
-    async def test_closing_tells_what_nobody_was_told(self, tmp_path: Path) -> None:
+    async def test_closing_raises_an_unreported_failure(self, tmp_path: Path) -> None:
         storage = await self.open(tmp_path)
         fence = await storage.create(created(), "me", None)
         storage.post(fence, journal.AppendMessage(message(7)))

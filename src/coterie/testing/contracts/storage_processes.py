@@ -57,7 +57,7 @@ class ProcessesContract(OpenedStorage):
         )
         assert [row.status for row in await storage.events.tasks()] == ["running"]
 
-    async def test_a_word_that_is_an_answer_is_acted_on_with_it_or_not_at_all(
+    async def test_a_message_that_is_an_answer_is_handled_with_it_or_not_at_all(
         self, storage: Storage, fence: Fence
     ) -> None:
         await storage.commit(fence, asked("q1"))
@@ -84,7 +84,7 @@ class ProcessesContract(OpenedStorage):
         questions = await storage.inbox.questions()
         assert [q.interaction.interaction_id for q in questions] == ["q9", "q10", "q2"]
 
-    async def test_what_nobody_answered_is_closed(self, storage: Storage, fence: Fence) -> None:
+    async def test_unanswered_questions_are_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))
         await storage.commit(fence, journal.AppendEvent(answered("q1", by=NOBODY)))
         await storage.commit(fence, journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
@@ -95,7 +95,9 @@ class ProcessesContract(OpenedStorage):
         ]
         assert not await storage.inbox.respond(answered("q2"))
 
-    async def test_an_answer_to_nothing(self, storage: Storage, fence: Fence) -> None:
+    async def test_an_answer_to_an_unknown_question_is_refused(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         assert await storage.inbox.question("q7") is None
         assert not await storage.inbox.respond(answered("q7"))
         assert not await storage.inbox.respond(answered("q7", task_id="none"))
@@ -141,7 +143,9 @@ class ProcessesContract(OpenedStorage):
         await storage.commit(fence, journal.TakeRequest(first))
         assert await storage.inbox.request(TASK, "say", "max", "two") > first
 
-    async def test_a_lease_goes_from_hand_to_hand(self, storage: Storage, fence: Fence) -> None:
+    async def test_a_lease_is_acquired_released_and_acquired_again(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         leases = storage.leases
         await leases.park(fence)
         assert await leases.get(TASK) == journal.Lease(TASK, "me", 1, "parked")
@@ -156,7 +160,7 @@ class ProcessesContract(OpenedStorage):
         await leases.park(fence)  # no longer ours: nothing happens
         assert await leases.all() == [journal.Lease(TASK, "other", 2, "running")]
 
-    async def test_a_lease_is_let_go_of_with_the_last_write(
+    async def test_a_lease_is_released_with_the_last_write(
         self, storage: Storage, fence: Fence
     ) -> None:
         parked = journal.ParkLease(TASK, fence.token)
@@ -204,13 +208,15 @@ class ProcessesContract(OpenedStorage):
         async with self.opened(tmp_path) as other:
             assert await other.leases.children(TASK) == [child("m2")]
 
-    async def test_no_child_under_an_old_token(self, storage: Storage, fence: Fence) -> None:
+    async def test_a_child_with_an_old_token_is_refused(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         await storage.leases.claim(TASK, "other", 1)
         with pytest.raises(LeaseLost):
             await storage.leases.record_child(fence, child("m1"))
         assert await storage.leases.children() == []
 
-    async def test_what_is_to_be_told_is_claimed_by_one(
+    async def test_a_notification_is_claimed_by_one_process(
         self, tmp_path: Path, storage: Storage, fence: Fence
     ) -> None:
         ended = journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9)), incident=TASK)
@@ -241,7 +247,7 @@ class ProcessesContract(OpenedStorage):
             "a notification is identified by its name"
         )
 
-    async def test_who_has_seen_all_reservations_reserves(
+    async def test_a_reservation_needs_all_others_to_be_known(
         self, tmp_path: Path, storage: Storage, fence: Fence
     ) -> None:
         mine, again = reservation("turn/1"), reservation("turn/2")
@@ -270,7 +276,7 @@ class ProcessesContract(OpenedStorage):
         with pytest.raises(LeaseLost):
             await storage.reservations.add(fence, reservation("turn/3"), 2)
 
-    async def test_of_questions_that_are_asked_once_one_is_open(
+    async def test_only_one_of_several_equal_questions_is_open(
         self, tmp_path: Path, storage: Storage, fence: Fence
     ) -> None:
         other = await storage.create(created("b"), "me", None)
@@ -283,7 +289,7 @@ class ProcessesContract(OpenedStorage):
             assert await answering.inbox.respond(answered("q1"))
         await storage.commit(other, asked("q2", "b")._replace(once="today"))
 
-    async def test_the_first_look_is_at_once(self, storage: Storage) -> None:
+    async def test_the_first_wait_returns_at_once(self, storage: Storage) -> None:
         with anyio.fail_after(1):
             assert await storage.changed(0) > 0
 
@@ -326,7 +332,7 @@ class ProcessesContract(OpenedStorage):
                     await other.inbox.request(TASK, "say", "max", "hello")
         assert len(woken) == 2
 
-    async def test_what_came_between_two_waits_is_not_missed(
+    async def test_a_change_between_two_waits_is_not_missed(
         self, tmp_path: Path, storage: Storage, fence: Fence
     ) -> None:
         seen = await storage.changed(0)

@@ -117,7 +117,7 @@ class RecordsContract(OpenedStorage):
         assert await storage.audit.of_task(TASK) == ENTRIES
         assert await storage.audit.of_task("another") == []
 
-    async def test_only_what_is_new_can_be_asked_for(self, storage: Storage, fence: Fence) -> None:
+    async def test_only_new_entries_can_be_requested(self, storage: Storage, fence: Fence) -> None:
         events = await storage.events.of_task(TASK)
         assert await storage.events.of_task(TASK, after=1) == events[1:]
         await storage.commit(fence, *(journal.AppendAudit(entry) for entry in ENTRIES))
@@ -126,7 +126,7 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, *opening("z"), *opening("a"))
         assert await storage.journal.turns(TASK, after=1) == [turn("a")]
 
-    async def test_the_timeline_has_all_that_is_told_in_the_order_of_commits(
+    async def test_the_timeline_lists_everything_in_commit_order(
         self, storage: Storage, fence: Fence
     ) -> None:
         failed = journal.CloseTurn(TASK, STEP, 1, at(5), "failed", "no answer", None)
@@ -169,7 +169,7 @@ class RecordsContract(OpenedStorage):
         assert await storage.timeline.after(third, TASK, 2) == rows[4:6]
         assert await storage.timeline.after(third, "another") == []
 
-    async def test_the_history_of_a_task_is_all_that_its_stores_tell(
+    async def test_the_history_of_a_task_holds_all_that_is_stored_about_it(
         self, storage: Storage, fence: Fence
     ) -> None:
         await storage.create(created("b"), "me", message(1, "b"))
@@ -222,7 +222,7 @@ class RecordsContract(OpenedStorage):
         assert await storage.conversation.thread("t-2") == ["{}"]
         assert await storage.conversation.thread("t-3") == []
 
-    async def test_spending_is_of_every_task_and_every_turn(
+    async def test_spending_covers_every_task_and_turn(
         self, storage: Storage, fence: Fence
     ) -> None:
         other = await storage.create(created("b"), "me", None)
@@ -250,7 +250,7 @@ class RecordsContract(OpenedStorage):
         assert await storage.journal.spending(task_id="b") == spent[::2]
         assert await storage.journal.spending(at(8), "b") == spent[4:]
 
-    async def test_what_an_attempt_has_cost_counts_however_it_ends(
+    async def test_the_cost_of_an_attempt_counts_however_it_ends(
         self, storage: Storage, fence: Fence
     ) -> None:
         cost = '{"output_tokens":1}'
@@ -344,7 +344,7 @@ class RecordsContract(OpenedStorage):
         storage.post(fence, state("ann", "working"), state("bob", "idle"))
         assert await storage.member_states(TASK) == []
 
-    async def test_tickets_come_back_in_the_order_they_were_made(
+    async def test_tickets_are_read_in_the_order_of_their_creation(
         self, storage: Storage, fence: Fence
     ) -> None:
         other = Ticket("T0", "t-0", "Price rules", dependencies=("T1",))

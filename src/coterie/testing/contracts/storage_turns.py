@@ -39,7 +39,7 @@ class TurnsContract(OpenedStorage):
                 with pytest.raises(journal.IllegalWrite):
                     await storage.commit(fence, refused)
 
-    async def test_a_step_and_its_attempts_go_on_apart(
+    async def test_a_step_and_its_attempts_are_recorded_independently(
         self, storage: Storage, fence: Fence
     ) -> None:
         """A step is closed after a failed attempt or by a second one, and is then set aside."""
@@ -70,7 +70,7 @@ class TurnsContract(OpenedStorage):
             "aside/1/a", "aside/1/c",
         ]  # fmt: skip
 
-    async def test_the_turn_of_a_ticket_is_not_of_the_task_that_its_step_is_of(
+    async def test_a_turn_of_a_ticket_keeps_its_own_task_although_its_step_is_of_the_session(
         self, storage: Storage, fence: Fence
     ) -> None:
         ticket = f"{TASK}/T1"
@@ -101,7 +101,7 @@ class TurnsContract(OpenedStorage):
         assert [row.id for row in await storage.events.below(f"{TASK}/T1")] == [f"{TASK}/T1.2"]
         assert await storage.events.below("other") == []
 
-    async def test_what_is_said_in_a_turn_on_a_ticket_is_told_with_the_ticket(
+    async def test_messages_of_a_ticket_turn_are_listed_with_the_ticket(
         self, storage: Storage, fence: Fence
     ) -> None:
         """The turn is a task of its own, whose start and end are not told with the ticket."""
@@ -117,7 +117,7 @@ class TurnsContract(OpenedStorage):
             changed = {row.task_id for row in rows if isinstance(row.source, StatusChange)}
             assert changed == {name}
 
-    async def test_what_says_nothing_is_kept_and_not_told(
+    async def test_an_empty_message_is_stored_but_not_on_the_timeline(
         self, storage: Storage, fence: Fence
     ) -> None:
         before = await storage.timeline.head()

@@ -1,6 +1,6 @@
 """What is indexed for a file: its words, split into passages, with prose and code apart.
 
-Language-agnostic: definitions and comments are recognised by forms that most languages share.
+Language-agnostic: definitions and comments are recognized by forms that most languages share.
 """
 
 from __future__ import annotations

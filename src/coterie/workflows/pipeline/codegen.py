@@ -72,7 +72,7 @@ class ChangeStep(PipelineStepRun):
             is_fine = not strays or await self._was_the_user(f"{name}/outside", role, strays)
             if is_fine and (not problem or last):
                 return problem
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
     async def _committed(self, name: str, message: str) -> str:
         """Commit the work; return why that failed, such as a nested repository, else nothing."""

@@ -183,7 +183,7 @@ class PipelineRunner:
                 message = await self._after_failure(name, step, result)
             else:
                 return result
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
     async def _run_step_once(
         self, visit: int, step: str, number: int, message: StepMessage | None

@@ -140,7 +140,7 @@ class PipelineServices:
             answer = await answer_or_stop(self.context, step, question)
             if answer.response.selected_option_id != STOP.id:
                 return answer.response
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class PipelineStepRun:
             await self._after_failure(role, prompt or role, reply, tries - 1, (_RETRY, STOP))
             again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
             reply = await again.ask(role, wanted, facts, prompt=prompt)
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
     async def retried(self, role: str, failed: TurnFailed, number: int) -> bool:
         """Whether the user wants a role that could be skipped to try again."""

@@ -170,7 +170,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         drafts = Draft(response.author_actor_id, services.manager.id, review)
         await services.messenger.post(f"{step}/answered", drafts)
         return None if approves else review.notes
-    raise AssertionError("counting never ends")
+    raise AssertionError("unreachable")
 
 
 def _table(report: FinalReport) -> str:

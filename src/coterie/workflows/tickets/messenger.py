@@ -185,4 +185,4 @@ class Manager:
             facts = {"manages": True, "ticket": request.ticket}
             question = failed_turn(self.member, reply, tries, options, **facts)
             await answer_or_stop(self._context, f"{name}/failed/{tries}", question)
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")

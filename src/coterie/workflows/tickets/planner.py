@@ -106,7 +106,7 @@ class Planner:
                 return plan
             await self._send_back(f"{step(number)}/sent-back", plan, wanted)
             note = f"The user saw your last plan and says: {wanted}"
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
     async def _send_back(self, name: str, plan: Plan, wanted: str) -> None:
         """Store a plan that the user did not approve, and what they want instead."""
@@ -135,7 +135,7 @@ class Planner:
             if tries % _TRIES == 0:
                 question = _question_about(services.manager.id, wrong)
                 await answer_or_stop(services.context, f"{name}/stuck/{tries}", question)
-        raise AssertionError("counting never ends")
+        raise AssertionError("unreachable")
 
     async def _requested_change(self, name: str, plan: Plan, why: str = "") -> str | None:
         """Return what the user wants changed; None if they approve exactly this plan."""

@@ -87,7 +87,7 @@ def test_what_nobody_wrote_or_may_see_is_left_out(shop: MemberProject) -> None:
 
 
 @pytest.mark.parametrize("damage", ["rubbish", "cut", "flipped", "table", "version"])
-def test_a_damaged_index_is_made_anew(shop: MemberProject, damage: str) -> None:
+def test_a_damaged_index_is_rebuilt(shop: MemberProject, damage: str) -> None:
     index_of(shop).refresh()
     file = shop.workspace.tmp / "search.db"
     data = file.read_bytes()

@@ -93,7 +93,9 @@ def test_it_reads_and_says_so(shop: MemberProject) -> None:
     assert prepared.action == expected
 
 
-async def test_a_model_finds_what_no_word_tells(shop: MemberProject, model: Model) -> None:
+async def test_a_model_finds_what_shares_no_word_with_the_query(
+    shop: MemberProject, model: Model
+) -> None:
     one = tool(shop, embedder(model))
     assert (await asked(shop, tool(shop), "vermilion")).output["count"] == 0
     outcome = await asked(shop, one, "vermilion")

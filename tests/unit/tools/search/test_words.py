@@ -42,7 +42,7 @@ def test_a_question_is_what_it_is_about() -> None:
     assert terms("who is it") == ["who", "is", "it"]
 
 
-def test_prose_is_told_from_code_in_several_languages() -> None:
+def test_prose_is_distinguished_from_code_in_several_languages() -> None:
     python = 'def load():\n    """Read all of it."""\n    return "key"  # at once\n'
     script = "/* Reads\n   all */\nexport async function load() { return 'key' } // at once\n"
 
@@ -77,7 +77,7 @@ def test_words_stand_for_one_another_by_their_stems() -> None:
     assert all(len(group) > 1 for group in groups())
 
 
-def test_the_lines_shown_are_those_that_tell_most() -> None:
+def test_the_lines_shown_are_the_most_informative() -> None:
     lines = [f"line {number}" for number in range(30)]
     lines[20] = "the colours are converted here"
 
