@@ -66,8 +66,8 @@ def test_a_command_on_a_live_card() -> None:
             " 2 deny        and say why: type it after the number",
             " 3 this task   exactly this command, ada only, until k3f9 ends",
             " 4 rule        run(npm install *)   [e] edit it first",
-            " s this turn so far · l later, stays in the inbox · * and 2 alike",
-            "─ Nothing runs without your answer. ───────────────────────────────────────────",
+            " s the turn · l later, stays in the inbox · * and 2 alike",
+            "─ No answer is never a yes. ───────────────────────────────────────────────────",
         ]
     )
 
@@ -171,8 +171,8 @@ def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
             " 3 this task   exactly this command, ada only, until k3f9",
             "               ends",
             " 4 rule        run(npm install *)   [e] edit it first",
-            " s this turn so far · d diff · l later, stays in the inbox",
-            "─ Nothing runs without your answer. ────────────────────────",
+            " s the turn · d diff · l later, stays in the inbox",
+            "─ No answer is never a yes. ────────────────────────────────",
         ]
     )
     whole = card(context_of(question), 60)
@@ -191,7 +191,7 @@ def test_a_small_window_still_shows_the_command() -> None:
             " 3 this task   exactly this command, ad…",
             " 4 rule        run(npm install *)   [e]",
             "               edit it first",
-            "─ Nothing runs without your answer. ────",
+            "─ No answer is never a yes. ────────────",
         ]
     )
 

@@ -232,10 +232,7 @@ async def test_one_answer_for_all_that_are_alike() -> None:
             rule = "" if command == "make" else RULE
             it.screen.saw(risky(name, command, rule))
         await opened(it)
-        assert (
-            " s this turn so far · l later, stays in the inbox · * and 1 alike"
-            in it.screen.card(79, 19)
-        )
+        assert " s the turn · l later, stays in the inbox · * and 1 alike" in it.screen.card(79, 19)
         await it.press("*")
         await it.until(lambda: it.screen.prompt() == " q1 and 1 alike> ")
         await it.press("*")
@@ -567,8 +564,8 @@ async def test_the_card() -> None:
                 "",
                 " 1 approve   once",
                 " 2 reject    deny",
-                " s this turn so far · l later, stays in the inbox",
-                "─ Nothing runs without your answer. ────────────────────────",
+                " s the turn · l later, stays in the inbox",
+                "─ No answer is never a yes. ────────────────────────────────",
             ]
         )
         assert it.screen.card(40, 6) == snapshot(
@@ -578,7 +575,7 @@ async def test_the_card() -> None:
                 "     npm install stripe@17",
                 " 1 approve   once",
                 " 2 reject    deny",
-                "─ Nothing runs without your answer. ────",
+                "─ No answer is never a yes. ────────────",
             ]
         )
         assert it.screen.hint(60) == snapshot(" digit, then Enter · Esc later")

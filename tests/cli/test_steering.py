@@ -148,7 +148,7 @@ def test_a_failing_member_is_asked_about(cli: Cli) -> None:
     shown = cli("inbox").out
     assert re.sub(r"[a-z][a-z0-9]{3}(?= ada-fails)", "k3f9", normalize(shown)) == snapshot("""\
  ▲ q1  ada (ada) asks · k3f9 ada-fails now · waiting 0.1s
-     ada failed (turn 1)
+     ada cannot speak (turn 1)
      the agent exited with code 3 before finishing its reply
 
          stream disconnected

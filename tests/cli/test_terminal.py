@@ -260,7 +260,7 @@ def test_a_risky_action_is_denied_with_a_comment_and_another_allowed(
     terminal.type("1\r")  # typed, but not into the card: a message to the agent
     terminal.until("read after this turn")
     terminal.type("\t")
-    terminal.until("Nothing runs without your answer.")
+    terminal.until("No answer is never a yes.")
     shown = terminal.emulator.shown
     for part in (
         "wants to RUN A COMMAND",

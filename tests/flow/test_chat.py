@@ -184,7 +184,7 @@ async def asked_about_bob(it: ScriptedProject, script: Flaky, *names: str) -> No
     result = await it.run(ScriptedChannels(script))
     assert (result.status, result.reason) == ("waiting", "question")
     [question] = await it.look.questions()
-    assert question.interaction.display.title == "bob failed (turn 2)"
+    assert question.interaction.display.title == "bob cannot speak (turn 2)"
 
 
 async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> None:

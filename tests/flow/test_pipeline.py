@@ -293,7 +293,7 @@ async def test_rules_stand_in_for_models_where_they_can_and_else_one_question_wa
 
     async with pipeline(project, accept="Coupons") as built:
         assert (await built.run(silent())).reason == "question"
-        assert (await built.asked()).display.title == "ada failed (turn 1)"
+        assert (await built.asked()).display.title == "ada cannot speak (turn 1)"
         await built.answer("retry")
         # The plan is written; rules do its review and the meeting; then the coder is silent.
         await built.run(silent("Write the plan."))

@@ -94,7 +94,7 @@ def card(
         *(gap + about if about else []),
         *(gap if body or about else []),
         *last,
-        paint(_ruled("Nothing runs without your answer.", "", width), "dim"),
+        paint(_ruled("No answer is never a yes.", "", width), "dim"),
     ]
 
 
@@ -237,7 +237,7 @@ def _keys(question: Interaction, live: LiveCard | None, width: int) -> list[str]
     """The keys of a live card; with hardly any room, the hint below the card has to do."""
     if live is None or question.kind == "Input" or live.height < _LOW:
         return []
-    keys = ["s this turn so far", "l later, stays in the inbox"]
+    keys = ["s the turn", "l later, stays in the inbox"]
     if question.display.content_kind == "Diff":
         keys.insert(1, "d diff")
     elif len(question.display.content) > _LONG:

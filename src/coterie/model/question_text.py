@@ -17,7 +17,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.ToolPermission: ("Use {tool}", ""),
     about.AgentQuestion: ("A question", ""),
     about.HumanTurn: ("Your turn, {name}", "Say something, or /end to end the conversation."),
-    about.FailedTurn: ("{member} failed (turn {turn})", "{message}"),
+    about.FailedTurn: ("{member} cannot speak (turn {turn})", "{message}"),
     about.BudgetReached: (
         "{usage}{when}",
         "The next call was not made. How much more, such as {example}, or stop?",

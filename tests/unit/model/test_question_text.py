@@ -65,7 +65,7 @@ def test_words() -> None:
             ("A question", ""),
             ("Your turn, You", "Say something, or /end to end the conversation."),
             (
-                "bob failed (turn 2)",
+                "bob cannot speak (turn 2)",
                 """\
 exit 3
 codex login\
