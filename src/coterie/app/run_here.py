@@ -60,7 +60,7 @@ async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
                 if offer is None or offer.taker is None:
                     return
             elif anyio.current_time() - asked_at >= _LOOK:
-                # More than once: a run ignores requests from before it began.
+                # More than once: a run ignores what was asked of the one before it.
                 asked_at = anyio.current_time()
                 await shared.storage.inbox.request(task_id, "stop", YOU, "")
             with anyio.move_on_after(_LOOK):

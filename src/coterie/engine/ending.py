@@ -43,7 +43,8 @@ async def held(storage: Storage, claimant: Claimant, task_id: str) -> AsyncGener
     try:
         yield fence
     finally:
-        await storage.leases.park(fence)
+        with anyio.CancelScope(shield=True):
+            await storage.leases.park(fence)
 
 
 async def end_parked(

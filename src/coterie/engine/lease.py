@@ -248,6 +248,17 @@ class Claimant:
                 with anyio.CancelScope(shield=True):
                     await self.park(fence)
 
+    @asynccontextmanager
+    async def parking_on_failure(self, fence: Fence) -> AsyncGenerator[None]:
+        """Park a task of ours if the block fails or is cancelled: whoever takes it next ends what
+        was left running, as we would have."""
+        try:
+            yield
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.park(fence)
+            raise
+
     async def park(self, fence: Fence) -> bool:
         """Park a task, unless our lease has expired: then whoever proves us dead takes it over."""
         deadline = self.owners.deadline
@@ -265,13 +276,16 @@ class Claimant:
         for child in () if elsewhere else await self.leases.children(lease.task_id):
             # Before claiming: under our token, nobody could tell whose they are.
             check_reachable(child, self.machine)
-        token = await self.leases.claim(lease.task_id, self.owners.me, lease.token)
+        token = None
+        with anyio.CancelScope(shield=True):  # or it might be ours without our knowing
+            token = await self.leases.claim(lease.task_id, self.owners.me, lease.token)
         if token is None:
             raise await self._busy(await self.leases.get(lease.task_id) or lease)
         fence = Fence(lease.task_id, token)
-        await self._end_children(lease.task_id, elsewhere=elsewhere)
-        if not await self.leases.confirm(fence):
-            raise await self._busy(await self.leases.get(lease.task_id) or lease)
+        async with self.parking_on_failure(fence):
+            await self._end_children(lease.task_id, elsewhere=elsewhere)
+            if not await self.leases.confirm(fence):
+                raise await self._busy(await self.leases.get(lease.task_id) or lease)
         return fence
 
     async def _end_children(self, task_id: str, *, elsewhere: bool) -> None:
