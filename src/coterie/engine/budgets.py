@@ -10,6 +10,7 @@ from typing import NamedTuple
 import anyio
 
 from coterie.engine.attempt import Attempt
+from coterie.engine.limits import sleep_until
 from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
@@ -297,12 +298,17 @@ class Budgets:
             until = instant.end_of_day() if limit.is_of_day else None
             reason = format_amounts(limit.measure, used, allowed)
             self._run.keep_state(member, "waiting", "budget", reason, until)
-            try:
-                with anyio.move_on_after(instant.seconds_until(until) if until else None) as scope:
-                    await self._answered(limit, used, allowed)
-            except Parked as parked:
-                self._parked[limit] = parked.stop
-                raise
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as group:
+                    if until:
+                        group.start_soon(_cancel_at, until, scope)
+                    try:
+                        await self._answered(limit, used, allowed)
+                    except Parked as parked:
+                        self._parked[limit] = parked.stop
+                    group.cancel_scope.cancel()
+            if limit in self._parked:
+                raise Parked(self._parked[limit])
             if scope.cancelled_caught:
                 await self._withdraw_old()
             self._run.keep_state(member, "working")
@@ -376,6 +382,11 @@ class Budgets:
                 and interaction.about.scope in _OF_A_DAY
             ):
                 await close_question(inbox, interaction, "the day is over")
+
+
+async def _cancel_at(moment: str, scope: anyio.CancelScope) -> None:
+    await sleep_until(moment)
+    scope.cancel()
 
 
 def _session(task_id: str) -> str:
