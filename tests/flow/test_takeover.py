@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners, Owner, living, proven_dead, sweep
 from coterie.engine.run import plain_errors
 from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy, UsageError
@@ -97,6 +98,24 @@ def test_the_files_of_the_dead_are_swept_away_and_no_others(tmp_path: Path) -> N
     assert {path.name for path in mine.folder.iterdir()} == {mine.id, other.id, "needed"}
     mine.release()
     other.release()
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_who_only_looks_at_a_dead_owner_does_not_keep_others_from_taking_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: bool
+) -> None:
+    mine = owner(tmp_path)
+    if not alive:
+        (mine.folder / "dead").write_text("{}")
+    name = mine.id if alive else "dead"
+    with ExitStack() as looking:
+        dead = looking.enter_context(proven_dead(mine.folder, name, alone=False))
+        assert dead is not alive
+        monkeypatch.setattr(lease, "sleep", lambda seconds: looking.close())
+        with proven_dead(mine.folder, name) as dead, proven_dead(mine.folder, name) as again:
+            assert dead is not alive
+            assert not again  # somebody takes over from it
+    mine.release()
 
 
 async def test_a_task_of_a_living_owner_is_refused(tmp_path: Path) -> None:
@@ -261,6 +280,7 @@ import sys
 from pathlib import Path
 import anyio
 from coterie.engine.channels import SurvivorReaper
+from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners
 from coterie.errors import TaskBusy
 from coterie.process.processes import Machine

@@ -14,7 +14,7 @@ from coterie.app import takeover
 from coterie.app.pipelines import Block, NoObserver, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
-from coterie.engine.lease import Claimant
+from coterie.engine.lease import Claimant, runner
 from coterie.engine.steering import Answered
 from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine
@@ -43,10 +43,7 @@ class SharesTasks(RunsTasks, Protocol):
 
 async def is_run(shared: SharedStore, task_id: str) -> bool:
     """Whether a living process runs a task."""
-    lease = await shared.storage.leases.get(task_id)
-    if lease is None or lease.state == "parked":
-        return False
-    return await shared.owners.living(lease.owner) is not None
+    return await runner(shared.owners, await shared.storage.leases.get(task_id)) is not None
 
 
 async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:

@@ -19,6 +19,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 
 import anyio
 import anyio.to_thread
@@ -29,6 +30,9 @@ from coterie.model.machine import OwnerFacts
 from coterie.ports import Deadline, LeaseStore, Owners, Reaper
 from coterie.process.processes import Machine
 from coterie.workspace.beneath import open_file, open_folder, read_file
+
+_TRIES, _BETWEEN = 200, 0.005
+"""How often, and how many seconds apart, to try again to lock a file that others look at."""
 
 
 class Owner:
@@ -95,20 +99,45 @@ def proven_dead(
         yield unknown
         return
     try:
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _locked_alone(fd) if alone else _locked(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
+
+
+def _locked_alone(fd: int) -> bool:
+    """Lock a file for ourselves unless its owner, or who takes over from it, has locked it.
+
+    Others who only look whether the owner is alive share the lock for a moment: we wait for them.
+    """
+    for _ in range(_TRIES):
+        if _locked(fd, fcntl.LOCK_EX):
+            return True
+        if not _locked(fd, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        sleep(_BETWEEN)
+    return False
+
+
+def _locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def living(folder: Path, owner: str) -> OwnerFacts | None:
     """What is known of a living owner; None for a dead one."""
     with proven_dead(folder, owner, alone=False) as dead:
         return None if dead else facts(folder, owner)
+
+
+async def runner(owners: Owners, lease: Lease | None) -> OwnerFacts | None:
+    """The living process that runs a task with this lease; None if there is none."""
+    if lease is None or lease.state == "parked":
+        return None
+    return await owners.living(lease.owner)
 
 
 def facts(folder: Path, owner: str) -> OwnerFacts:

@@ -10,6 +10,7 @@ from typing import cast
 import anyio.to_thread
 import psutil
 
+from coterie.engine.lease import runner
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.about import BudgetReached, FailedTurn
@@ -120,15 +121,9 @@ class TaskReader:
         team = {"team": session.team, "team_file": session.team_file, "root": session.root}
         return replace(state, created=state.created.model_copy(update=team))
 
-    async def runner(self, lease: Lease | None) -> OwnerFacts | None:
-        """Who runs a task now; None if nobody does."""
-        if lease is None or lease.state == "parked":
-            return None
-        return await self.owners.living(lease.owner)
-
     async def runner_of(self, task_id: str) -> OwnerFacts | None:
         """Who runs this task now; None if nobody does."""
-        return await self.runner(await self.storage.leases.get(leased_as(task_id)))
+        return await runner(self.owners, await self.storage.leases.get(leased_as(task_id)))
 
     async def show(self, task_id: str) -> TaskDetail:
         """Everything about one task."""
@@ -151,9 +146,9 @@ class TaskReader:
         )
 
     async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
-        runner = None if row.status in ENDED else await self.runner(lease)
-        pid = runner.pid if runner else None
-        machine = runner.host if runner and pid is None else None
+        by = None if row.status in ENDED else await runner(self.owners, lease)
+        pid = by.pid if by else None
+        machine = by.host if by and pid is None else None
         view = TaskView(**vars(row), pid=pid, questions=tuple(questions), machine=machine)
         # One of its tickets may be asking, even if the task itself is not.
         return replace(view, status="waiting") if questions and row.status == "running" else view
@@ -190,7 +185,7 @@ class TaskReader:
         each is doing; of one task or of all."""
         members: list[RunningMember] = []
         for lease in await self.storage.leases.all():
-            if task_id in (None, lease.task_id) and await self.runner(lease) is not None:
+            if task_id in (None, lease.task_id) and await runner(self.owners, lease):
                 members += await self._of_task(lease)
         return members
 
@@ -208,7 +203,7 @@ class TaskReader:
             is_over = state.status in ENDED or any(_grants(one, row) for one in questions)
             if is_over or row.waits_for not in _LIMITS:
                 continue
-            if await self.runner(leases.get(row.task_id)) is None:
+            if await runner(self.owners, leases.get(row.task_id)) is None:
                 facts = _Facts({}, {}, {}, {row.member: row}, {}, {})
                 team = state.created.team
                 member = await self._member(row.task_id, team, facts, row.member, None)
