@@ -14,7 +14,8 @@ from coterie.app import takeover
 from coterie.app.pipelines import Block, NoObserver, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
-from coterie.engine.lease import Claimant, runner
+from coterie.engine.lease import Claimant
+from coterie.engine.reader import runner
 from coterie.engine.steering import Answered
 from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from coterie.engine.lease import Claimant, runner
+from coterie.engine.lease import Claimant
+from coterie.engine.reader import runner
 from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
 from coterie.errors import SurvivorsElsewhere, TaskBusy
 from coterie.model import instant

@@ -133,13 +133,6 @@ def living(folder: Path, owner: str) -> OwnerFacts | None:
         return None if dead else facts(folder, owner)
 
 
-async def runner(owners: Owners, lease: Lease | None) -> OwnerFacts | None:
-    """The living process that runs a task with this lease; None if there is none."""
-    if lease is None or lease.state == "parked":
-        return None
-    return await owners.living(lease.owner)
-
-
 def facts(folder: Path, owner: str) -> OwnerFacts:
     """What is known of an owner."""
     try:

@@ -10,7 +10,6 @@ from typing import cast
 import anyio.to_thread
 import psutil
 
-from coterie.engine.lease import runner
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.about import BudgetReached, FailedTurn
@@ -35,6 +34,13 @@ from coterie.model.task import (
 from coterie.model.team import Team, base_of, member_folder
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Owners, Storage
+
+
+async def runner(owners: Owners, lease: Lease | None) -> OwnerFacts | None:
+    """The living process that runs a task with this lease; None if there is none."""
+    if lease is None or lease.state == "parked":
+        return None
+    return await owners.living(lease.owner)
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,7 @@ class TaskReader:
             for one in (name,) if name in roots else task_and_parents(name):
                 asked.setdefault(one, []).append(interaction.interaction_id)
         return [
-            await self._view(row, leases.get(leased_as(row.id)), asked.get(row.id, []))
-            for row in rows
+            await self._view(row, leases.get(_run_by(row)), asked.get(row.id, [])) for row in rows
         ]
 
     async def find(self, name: str, *, tickets: bool = True) -> str:
@@ -357,6 +362,11 @@ def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
         else:
             running.pop(key, None)
     return {member: entry for (member, _), entry in running.items()}
+
+
+def _run_by(row: TaskRow) -> str:
+    """The same as `leased_as`, without reading the id: a list of tasks may be long."""
+    return (row.parent_id or row.id) if row.workflow == TICKET else row.id
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:

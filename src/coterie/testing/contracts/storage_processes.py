@@ -99,15 +99,15 @@ class ProcessesContract(OpenedStorage):
             if name != "q5":
                 assert await storage.inbox.respond(answered(name, task_id))
 
-        async def found(since: str = "", session_id: str | None = None) -> list[str]:
+        async def names(since: str = "", session_id: str | None = None) -> list[str]:
             questions = await storage.inbox.budget_answers(since, session_id)
             assert all(one.response is not None for one in questions)
             return [one.interaction.interaction_id for one in questions]
 
-        assert await found() == ["q1", "q2", "q3"]
-        assert await found(session_id=TASK) == ["q1", "q2"]
-        assert await found(at(3)) == ["q1", "q2", "q3"]
-        assert await found(at(4), TASK) == []
+        assert await names() == ["q1", "q2", "q3"]
+        assert await names(session_id=TASK) == ["q1", "q2"]
+        assert await names(at(3)) == ["q1", "q2", "q3"]
+        assert await names(at(4), TASK) == []
 
     async def test_what_nobody_answered_is_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))
