@@ -139,6 +139,22 @@ async def test_it_is_fenced_after_the_answer_and_until_that_succeeds(
         assert await turned.exists()
 
 
+async def test_a_mistake_in_the_settings_postpones_a_takeover_and_ends_no_task(
+    project: Path, user: IsolatedUser
+) -> None:
+    settings = anyio.Path(user.coterie_home / "settings.json")
+    async with watching_machines(project, "m1") as (app,):
+        await create_tasks(app)
+        assert app.shared is not None
+        allows = app.shared.owners.takeover.allows
+        for mistake in ('{"takover": "ask"}', '{"fence": 3}', "{"):
+            await settings.write_text(mistake)
+            assert not await allows(SILENT, PATIENCE)
+        assert await app.questions() == []
+        await settings.write_text("{}")
+        assert await allows(SILENT, PATIENCE)
+
+
 async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path) -> None:
     async with watching_machines(project, "m1") as (app,):
         rows = await create_tasks(app)

@@ -7,20 +7,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners, Owner, living, proven_dead, sweep
-from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy
+from coterie.engine.run import plain_errors
+from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.conversation import Message
-from coterie.model.journal import AppendMessage, ChildLease, Fence
+from coterie.model.conversation import YOU, Message
+from coterie.model.journal import AppendMessage, ChildLease, Fence, Lease, RequestKind
 from coterie.model.task import TaskCreated
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.scripted import team
+from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team
 
 HERE = Machine("here", "boot", "ns")
 
@@ -95,6 +100,24 @@ def test_the_files_of_the_dead_are_swept_away_and_no_others(tmp_path: Path) -> N
     other.release()
 
 
+@pytest.mark.parametrize("alive", [False, True])
+def test_who_only_looks_at_a_dead_owner_does_not_keep_others_from_taking_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: bool
+) -> None:
+    mine = owner(tmp_path)
+    if not alive:
+        (mine.folder / "dead").write_text("{}")
+    name = mine.id if alive else "dead"
+    with ExitStack() as looking:
+        dead = looking.enter_context(proven_dead(mine.folder, name, alone=False))
+        assert dead is not alive
+        monkeypatch.setattr(lease, "sleep", lambda seconds: looking.close())
+        with proven_dead(mine.folder, name) as dead, proven_dead(mine.folder, name) as again:
+            assert dead is not alive
+            assert not again  # somebody takes over from it
+    mine.release()
+
+
 async def test_a_task_of_a_living_owner_is_refused(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
     one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
@@ -128,6 +151,94 @@ async def test_children_that_will_not_die_keep_the_task_from_going_on(tmp_path: 
         await Claimant(mine, storage.leases, Reaping([77]), HERE).take("k3f9")
     assert refused.value.hint == "Processes of its last run could not be ended: 77."
     await storage.close()
+
+
+class NeverDone(Reaping):
+    """Is still at it when it is cancelled."""
+
+    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+        await super().end(children)
+        await anyio.sleep_forever()
+        return []
+
+
+@pytest.mark.parametrize("reaper", [Reaping([77]), NeverDone()])
+async def test_a_failed_takeover_leaves_the_task_free_for_another(
+    tmp_path: Path, reaper: Reaping
+) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    await storage.leases.record_child(await make_task(storage, "gone"), child("m1"))
+    one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
+    with suppress(TaskBusy), plain_errors():
+        async with anyio.create_task_group() as group:
+
+            async def stop_it() -> None:
+                while not reaper.asked:
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+
+            group.start_soon(stop_it)
+            await Claimant(one, storage.leases, reaper, HERE).take("k3f9")
+    assert await storage.leases.get("k3f9") == Lease("k3f9", one.me, 2, "parked")
+    assert await storage.leases.children("k3f9") != []
+    again = Reaping()
+    taken = await Claimant(two, storage.leases, again, HERE).take("k3f9")
+    assert (again.asked, taken.token) == (["m1"], 3)
+    await storage.close()
+
+
+@pytest.mark.parametrize("fails", ["before the run", "at its end"])
+async def test_a_run_that_fails_leaves_the_task_free_for_another(
+    tmp_path: Path, fails: str
+) -> None:
+    class Unendable(ScriptedChannels):
+        async def close_all(self) -> None:
+            raise UsageError("one agent could not be ended")
+
+    def refuse(created: TaskCreated) -> TaskCreated:
+        raise UsageError("not on this machine")
+
+    async with scripted_project(tmp_path) as it, scripted_project(tmp_path) as other:
+        await it.start(team("ada"))
+        if fails == "before the run":
+            it.engine = replace(it.engine, for_this_machine=refuse)
+        with pytest.raises(UsageError):
+            await it.run(Unendable(lambda *_: "hi"))
+        assert (await other.run(ScriptedChannels(lambda *_: "hi"))).status == "completed"
+
+
+async def test_a_stop_before_the_first_run_has_begun_is_obeyed(tmp_path: Path) -> None:
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.storage.inbox.request(TASK, "stop", YOU, "")
+        stopped = await it.run(ScriptedChannels(lambda *_: "hi"))
+        assert (stopped.status, stopped.reason, stopped.turns) == ("waiting", "stopped", 0)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "outcome"),
+    [([], "completed"), (["stop"], "waiting"), (["cancel", "stop"], "canceled")],
+)
+async def test_what_is_requested_during_a_takeover_counts_and_what_was_asked_of_the_last_run_not(
+    tmp_path: Path, kinds: Sequence[RequestKind], outcome: str
+) -> None:
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.storage.leases.record_child(Fence(TASK, 1), child("m1"))
+        await it.storage.inbox.request(TASK, "stop", YOU, "")
+    async with scripted_project(tmp_path) as it:
+
+        class Slow(Reaping):
+            async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+                for kind in kinds:
+                    await it.storage.inbox.request(TASK, kind, YOU, "")
+                return []
+
+        claimant = replace(it.engine.claimant, reaper=Slow(), machine=HERE)
+        it.engine = replace(it.engine, claimant=claimant)
+        assert (await it.run(ScriptedChannels(lambda *_: "hi"))).status == outcome
+        again = await it.run(ScriptedChannels(lambda *_: "hi"))
+        assert again.status == ("completed" if outcome == "waiting" else outcome)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +280,7 @@ import sys
 from pathlib import Path
 import anyio
 from coterie.engine.channels import SurvivorReaper
+from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners
 from coterie.errors import TaskBusy
 from coterie.process.processes import Machine

@@ -21,7 +21,7 @@ from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskState, ticket_id_of
+from coterie.model.task import ENDED, TICKET, TaskState, is_below, ticket_id_of
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
@@ -180,7 +180,7 @@ class Changes:
                 raise TaskBusy(task_id, runner.pid, runner.host, _stop_first(task_id))
             return await anyio.to_thread.run_sync(self._revert_files, task_id, undo, True)
         rows = await look.storage.events.tasks()
-        parts = [row.id for row in rows if row.id.startswith(f"{task_id}.")]
+        parts = [row.id for row in rows if row.workflow != TICKET and is_below(row.id, task_id)]
         async with AsyncExitStack() as stack:
             for part in (task_id, *parts):
                 await stack.enter_async_context(self.holding(claimant, part))

@@ -32,6 +32,7 @@ from coterie.model.ticket import BASE_COMMIT, SchedulerConfig
 from coterie.process.child import NothingStarts, Spawn, WouldStart
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
+from coterie.workspace.folder import leads_to_task_worktree
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def _unplaced(member: Member) -> Member:
 def _target_of_work(root: Path, team: Team, member: Member) -> Path:
     """Return where a member's `work` leads, or would lead once it is made."""
     work = member_folder(root, team.name, member) / "work"
-    return work.resolve() if work.is_dir() else root
+    return work.resolve() if work.is_dir() and not leads_to_task_worktree(work, root) else root
 
 
 def _plan_of(script: Path) -> Plan | None:

@@ -15,6 +15,7 @@ from coterie.app.pipelines import Block, NoObserver, RunsTasks
 from coterie.app.store import SharedStore
 from coterie.engine.ending import held
 from coterie.engine.lease import Claimant
+from coterie.engine.reader import runner
 from coterie.engine.steering import Answered
 from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine
@@ -43,10 +44,7 @@ class SharesTasks(RunsTasks, Protocol):
 
 async def is_run(shared: SharedStore, task_id: str) -> bool:
     """Whether a living process runs a task."""
-    lease = await shared.storage.leases.get(task_id)
-    if lease is None or lease.state == "parked":
-        return False
-    return await shared.owners.living(lease.owner) is not None
+    return await runner(shared.owners, await shared.storage.leases.get(task_id)) is not None
 
 
 async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
@@ -60,7 +58,7 @@ async def withdraw_and_stop(shared: SharedStore, task_id: str) -> None:
                 if offer is None or offer.taker is None:
                     return
             elif anyio.current_time() - asked_at >= _LOOK:
-                # More than once: a run ignores requests from before it began.
+                # More than once: a run ignores what was asked of the one before it.
                 asked_at = anyio.current_time()
                 await shared.storage.inbox.request(task_id, "stop", YOU, "")
             with anyio.move_on_after(_LOOK):

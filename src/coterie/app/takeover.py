@@ -13,6 +13,7 @@ from coterie.config.project import Project, environment, user_home
 from coterie.config.settings import Settings, load_settings
 from coterie.engine.questions import close_question, request_of
 from coterie.engine.steering import Answered
+from coterie.errors import CoterieError
 from coterie.model import instant
 from coterie.model.about import SilentMachine
 from coterie.model.interaction import NOBODY, Ask, Interaction, Option
@@ -51,8 +52,14 @@ class UserTakeover:
     _has_loaded: bool = False
 
     async def allows(self, row: OwnerRow, silent: float) -> bool:
-        """Whether it may: once the user has said so, if to be asked, and `fence` has succeeded."""
-        settings = await _users_settings(self.project.home)
+        """Whether it may: once the user has said so, if to be asked, and `fence` has succeeded.
+
+        It may not while the settings have a mistake, which every command shows.
+        """
+        try:
+            settings = await _users_settings(self.project.home)
+        except CoterieError:
+            return False
         if settings.takeover == "ask" and not await self._is_confirmed_dead(row, silent, settings):
             return False
         return await _fenced(settings, row.machine)

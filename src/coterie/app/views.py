@@ -14,8 +14,9 @@ from coterie.app.run import TICKETS
 from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached, BudgetScope
+from coterie.model.budget import Limit, granted_by
 from coterie.model.envelope import Envelope
-from coterie.model.interaction import Interaction
+from coterie.model.interaction import Interaction, Question
 from coterie.model.record import (
     Entry,
     MessageRecord,
@@ -32,7 +33,6 @@ from coterie.model.team import (
     Team,
     base_of,
     member_folder,
-    parse_increase,
 )
 from coterie.model.ticket import Ticket, TicketState, TicketView
 from coterie.model.timeline import TimelineSource
@@ -332,33 +332,28 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
     detail = await app.show(task_id)
     if detail.state.created.rehearsal:
         return CostView((), {}, task_id)
-    team = detail.state.created.team
+    team, session = detail.state.created.team, detail.state.created.session_id
+    grants = await app.storage.inbox.budget_answers(session_id=session)
     if ticket_id_of(task_id):
-        allowance = _with_grants(team.budget.per_ticket, detail.questions, "ticket", task_id)
+        allowance = _with_grants(team.budget.per_ticket, grants, "ticket", task_id, session)
     else:
-        session = detail.state.created.session_id
-        allowance = _with_grants(team.budget, detail.questions, "task", session)
+        allowance = _with_grants(team.budget, grants, "task", session, session)
     budgets: dict[str, tuple[Allowance, Tally]] = {"all": (allowance, tally(costs))}
     for member in team.in_order:
         own = [cost for cost in costs if base_of(cost.member) == member.id]
-        raised = _with_grants(member.budget, detail.questions, "member", member.id)
+        raised = _with_grants(member.budget, grants, "member", member.id, session)
         budgets[member.id] = (raised, tally(own))
     return CostView(costs, budgets)
 
 
 def _with_grants(
-    allowance: Allowance, questions: Sequence[QuestionView], scope: BudgetScope, whose: str
+    allowance: Allowance, grants: Sequence[Question], scope: BudgetScope, whose: str, session: str
 ) -> Allowance:
     """Return an allowance raised by everything the user granted at its limits."""
-    limits: dict[str, float] = dict(allowance.limits())
-    for view in questions:
-        match view.interaction.about:
-            case BudgetReached(scope=reached, member=name, measure=measure) if (
-                (reached, name) == (scope, whose) and measure in limits and view.answer
-            ):
-                limits[measure] += parse_increase(view.answer) or 0
-            case _:
-                pass
+    limits = {
+        measure: amount + Limit(scope, measure, amount, whose, session).granted(grants)
+        for measure, amount in allowance.limits()
+    }
     return allowance.model_copy(update=limits)
 
 
@@ -366,6 +361,6 @@ def granted_tokens(question: Interaction, answer: str) -> int:
     """Return how many more tokens an answer granted to a task whose budget was used up."""
     match question.about:
         case BudgetReached(scope="task", measure="tokens") if answer:
-            return round(parse_increase(answer) or 0)
+            return round(granted_by(question, answer))
         case _:
             return 0

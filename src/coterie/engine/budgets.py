@@ -10,15 +10,17 @@ from typing import NamedTuple
 import anyio
 
 from coterie.engine.attempt import Attempt
+from coterie.engine.limits import sleep_until
 from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
+from coterie.model.budget import Limit
 from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
-from coterie.model.task import Stop, Stopped, running_task, ticket_id_of, ticket_task_of
+from coterie.model.task import Stop, Stopped, leased_as, ticket_id_of, ticket_task_of
 from coterie.model.team import (
     MORE,
     Allowance,
@@ -37,39 +39,10 @@ _COST_MARGIN = 2.0
 """A turn is assumed to cost up to this many times its member's most expensive turn."""
 _REMEMBERED = 7 * 86_400.0
 """For how long the cost of a member's turns is taken into account, in seconds."""
-_OF_A_DAY = ("day", "member's day")
 _POLL_SECONDS = 0.5
 """Seconds between checks while waiting for what other turns have reserved."""
 _MONEY_DECIMALS = 6
 """Decimal places to which sums of money are rounded, so that ten times 0.1 is 1."""
-
-
-class Limit(NamedTuple):
-    """One limit that applies to a turn."""
-
-    scope: BudgetScope
-    measure: Measure
-    amount: float
-    whose: str
-    """The task, the ticket or the member; empty for everybody, today."""
-
-    @property
-    def is_of_day(self) -> bool:
-        return self.scope in _OF_A_DAY
-
-    @property
-    def is_of_member(self) -> bool:
-        return self.scope in ("member", "member's day")
-
-    def counts(self, turn: Reservation, session: str) -> bool:
-        """Whether a turn under way counts towards this limit, as seen from a session."""
-        if self.is_of_member and base_of(turn.member) != self.whose:
-            return False
-        if self.is_of_day:
-            return turn.at >= _midnight()
-        if self.scope == "ticket":
-            return ticket_task_of(turn.task_id) == self.whose
-        return _session(turn.task_id) == session
 
 
 class _Blocked(NamedTuple):
@@ -156,7 +129,7 @@ class Budgets:
                 used, allowed = await self._state(limit)
                 if used >= allowed:
                     return _Blocked(limit, ())
-                by = [one for one in others if limit.counts(one, run.task.session_id)]
+                by = [one for one in others if limit.counts(one)]
                 if by and used + await self._needed(limit, (*by, mine)) > allowed:
                     return _Blocked(limit, by)
             if await store.add(fence, mine, made):
@@ -210,7 +183,7 @@ class Budgets:
         )
         for scope, allowance, whose in scopes:
             for measure, amount in allowance.limits():
-                yield Limit(scope, measure, amount, whose)
+                yield Limit(scope, measure, amount, whose, task.session_id)
 
     async def _state(self, limit: Limit) -> tuple[float, float]:
         """How much was used, and how much may be used."""
@@ -244,9 +217,9 @@ class Budgets:
         """The turns that count towards a limit: for a task, also those of all tasks below it."""
         journal = self._run.storage.journal
         if limit.is_of_day:
-            turns = await journal.spending(_midnight())
+            turns = await journal.spending(limit.since)
         else:
-            task = limit.whose if limit.scope == "ticket" else self._run.task.session_id
+            task = limit.whose if limit.scope == "ticket" else limit.session
             turns = await journal.spending(task_id=task)
         one = limit.whose if limit.is_of_member else None
         return [
@@ -256,27 +229,8 @@ class Budgets:
         ]
 
     async def _granted(self, limit: Limit) -> float:
-        """How much more the user has granted; grants for a past day no longer count."""
-        since = _midnight()
-        amounts: list[float] = []
-        for question in await self._run.storage.inbox.questions(only_open=False):
-            response = question.response
-            if response is None or not self._is_about(limit, question):
-                continue
-            if not limit.is_of_day or (question.answered_at or "") >= since:
-                amounts.append(parse_increase(response.input_value or "stop") or 0.0)
-        return sum(amounts, 0.0)
-
-    def _is_about(self, limit: Limit, question: Question) -> bool:
-        """Whether a question asks about a limit, on any day."""
-        about, task_id = question.interaction.about, question.interaction.task_id
-        if not isinstance(about, BudgetReached):
-            return False
-        if (about.scope, about.measure) != (limit.scope, limit.measure):
-            return False
-        # Earlier releases recorded the task that asked, which may be a part of the session.
-        whose = about.member == limit.whose or (limit.scope == "task" and about.member == task_id)
-        return whose and (limit.is_of_day or _session(task_id) == self._run.task.session_id)
+        inbox, session = self._run.storage.inbox, None if limit.is_of_day else limit.session
+        return limit.granted(await inbox.budget_answers(limit.since, session))
 
     async def _ask_while_reached(self, limit: Limit, member: Member) -> None:
         while True:
@@ -297,12 +251,17 @@ class Budgets:
             until = instant.end_of_day() if limit.is_of_day else None
             reason = format_amounts(limit.measure, used, allowed)
             self._run.keep_state(member, "waiting", "budget", reason, until)
-            try:
-                with anyio.move_on_after(instant.seconds_until(until) if until else None) as scope:
-                    await self._answered(limit, used, allowed)
-            except Parked as parked:
-                self._parked[limit] = parked.stop
-                raise
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as group:
+                    if until:
+                        group.start_soon(_cancel_at, until, scope)
+                    try:
+                        await self._answered(limit, used, allowed)
+                    except Parked as parked:
+                        self._parked[limit] = parked.stop
+                    group.cancel_scope.cancel()
+            if limit in self._parked:
+                raise Parked(self._parked[limit])
             if scope.cancelled_caught:
                 await self._withdraw_old()
             self._run.keep_state(member, "working")
@@ -330,14 +289,12 @@ class Budgets:
                 raise Parked(Stopped("budget"))
 
     async def _open_question(self, limit: Limit) -> Question | None:
-        since = _midnight() if limit.is_of_day else ""
         questions = await self._run.storage.inbox.questions()
-        matches = (one for one in questions if one.asked_at >= since and self._is_about(limit, one))
-        return next(matches, None)
+        recent = (one for one in questions if one.asked_at >= limit.since)
+        return next((one for one in recent if limit.is_asked_about(one.interaction)), None)
 
     async def _put(self, limit: Limit, used: float, allowed: float) -> Answer:
         example = MORE_EXAMPLES[limit.measure]
-        session = _midnight() if limit.is_of_day else self._run.task.session_id
         question = Ask(
             author="coterie",
             kind="Input",
@@ -356,7 +313,7 @@ class Budgets:
                 example=example,
             ),
             intent=[limit.scope, limit.measure, allowed],
-            once=f"{session} {limit.scope} {limit.measure} {limit.whose}",
+            once=f"{limit.since or limit.session} {limit.scope} {limit.measure} {limit.whose}",
         )
         key = f"{limit.scope} {limit.measure} {limit.whose} {allowed}"
         self._asked[key] += 1
@@ -365,23 +322,17 @@ class Budgets:
 
     async def _withdraw_old(self) -> None:
         """Close this task's questions about a day that is over."""
-        inbox, since = self._run.storage.inbox, _midnight()
+        inbox = self._run.storage.inbox
         for question in await inbox.questions():
-            interaction = question.interaction
-            mine = running_task(interaction.task_id) == self._run.task.task_id
-            if not mine or question.asked_at >= since:
+            interaction, about = question.interaction, question.interaction.about
+            if not isinstance(about, BudgetReached):
                 continue
-            if (
-                isinstance(interaction.about, BudgetReached)
-                and interaction.about.scope in _OF_A_DAY
-            ):
+            mine = leased_as(interaction.task_id) == self._run.task.task_id
+            limit = Limit(about.scope, about.measure, about.limit, about.member, "")
+            if mine and limit.is_of_day and question.asked_at < limit.since:
                 await close_question(inbox, interaction, "the day is over")
 
 
-def _session(task_id: str) -> str:
-    """The session that a task, a ticket or a subtask is part of."""
-    return running_task(task_id).partition(".")[0]
-
-
-def _midnight() -> str:
-    return f"{instant.now()[:10]}T00:00:00"
+async def _cancel_at(moment: str, scope: anyio.CancelScope) -> None:
+    await sleep_until(moment)
+    scope.cancel()

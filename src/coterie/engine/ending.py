@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from coterie.engine.lease import Claimant
+from coterie.engine.reader import runner
 from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
 from coterie.errors import SurvivorsElsewhere, TaskBusy
 from coterie.model import instant
@@ -43,7 +44,8 @@ async def held(storage: Storage, claimant: Claimant, task_id: str) -> AsyncGener
     try:
         yield fence
     finally:
-        await storage.leases.park(fence)
+        with anyio.CancelScope(shield=True):
+            await storage.leases.park(fence)
 
 
 async def end_parked(
@@ -120,10 +122,7 @@ async def cancel_below(
 
 
 async def _is_run(storage: Storage, claimant: Claimant, task_id: str) -> bool:
-    lease = await storage.leases.get(task_id)
-    if lease is None or lease.state == "parked":
-        return False
-    return await claimant.owners.living(lease.owner) is not None
+    return await runner(claimant.owners, await storage.leases.get(task_id)) is not None
 
 
 async def _cancel(

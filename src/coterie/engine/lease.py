@@ -19,6 +19,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 
 import anyio
 import anyio.to_thread
@@ -29,6 +30,9 @@ from coterie.model.machine import OwnerFacts
 from coterie.ports import Deadline, LeaseStore, Owners, Reaper
 from coterie.process.processes import Machine
 from coterie.workspace.beneath import open_file, open_folder, read_file
+
+_TRIES, _BETWEEN = 200, 0.005
+"""How often, and how many seconds apart, to try again to lock a file that others look at."""
 
 
 class Owner:
@@ -95,14 +99,32 @@ def proven_dead(
         yield unknown
         return
     try:
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _locked_alone(fd) if alone else _locked(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
+
+
+def _locked_alone(fd: int) -> bool:
+    """Lock a file for ourselves unless its owner, or who takes over from it, has locked it.
+
+    Others who only look whether the owner is alive share the lock for a moment: we wait for them.
+    """
+    for _ in range(_TRIES):
+        if _locked(fd, fcntl.LOCK_EX):
+            return True
+        if not _locked(fd, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        sleep(_BETWEEN)
+    return False
+
+
+def _locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def living(folder: Path, owner: str) -> OwnerFacts | None:
@@ -248,6 +270,17 @@ class Claimant:
                 with anyio.CancelScope(shield=True):
                     await self.park(fence)
 
+    @asynccontextmanager
+    async def parking_on_failure(self, fence: Fence) -> AsyncGenerator[None]:
+        """Park a task of ours if the block fails or is cancelled: whoever takes it next ends what
+        was left running, as we would have."""
+        try:
+            yield
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.park(fence)
+            raise
+
     async def park(self, fence: Fence) -> bool:
         """Park a task, unless our lease has expired: then whoever proves us dead takes it over."""
         deadline = self.owners.deadline
@@ -265,13 +298,16 @@ class Claimant:
         for child in () if elsewhere else await self.leases.children(lease.task_id):
             # Before claiming: under our token, nobody could tell whose they are.
             check_reachable(child, self.machine)
-        token = await self.leases.claim(lease.task_id, self.owners.me, lease.token)
+        token = None
+        with anyio.CancelScope(shield=True):  # or it might be ours without our knowing
+            token = await self.leases.claim(lease.task_id, self.owners.me, lease.token)
         if token is None:
             raise await self._busy(await self.leases.get(lease.task_id) or lease)
         fence = Fence(lease.task_id, token)
-        await self._end_children(lease.task_id, elsewhere=elsewhere)
-        if not await self.leases.confirm(fence):
-            raise await self._busy(await self.leases.get(lease.task_id) or lease)
+        async with self.parking_on_failure(fence):
+            await self._end_children(lease.task_id, elsewhere=elsewhere)
+            if not await self.leases.confirm(fence):
+                raise await self._busy(await self.leases.get(lease.task_id) or lease)
         return fence
 
     async def _end_children(self, task_id: str, *, elsewhere: bool) -> None:

@@ -14,6 +14,15 @@ from coterie.model.journal import Turn
 from coterie.model.team import Member, base_of
 
 MINUTE = 60.0
+_LONGEST_SLEEP = 30.0
+"""So much later than asked does a wait for an instant end if the machine was suspended meanwhile:
+timers stand still then."""
+
+
+async def sleep_until(moment: str, sleep: Callable[[float], Awaitable[None]] = anyio.sleep) -> None:
+    """Sleep until an instant, by the clock on the wall."""
+    while (left := instant.seconds_until(moment)) > 0:
+        await sleep(min(left, _LONGEST_SLEEP))
 
 
 class RateLimiter:
@@ -39,11 +48,14 @@ class RateLimiter:
             return
         for kept in await run.storage.member_states(run.task.task_id):
             is_limit = kept.member == member.id and kept.waits_for == "limit"
-            left = instant.seconds_until(kept.until) if is_limit and kept.until else 0.0
-            if left > 0:
+            if is_limit and kept.until and instant.seconds_until(kept.until) > 0:
                 run.keep_state(member, "waiting", "limit", until=kept.until)
                 with run.stops.cancellable(member.id, anyio.CancelScope()):
-                    await self._sleep(left)
+                    await self.sleep_until(kept.until)
+
+    async def sleep_until(self, moment: str) -> None:
+        """Sleep until an instant."""
+        await sleep_until(moment, self._sleep)
 
     async def begin(self, member: Member) -> None:
         """Wait until the member may begin a turn, and count it."""

@@ -24,15 +24,23 @@ from coterie.model.task import (
     TaskState,
     fold,
     is_part,
+    leased_as,
     running_task,
     task_and_parents,
     ticket_id_of,
     ticket_task,
     ticket_task_of,
 )
-from coterie.model.team import Team, base_of, member_folder, parse_increase
+from coterie.model.team import Team, base_of, member_folder
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Owners, Storage
+
+
+async def runner(owners: Owners, lease: Lease | None) -> OwnerFacts | None:
+    """The living process that runs a task with this lease; None if there is none."""
+    if lease is None or lease.state == "parked":
+        return None
+    return await owners.living(lease.owner)
 
 
 @dataclass(frozen=True)
@@ -46,14 +54,13 @@ class TaskReader:
     async def tasks(self) -> list[TaskView]:
         """Every task that somebody started, oldest first; `show` includes those below it."""
         rows = await self.storage.events.tasks()
-        return await self._views(rows, [row for row in rows if row.parent_id is None])
+        return await self._views([row for row in rows if row.parent_id is None])
 
     async def below(self, task_id: str) -> list[str]:
         """A task and all those below it, tickets and subtasks, each after its parent."""
         return [task_id, *(row.id for row in await self.storage.events.below(task_id))]
 
-    async def _views(self, all_rows: list[TaskRow], rows: list[TaskRow]) -> list[TaskView]:
-        run_by = {row.id: _run_by(row) for row in all_rows}
+    async def _views(self, rows: list[TaskRow]) -> list[TaskView]:
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
         roots = {row.id for row in rows if row.parent_id is None}
         asked: dict[str, list[str]] = {}
@@ -63,7 +70,7 @@ class TaskReader:
             for one in (name,) if name in roots else task_and_parents(name):
                 asked.setdefault(one, []).append(interaction.interaction_id)
         return [
-            await self._view(row, leases.get(run_by[row.id]), asked.get(row.id, [])) for row in rows
+            await self._view(row, leases.get(_run_by(row)), asked.get(row.id, [])) for row in rows
         ]
 
     async def find(self, name: str, *, tickets: bool = True) -> str:
@@ -119,21 +126,15 @@ class TaskReader:
         team = {"team": session.team, "team_file": session.team_file, "root": session.root}
         return replace(state, created=state.created.model_copy(update=team))
 
-    async def runner(self, lease: Lease | None) -> OwnerFacts | None:
-        """Who runs a task now; None if nobody does."""
-        if lease is None or lease.state == "parked":
-            return None
-        return await self.owners.living(lease.owner)
-
     async def runner_of(self, task_id: str) -> OwnerFacts | None:
         """Who runs this task now; None if nobody does."""
-        return await self.runner(await self.storage.leases.get(running_task(task_id)))
+        return await runner(self.owners, await self.storage.leases.get(leased_as(task_id)))
 
     async def show(self, task_id: str) -> TaskDetail:
         """Everything about one task."""
         state = await self.state(task_id)
         rows = await self.storage.events.tasks()
-        (view,) = await self._views(rows, [row for row in rows if row.id == task_id])
+        (view,) = await self._views([row for row in rows if row.id == task_id])
         below = await self.storage.journal.spending(task_id=task_id)
         turns = [turn for turn in below if is_part(turn.task_id, task_id)]
         questions = await self.questions(only_open=False)
@@ -146,13 +147,13 @@ class TaskReader:
             ),
             questions=tuple(q for q in questions if is_part(q.interaction.task_id, task_id)),
             folder=self.root / ".coterie",
-            children=tuple(await self._views(rows, [r for r in rows if r.parent_id == task_id])),
+            children=tuple(await self._views([r for r in rows if r.parent_id == task_id])),
         )
 
     async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
-        runner = None if row.status in ENDED else await self.runner(lease)
-        pid = runner.pid if runner else None
-        machine = runner.host if runner and pid is None else None
+        by = None if row.status in ENDED else await runner(self.owners, lease)
+        pid = by.pid if by else None
+        machine = by.host if by and pid is None else None
         view = TaskView(**vars(row), pid=pid, questions=tuple(questions), machine=machine)
         # One of its tickets may be asking, even if the task itself is not.
         return replace(view, status="waiting") if questions and row.status == "running" else view
@@ -189,7 +190,7 @@ class TaskReader:
         each is doing; of one task or of all."""
         members: list[RunningMember] = []
         for lease in await self.storage.leases.all():
-            if task_id in (None, lease.task_id) and await self.runner(lease) is not None:
+            if task_id in (None, lease.task_id) and await runner(self.owners, lease):
                 members += await self._of_task(lease)
         return members
 
@@ -200,14 +201,14 @@ class TaskReader:
         if not rows:
             return []
         leases = {lease.task_id: lease for lease in await storage.leases.all()}
-        questions = await storage.inbox.questions(only_open=False)
+        questions = await storage.inbox.budget_answers(min(row.since for row in rows))
         members: list[RunningMember] = []
         for row in rows:
             state = await self.state(row.task_id)
             is_over = state.status in ENDED or any(_grants(one, row) for one in questions)
             if is_over or row.waits_for not in _LIMITS:
                 continue
-            if await self.runner(leases.get(row.task_id)) is None:
+            if await runner(self.owners, leases.get(row.task_id)) is None:
                 facts = _Facts({}, {}, {}, {row.member: row}, {}, {})
                 team = state.created.team
                 member = await self._member(row.task_id, team, facts, row.member, None)
@@ -234,7 +235,7 @@ class TaskReader:
             asked={
                 question.interaction.author_actor_id: question
                 for question in await storage.inbox.questions()
-                if _leased_as(question.interaction.task_id) == task_id
+                if leased_as(question.interaction.task_id) == task_id
             },
             calls=_open_calls(await storage.audit.with_tickets(task_id)),
         )
@@ -341,13 +342,14 @@ def _asks(seat: str, question: Question) -> RunningMember:
 
 def _grants(question: Question, row: SetMemberState) -> bool:
     """Whether an answer raised the daily budget that a member is waiting for."""
-    about, response = question.interaction.about, question.response
-    if row.waits_for != "budget" or not isinstance(about, BudgetReached) or response is None:
+    from coterie.model.budget import grant
+
+    about = question.interaction.about
+    if row.waits_for != "budget" or not isinstance(about, BudgetReached):
         return False
     is_own = about.scope == "member's day" and about.member == base_of(row.member)
     is_later = (question.answered_at or "") > row.since
-    is_raised = parse_increase(response.input_value or "stop") is not None
-    return (about.scope == "day" or is_own) and is_later and is_raised
+    return (about.scope == "day" or is_own) and is_later and grant(question) > 0
 
 
 def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
@@ -363,13 +365,8 @@ def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
 
 
 def _run_by(row: TaskRow) -> str:
-    """The task whose lease covers a task: a ticket is run as part of its parent."""
+    """The same as `leased_as`, without reading the id: a list of tasks may be long."""
     return (row.parent_id or row.id) if row.workflow == TICKET else row.id
-
-
-def _leased_as(task_id: str) -> str:
-    """The same, by id: a turn on a ticket that was handed out has a lease of its own."""
-    return running_task(task_id) if task_id == ticket_task_of(task_id) else task_id
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.engine.context import TaskContext
@@ -30,6 +31,7 @@ from coterie.model.journal import (
     Request,
     RequestKind,
     SupersedeSteps,
+    TakeRequest,
     TaskHistory,
     WorkflowChanged,
 )
@@ -54,7 +56,7 @@ from coterie.model.task import (
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Channels, Observer, Parked, RunChild, Storage, Workflow
 
-_STALE: tuple[RequestKind, ...] = ("stop", "interrupt")
+_OF_ONE_RUN: tuple[RequestKind, ...] = ("stop", "interrupt")
 """Requests that are meaningless to a later run."""
 
 
@@ -84,30 +86,31 @@ class Engine:
         with self.claimant.owners.holding(task_id):
             history = await self.storage.history(task_id)
             fence = await self.claimant.take(task_id, history.lease)
-            if history.lease != self.claimant.running_lease(fence):
-                history = await self.storage.history(task_id)  # its last owner may have written
-            state = fold(history.events)
-            taken = sum(message.turn > 0 for message in history.messages)
-            if state.status in ENDED:
-                await self.storage.leases.park(fence)
-                return _result(state, taken)
-            if _is_to_end(history.requests):
-                return _result(await self._end_held(fence), taken)
-            if self.for_this_machine is not None:
-                here = await anyio.to_thread.run_sync(self.for_this_machine, state.created)
-                state = replace(state, created=here)
-            run = TaskRun(
-                state.created,
-                fence,
-                self.storage,
-                channels_for(fence, state.created),
-                RedactingObserver(observer, self.services.redactor),
-                patience,
-                Journal(task_id, ()),
-                [],
-                self.services,
-                owners=self.claimant.owners,
-            )
+            async with self.claimant.parking_on_failure(fence):
+                if history.lease != self.claimant.running_lease(fence):
+                    history = await self._since_taken(history, fence)
+                state = fold(history.events)
+                taken = sum(message.turn > 0 for message in history.messages)
+                if state.status in ENDED:
+                    await self.storage.leases.park(fence)
+                    return _result(state, taken)
+                if _is_to_end(history.requests):
+                    return _result(await self._end_held(fence), taken)
+                if self.for_this_machine is not None:
+                    here = await anyio.to_thread.run_sync(self.for_this_machine, state.created)
+                    state = replace(state, created=here)
+                run = TaskRun(
+                    state.created,
+                    fence,
+                    self.storage,
+                    channels_for(fence, state.created),
+                    RedactingObserver(observer, self.services.redactor),
+                    patience,
+                    Journal(task_id, ()),
+                    [],
+                    self.services,
+                    owners=self.claimant.owners,
+                )
 
             async def run_child(created: TaskCreated) -> ResultRecord:
                 run.used_elsewhere = True
@@ -117,6 +120,13 @@ class Engine:
 
             return await self._run(_Run(self, state, run, run_child), run, history)
 
+    async def _since_taken(self, before: TaskHistory, fence: Fence) -> TaskHistory:
+        """Read the history again, as the last owner may have written, and drop what was requested
+        of that owner's run; later requests are for ours."""
+        if stale := [TakeRequest(one.id) for one in before.requests if one.kind in _OF_ONE_RUN]:
+            await self.storage.commit(fence, *stale)
+        return await self.storage.history(fence.task_id)
+
     async def _run(self, running: _Run, run: TaskRun, history: TaskHistory) -> ResultRecord:
         """Run a task whose lease is held, and release the lease."""
         ended: TaskState | None = None
@@ -124,9 +134,10 @@ class Engine:
             result = await running.to_its_end(history)
         finally:
             with anyio.CancelScope(shield=True):
-                # Release the lease last: whoever takes the task next must find no child of ours.
-                await run.channels.close_all()
+                # Release the lease last: whoever takes the task next must find no child of ours,
+                # except for one that could not be ended: that is recorded, and they try again.
                 try:
+                    await run.channels.close_all()
                     await self.services.session_files.flush()
                 finally:
                     if not running.is_over:
@@ -151,10 +162,9 @@ class Engine:
 
     async def _end_held(self, fence: Fence) -> TaskState:
         """End a task whose end was requested before its last run died."""
-        try:
-            return await end_held(self.storage, self.claimant, fence, self.services.unstarted)
-        finally:
-            await self.storage.leases.park(fence)
+        state = await end_held(self.storage, self.claimant, fence, self.services.unstarted)
+        await self.storage.leases.park(fence)
+        return state
 
     async def _make(self, created: TaskCreated) -> None:
         """Create a child task with its first message, unless it exists already."""
@@ -206,21 +216,17 @@ class _Run:
             self._state = after(self._state, started)
             await self._run.commit(AppendEvent(started))
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
-        if any(request.kind in _STALE for request in history.requests):
-            await self._storage.inbox.discard_requests(task_id, _STALE)
-            history = await self._storage.history(task_id)
-        for request in (one for one in history.requests if one.kind in ("say", "end")):
-            self._run.hear(request)  # before the first turn
         with plain_errors():
             async with anyio.create_task_group() as group:
-                group.start_soon(self._listen, history, group.cancel_scope)
+                await self._act_on_new(history.requests, group.cancel_scope)
+                await anyio.lowlevel.checkpoint_if_cancelled()  # before the first turn
+                group.start_soon(self._listen, history.seen, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
                 await self._workflow(history)
                 group.cancel_scope.cancel()
         # Before the end is recorded: nobody would run an ended task again to complete its files.
         await self._run.services.session_files.flush()
-        state = await self._conclude()
-        usage = await self._usage()
+        state, usage = await self._conclude(), await self._usage()
         result = _result(state, self._taken, self._stop, usage, await self._waits_for_answer(state))
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
@@ -315,19 +321,19 @@ class _Run:
 
             past = [*await earlier_turns(self._storage, self._state.created), *past]
         self._turns = TurnRunner(self._run, questions, past, self._run_child)
-        root, run_child = self._engine.root, self._run_child
-        context = TaskContext(self._run, questions, self._turns, root, run_child)
+        context = TaskContext(self._run, questions, self._turns, self._engine.root, self._run_child)
         return context, questions
 
-    async def _listen(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
+    async def _listen(self, seen: int, scope: anyio.CancelScope) -> None:
         """Act on requests from other processes to this task."""
-        seen, requests = history.seen, history.requests
         while True:
-            for request in requests:
-                if self._run.is_new(request.id):
-                    await self._act_on(request, scope)
             seen = await self._storage.changed(seen)
-            requests = await self._storage.inbox.requests(self._state.id)
+            await self._act_on_new(await self._storage.inbox.requests(self._state.id), scope)
+
+    async def _act_on_new(self, requests: Sequence[Request], scope: anyio.CancelScope) -> None:
+        for request in requests:
+            if self._run.is_new(request.id):
+                await self._act_on(request, scope)
 
     async def _act_on(self, request: Request, scope: anyio.CancelScope) -> None:
         match request.kind:
@@ -342,7 +348,7 @@ class _Run:
                 if self._turns is not None:
                     await self._turns.stop_member(request.text)
             case "stop" | "cancel":
-                self._is_canceled = request.kind == "cancel"
+                self._is_canceled |= request.kind == "cancel"
                 self._stop = Stopped("stopped")
                 scope.cancel()
 

@@ -76,11 +76,12 @@ async def answer(
         comment=text if interaction.kind in ("Select", "Confirm") and rule is None else None,
     )
     await respond(look.storage, response)
+    session = running_task(interaction.task_id)
     return Answered(
         interaction_id,
-        running_task(interaction.task_id),
+        session,
         response.selected_option_id or response.input_value or "",
-        await look.runner_of(interaction.task_id) is None,
+        await look.runner_of(session) is None,
         (await look.state(interaction.task_id)).created.team.name,
         interaction.author_actor_id,
         rule,

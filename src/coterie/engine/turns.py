@@ -152,7 +152,7 @@ class TurnRunner:
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
             raise Parked(RateLimited(member.id, until))
         with run.stops.cancellable(member.id, anyio.CancelScope()):
-            await anyio.sleep(max(left, 0.0))
+            await self._limiter().sleep_until(until)
         run.keep_state(member, "working")
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:

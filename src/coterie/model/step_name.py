@@ -13,6 +13,9 @@ from typing import NamedTuple
 from coterie.model.about import BudgetScope, Measure
 
 _ASKED = "/asked/"
+_BUDGET = "budget."
+BUDGET_PATTERN = f"%{_ASKED}{_BUDGET}%"
+"""Matches, in SQL, the steps that ask about budgets."""
 _CHANGED = "workflow_changed/"
 _SUPERSEDED = "aside/"
 _CHILD = ".child"
@@ -135,7 +138,7 @@ def budget(scope: BudgetScope, measure: Measure, whose: str, limit: float, numbe
     """The question about a budget used up before a model call: a ticket's, or the whole task's."""
     _, _, about = whose.partition("/")
     place = f"ticket/{about}/limits" if scope == "ticket" else "limits"
-    return asked(place, f"budget.{scope}.{measure}.{whose}.{limit:g}.{number}")
+    return asked(place, f"{_BUDGET}{scope}.{measure}.{whose}.{limit:g}.{number}")
 
 
 def subtask(question: str) -> str:

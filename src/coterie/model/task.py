@@ -66,6 +66,22 @@ def running_task(task_id: str) -> str:
     return task_id.partition("/")[0]
 
 
+def leased_as(task_id: str) -> str:
+    """The task whose lease covers a task: a ticket's session, otherwise the task itself; a turn on
+    a ticket that was handed out has a lease of its own."""
+    return running_task(task_id) if task_id == ticket_task_of(task_id) else task_id
+
+
+def session_of(task_id: str) -> str:
+    """The session that a task, a ticket or a subtask is part of."""
+    return running_task(task_id).partition(".")[0]
+
+
+def is_below(task_id: str, of: str) -> bool:
+    """Whether a task is a subtask or ticket of another, or of one below that."""
+    return task_id.startswith((f"{of}.", f"{of}/"))
+
+
 def task_and_parents(task_id: str) -> tuple[str, ...]:
     """A task and the tasks it is part of: for a ticket its session, for a turn on it both."""
     return tuple(

@@ -135,6 +135,13 @@ class InboxStore(Protocol):
         """Return questions in the order in which they were asked."""
         ...
 
+    async def budget_answers(
+        self, since: str = "", session_id: str | None = None
+    ) -> list[Question]:
+        """Return the questions about budgets that were answered at or after an instant, of all
+        tasks or of one session, in the order in which they were asked."""
+        ...
+
     async def question(self, interaction_id: str) -> Question | None:
         """Return one question; None if it does not exist."""
         ...

@@ -52,6 +52,15 @@ JOIN events AS asked ON asked.sequence = q.requested
 WHERE q.state = 'open'
 ORDER BY q.requested
 
+-- name: budget_answers
+SELECT q.step, q.state, asked.data, answered.data
+FROM questions AS q
+JOIN events AS asked ON asked.sequence = q.requested
+JOIN events AS answered ON answered.sequence = q.responded
+WHERE q.step LIKE ? AND answered.at >= ?
+AND (? IS NULL OR q.task_id IN (SELECT id FROM tasks WHERE session_id = ?))
+ORDER BY q.requested
+
 -- audit
 
 -- name: audit_of_task

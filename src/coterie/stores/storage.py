@@ -15,6 +15,7 @@ from coterie.model.conversation import Message
 from coterie.model.incident import Outcome, PendingNotification
 from coterie.model.interaction import Question
 from coterie.model.journal import Fence
+from coterie.model.step_name import BUDGET_PATTERN
 from coterie.model.task import (
     Event,
     IllegalEvent,
@@ -168,6 +169,12 @@ class InboxRows(RowStore):
 
     async def questions(self, *, only_open: bool = True) -> list[Question]:
         return await self._all(codec.question_of, "questions_open" if only_open else "questions")
+
+    async def budget_answers(
+        self, since: str = "", session_id: str | None = None
+    ) -> list[Question]:
+        given = (BUDGET_PATTERN, since, session_id, session_id)
+        return await self._all(codec.question_of, "budget_answers", *given)
 
     async def question(self, interaction_id: str) -> Question | None:
         questions = await self._all(codec.question_of, "question", interaction_id)

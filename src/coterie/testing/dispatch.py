@@ -15,6 +15,7 @@ from datetime import datetime
 import anyio
 
 from coterie.model.machine import MachineRow, MachineView, Offer, Pool
+from coterie.model.task import running_task
 from coterie.ports import RunTask
 
 AGAIN = 5.0
@@ -163,7 +164,7 @@ class MemoryOffers:
 
         The next sweep queues them.
         """
-        for one in {task_id, task_id.partition("/")[0]} & self._rows.keys():
+        for one in {task_id, running_task(task_id)} & self._rows.keys():
             row = self._rows[one]
             row.offer = replace(row.offer, woken=row.offer.woken + 1)
             row.is_open, row.due = True, None
@@ -177,7 +178,7 @@ class MemoryOffers:
             if row.taker is not None:
                 self._taken_by[row.taker].discard(task_id)
         if is_child:
-            self.wake(task_id.partition("/")[0])
+            self.wake(running_task(task_id))
 
     def declare_dead(self, owner: str) -> None:
         """Declare an owner dead; the next sweep releases what it had taken."""

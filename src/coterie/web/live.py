@@ -26,7 +26,7 @@ from coterie.model.record import (
     ResultRecord,
     TaskView,
 )
-from coterie.model.task import ENDED
+from coterie.model.task import ENDED, is_below
 from coterie.model.update import Usage
 
 TaskWithUsage = tuple[TaskView, Usage | None]
@@ -118,9 +118,8 @@ class Live:
 
     def ended(self, task_id: str) -> None:
         """Drop the live state of a task that this process no longer runs, and of its parts."""
-        parts = f"{task_id}/", f"{task_id}."  # its tickets, its subtasks
         for known in (self._texts, self._members):
-            for key in [key for key in known if key[0] == task_id or key[0].startswith(parts)]:
+            for key in [key for key in known if key[0] == task_id or is_below(key[0], task_id)]:
                 del known[key]
         self.touch()
 

@@ -106,7 +106,18 @@ def _make_private(path: Path) -> None:
         path.chmod(0o700)
 
 
+def leads_to_task_worktree(link: Path, root: Path) -> bool:
+    """Whether `work` leads to the worktree of a task, as earlier releases left it."""
+    return link.is_symlink() and link.resolve().is_relative_to(_task_worktrees(root).resolve())
+
+
+def _task_worktrees(root: Path) -> Path:
+    return root / ".coterie" / "worktrees"
+
+
 def _work(place: Path, root: Path, team: str, member: Member) -> Path:
+    if leads_to_task_worktree(place, root):
+        _point(place, _default_target(place, root))
     if member.work == "link" or member.type == "human":
         return _link_work(place, root, member)
     if member.execution_dir is not None:
@@ -123,13 +134,12 @@ def _link_work(link: Path, root: Path, member: Member) -> Path:
     if wanted is not None and not wanted.is_relative_to(link):
         if not wanted.is_dir():
             raise _no_material(member, wanted)
-        _point(link, wanted)
+        if not wanted.is_relative_to(_task_worktrees(root)):  # those are for one task only
+            _point(link, wanted)
         return wanted
     if not os.path.lexists(link):
-        # Relative, so that the project can be moved as a whole.
-        inside = link.parent.is_relative_to(root)
         with suppress(FileExistsError):  # another task of the team began at the same moment
-            link.symlink_to(os.path.relpath(root, link.parent) if inside else root)
+            link.symlink_to(_default_target(link, root))
     work = wanted or link
     if not work.is_dir():
         raise _no_material(member, work)
@@ -143,6 +153,12 @@ def _no_material(member: Member, work: Path) -> UsageError:
         "Make it a link to the folder to work in, or remove it to work in the project.",
         str(work),
     )
+
+
+def _default_target(link: Path, root: Path) -> Path:
+    """The project; relative if possible, so that the project can be moved as a whole."""
+    folder = link.parent
+    return Path(os.path.relpath(root, folder)) if folder.is_relative_to(root) else root
 
 
 def _point(link: Path, target: Path) -> None:

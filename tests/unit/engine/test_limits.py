@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from coterie.engine.lease import FlockOwners
-from coterie.engine.limits import RateLimiter
+from coterie.engine.limits import RateLimiter, sleep_until
 from coterie.engine.task_run import RedactingObserver, TaskRun
 from coterie.model import instant
 from coterie.model.journal import Fence, Journal
@@ -77,6 +78,23 @@ async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
     left = [instant.seconds_until(one.until or "") for one in told]
     assert left == [pytest.approx(50, abs=5), pytest.approx(10, abs=5)]
     await storage.close()
+
+
+async def test_a_wait_for_an_instant_ends_soon_after_the_machine_was_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, clock = datetime(2031, 1, 1, tzinfo=UTC), Clock()
+    monkeypatch.setattr(instant, "now", lambda: instant.of(start + timedelta(seconds=clock.now)))
+
+    async def suspended(seconds: float) -> None:
+        await clock.sleep(seconds)
+        if len(clock.slept) == 2:
+            clock.now += 8 * 3600
+
+    await sleep_until(instant.of(start + timedelta(seconds=100 + 8 * 3600 + 70)), suspended)
+    assert clock.slept == [30.0, 30.0, 10.0]
+    await sleep_until(instant.of(start), suspended)
+    assert len(clock.slept) == 3
 
 
 def test_metadata_that_says_nothing_is_no_limit() -> None:

@@ -23,6 +23,9 @@ from coterie.model.task import (
     UserInteractionResponded,
     after,
     fold,
+    is_below,
+    leased_as,
+    session_of,
 )
 from coterie.model.team import Member, Team
 
@@ -104,3 +107,22 @@ def test_a_task_is_created_once_and_first() -> None:
 def test_a_fields_of_a_newer_release_are_passed_over() -> None:
     raw = '{"type":"TaskStarted","task_id":"k","at":"2026-01-31T12:00:00Z","new":{"x":1}}'
     assert EVENT.validate_json(raw) == TaskStarted(task_id="k", at=AT)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "lease", "session"),
+    [
+        ("k3f9", "k3f9", "k3f9"),
+        ("k3f9.1", "k3f9.1", "k3f9"),
+        ("k3f9.1.2", "k3f9.1.2", "k3f9"),
+        ("k3f9/T1", "k3f9", "k3f9"),
+        ("k3f9/T1.2", "k3f9/T1.2", "k3f9"),  # a turn on a ticket that was handed out
+        ("k3f9/T1.2.1", "k3f9/T1.2.1", "k3f9"),
+    ],
+)
+def test_what_an_id_says_about_a_task(task_id: str, lease: str, session: str) -> None:
+    assert (leased_as(task_id), session_of(task_id)) == (lease, session)
+    assert is_below(task_id, "k3f9") is (task_id != "k3f9")
+    assert is_below(f"{task_id}.1", task_id)
+    assert not is_below(task_id, task_id)
+    assert not is_below(f"{task_id}1", task_id)

@@ -110,6 +110,28 @@ def test_the_folders_that_a_team_file_names(user: IsolatedUser, tmp_path: Path) 
     assert (made.folder / "work").readlink() == user.project
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("earlier_release", [False, True])
+@pytest.mark.parametrize("place", [None, "far"])
+def test_after_work_on_a_ticket_a_member_works_in_the_project_again(
+    user: IsolatedUser, tmp_path: Path, place: str | None, earlier_release: bool, is_removed: bool
+) -> None:
+    ann = member(working_dir=place and str(tmp_path / place))
+    work = make_folder(user.project, "pair", ann).execution_dir
+    before = work.readlink()
+    ticket = user.project / ".coterie" / "worktrees" / "k3f9" / "T1"
+    ticket.mkdir(parents=True)
+    at_work = ann.model_copy(update={"execution_dir": str(ticket)})
+    assert make_folder(user.project, "pair", at_work).execution_dir == ticket
+    if earlier_release:
+        work.unlink()
+        work.symlink_to(ticket)
+    if is_removed:
+        ticket.rmdir()
+    assert make_folder(user.project, "pair", ann).execution_dir.resolve() == user.project
+    assert work.readlink() == before
+
+
 def test_the_default_may_be_spelled_out(user: IsolatedUser) -> None:
     folder = user.project / ".coterie" / "teams" / "pair" / "ann"
     made = make_folder(user.project, "pair", member(execution_dir=str(folder / "work")))

@@ -108,9 +108,15 @@ def test_a_part_of_a_repository(user: IsolatedUser, repository: Git) -> None:
     assert make_work(later, bob) == later / ".coterie" / "teams" / "pair" / "bob" / "work"
 
 
-def test_a_member_that_worked_in_the_project(user: IsolatedUser, repository: Git) -> None:
+@pytest.mark.parametrize("is_of_earlier_release", [False, True])
+def test_a_member_that_worked_in_the_project(
+    user: IsolatedUser, repository: Git, is_of_earlier_release: bool
+) -> None:
     make_work(user.project, ANN.model_copy(update={"work": "link"}))
     assert work_of(user.project).is_symlink()
+    if is_of_earlier_release:  # whose links led to the worktree of the last ticket
+        work_of(user.project).unlink()
+        work_of(user.project).symlink_to(user.project / ".coterie" / "worktrees" / "k3f9" / "T1")
     assert not make_work(user.project).is_symlink()
     assert make_work(user.project, ANN.model_copy(update={"work": "link"})) == work_of(user.project)
     assert not work_of(user.project).is_symlink()

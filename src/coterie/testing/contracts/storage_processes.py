@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from coterie.errors import LeaseLost
-from coterie.model import journal
+from coterie.model import journal, step_name
 from coterie.model.incident import PendingNotification
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import Fence, IllegalWrite
@@ -83,6 +83,31 @@ class ProcessesContract(OpenedStorage):
         await storage.commit(fence, asked("q10"), asked("q2"))
         questions = await storage.inbox.questions()
         assert [q.interaction.interaction_id for q in questions] == ["q9", "q10", "q2"]
+
+    async def test_answers_about_budgets_are_found_by_session_and_instant(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        places = {"q1": TASK, "q2": "k3f9.1", "q3": "b", "q4": TASK, "q5": TASK}
+        for task_id in ("k3f9.1", "b"):
+            session = task_id.partition(".")[0]
+            task = created(task_id).model_copy(update={"session_id": session})
+            await storage.commit(await storage.create(task, "me", None), started(task_id))
+        about_budget = step_name.budget("task", "turns", TASK, 5, 1)
+        for name, task_id in places.items():
+            step = STEP if name == "q4" else about_budget
+            await storage.commit(None, asked(name, task_id)._replace(step=step))
+            if name != "q5":
+                assert await storage.inbox.respond(answered(name, task_id))
+
+        async def names(since: str = "", session_id: str | None = None) -> list[str]:
+            questions = await storage.inbox.budget_answers(since, session_id)
+            assert all(one.response is not None for one in questions)
+            return [one.interaction.interaction_id for one in questions]
+
+        assert await names() == ["q1", "q2", "q3"]
+        assert await names(session_id=TASK) == ["q1", "q2"]
+        assert await names(at(3)) == ["q1", "q2", "q3"]
+        assert await names(at(4), TASK) == []
 
     async def test_unanswered_questions_are_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from coterie.model import instant
+from coterie.model.task import is_below
 from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.snapshots.files import CurrentSnapshots
 from coterie.workspace.snapshots.repository import (
@@ -22,7 +23,7 @@ from coterie.workspace.snapshots.repository import (
 
 def is_part_of(span: ChangeSpan, task: str) -> bool:
     """Whether a span belongs to a task, or to a subtask or ticket below it."""
-    return span.task == task or span.task.startswith((f"{task}.", f"{task}/"))
+    return span.task == task or is_below(span.task, task)
 
 
 @dataclass
@@ -82,7 +83,7 @@ def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
     )
     return (
         within
-        and part.task.startswith((f"{whole.task}.", f"{whole.task}/"))
+        and is_below(part.task, whole.task)
         and part.folder == whole.folder
         and whole.before.sequence <= part.before.sequence
     )
