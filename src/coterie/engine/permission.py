@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.questions import Questions, meaning_of
+from coterie.engine.questions import Questions, meaning_of, people_of
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
@@ -189,12 +189,14 @@ class PermissionGate:
         return (await self._questions.ask(name, question, by_agent=True)).response
 
     async def _tell(self, response: Response) -> None:
-        """Tell an agent why it was denied, if its protocol has no place for that."""
-        task_id, author, text = (
-            self._run.task.task_id,
-            response.author_actor_id,
-            response.comment or "",
-        )
+        """Tell an agent why a person denied its call, if its protocol has no place for that."""
+        if response.author_actor_id == NOBODY:  # it was withdrawn: nobody said anything
+            return
+        task_id, text = self._run.task.task_id, response.comment or ""
+        # Who answers at a terminal speaks for the team's human, and workflows listen to members.
+        people = people_of(self._run.task.team)
+        author = response.author_actor_id
+        author = author if author in people else people[0]
         number = await self._run.storage.inbox.request(task_id, "say", author, text)
         if self._run.is_new(number):
             self._run.hear(Request(number, task_id, "say", author, text, instant.now()))
