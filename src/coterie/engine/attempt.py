@@ -234,11 +234,11 @@ class Attempt:
 
     def ask(self, call: PendingCall) -> None:
         """Note that a person or a rule is asked about a call: it does not run until allowed."""
-        self._asked.setdefault(_call(call.call_id), call)
+        self._asked.setdefault(call.call_id, call)
 
     def allow(self, call_id: str) -> None:
         """Note that a call was allowed: from here on it may have run."""
-        self._allowed.add(_call(call_id))
+        self._allowed.add(call_id)
 
     def failed(self, failure: TurnFailed, session: str, folder: str) -> ErrorRecord:
         """The record of its failure, for surfaces."""
@@ -256,7 +256,7 @@ class Attempt:
 
     def deny(self, call_id: str, why: str) -> None:
         """Note that a call was denied: it did not run, however its agent reports its end."""
-        self._denied[_call(call_id)] = why
+        self._denied[call_id] = why
 
     def calls_not_run(self) -> list[Write]:
         """End the calls that never ran and whose end the agent did not report."""
@@ -323,8 +323,3 @@ class Attempt:
             took,
         )
         return entry, ToolCallRecord.of(entry, begun.input, begun.effect)
-
-
-def _call(key: str) -> str:
-    """The id of the call that a question is about; repeated questions about a call add a suffix."""
-    return key.partition("#")[0]

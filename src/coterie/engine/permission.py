@@ -173,14 +173,14 @@ class PermissionGate:
     async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
         """An answer for this request: bound to this attempt, its tool, input and folder."""
         member = attempt.member.id
-        name = step_name.permission(attempt.name, attempt.number, call.call_id, member)
+        name = step_name.permission(attempt.name, attempt.number, call.key, member)
         meaning = meaning_of(question)
         unused = attempt.earlier.take_unused(meaning)
         if unused is not None:
             await self._questions.reuse(name, question, *unused)
             return unused[1]
         before = attempt.earlier.delivered.get(meaning)
-        if before is not None and call.is_untouched and _call_of(before.step) == call.call_id:
+        if before is not None and call.is_untouched and _call_of(before.step) == call.key:
             del attempt.earlier.delivered[meaning]  # used once, like any answer
             await self._questions.reuse(name, question, before.step, before.response)
             return before.response
