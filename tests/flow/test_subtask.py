@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,11 +10,14 @@ import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
+from coterie.engine.task_run import RunServices
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display
-from coterie.model.task import Caps
+from coterie.model.redaction import Redactor
+from coterie.model.task import Caps, Ended, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import Asked, Delegated, TurnCompleted, Update
+from coterie.ports import Context
 from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, scripted_project, team
 from coterie.workflows.chat import Chat, Solo
 
@@ -133,3 +137,43 @@ async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> No
             f"{TASK}.1": ("canceled", "session_ended"),
         }
         assert await it.storage.inbox.questions() == []
+
+
+class HandsOut:
+    """Hands a part of the task out whose texts hold a secret."""
+
+    name = "hands_out"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        texts = {"goal": f"log in with {SECRET}", "turn": {"prompt": f"use {SECRET}", "number": 2}}
+        own = {"task_id": f"{TASK}.1", "parent_id": TASK, "workflow": "solo", **texts}
+        await context.hand_out("part", task.model_copy(update=own))
+        return Ended("done", "")
+
+
+SECRET = "hunter2-QZX-password-99"
+
+
+@pytest.mark.parametrize("workflow", ["chat", "hands_out"])
+async def test_a_secret_in_what_is_handed_out_is_stored_nowhere(
+    tmp_path: Path, workflow: str
+) -> None:
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        first = [] if member.id == "rex" else [Delegated("d1", f"log in with {SECRET}", "rex")]
+        return [*first, TurnCompleted("done")]
+
+    async with scripted_project(tmp_path, more=[Solo(), HandsOut()]) as it:
+        it.engine = replace(it.engine, services=RunServices(redactor=Redactor({SECRET})))
+        await it.start(team("ada", "rex"), workflow=workflow, caps=Caps(max_rounds=1))
+        while (await it.run(ScriptedChannels(working))).status == "waiting":
+            [question] = await it.look.questions()
+            name = question.interaction.interaction_id
+            await steering.answer(it.look, name, "rex", None, "you")
+        [created, *_] = await it.storage.events.of_task(f"{TASK}.1")
+        assert isinstance(created, TaskCreated)
+        assert created.goal == "log in with [redacted 23]"
+        if created.turn:
+            assert created.turn == {"prompt": "use [redacted 23]", "number": 2}
+    for file in tmp_path.glob("coterie.db*"):
+        assert SECRET.encode() not in file.read_bytes()

@@ -57,7 +57,7 @@ class Subtasks:
             parent_id=parent,
             workflow="solo",
             workflow_version=1,
-            goal=goal,
+            goal=run.services.redactor.text(goal),
             author=task.author,
             team=task.team.only(member),
             team_file=task.team_file,
