@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,21 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.task_run import RunServices
-from coterie.model.conversation import Prompt
+from coterie.model.conversation import YOU, Prompt
 from coterie.model.interaction import Display
 from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, Ended, TaskCreated
 from coterie.model.team import Member
-from coterie.model.update import Asked, Delegated, TurnCompleted, Update
-from coterie.ports import Context
-from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, scripted_project, team
+from coterie.model.update import Activity, Asked, Delegated, TurnCompleted, Update
+from coterie.ports import Channel, Context
+from coterie.testing.scripted import (
+    TASK,
+    ScriptedChannel,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+    team,
+)
 from coterie.workflows.chat import Chat, Solo
 
 
@@ -177,3 +185,73 @@ async def test_a_secret_in_what_is_handed_out_is_stored_nowhere(
             assert created.turn == {"prompt": "use [redacted 23]", "number": 2}
     for file in tmp_path.glob("coterie.db*"):
         assert SECRET.encode() not in file.read_bytes()
+
+
+class Worker(ScriptedChannel):
+    """At an `Activity` it works until it is interrupted."""
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        async for update in super().take_turn(prompt):
+            while isinstance(update, Activity) and not self.interrupted:
+                await anyio.lowlevel.checkpoint()
+            yield update
+
+
+class Workers(ScriptedChannels):
+    def _new(self, member: Member, thread: str | None) -> Channel:
+        if member.type == "human":
+            return super()._new(member, thread)
+        self.opened.append(channel := Worker(member, self.script))
+        return channel
+
+
+async def until_asked(it: ScriptedProject, author: str, number: int) -> None:
+    """Wait until that question is open, asked by this author."""
+    name = f"q{number}", author
+    while name not in [
+        (one.interaction.interaction_id, one.interaction.author_actor_id)
+        for one in await it.look.questions()
+    ]:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["while it is offered", "while it is done"])
+async def test_esc_interrupts_a_turn_with_its_subtask(tmp_path: Path, begun: bool) -> None:
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        first = Delegated("d1", "count the callers", "rex")
+        return [*([] if member.id == "rex" else [first]), Activity(), TurnCompleted("never said")]
+
+    channels = Workers(working)
+    async with scripted_project(tmp_path, more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), caps=Caps(floor="ask"))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                await until_asked(it, "ada", 1)
+                if begun:
+                    await steering.answer(it.look, "q1", "rex", None, YOU)
+                    while not any(one.sent for one in channels.opened if one.member.id == "rex"):
+                        await anyio.lowlevel.checkpoint()
+                await steering.interrupt(it.look, TASK)
+                await until_asked(it, YOU, 2)
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        said = await it.storage.conversation.messages(TASK)
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+        rows = [(row.id, row.status, row.reason) for row in await it.storage.events.tasks()]
+        assert rows[1:] == ([(f"{TASK}.1", "failed", "ended")] if begun else [])
+
+
+async def test_esc_interrupts_a_part_that_was_handed_out(tmp_path: Path) -> None:
+    channels = Workers(lambda *_: [Activity(), TurnCompleted("never said")])
+    async with scripted_project(tmp_path, workflow=HandsOut(), more=[Solo()]) as it:
+        await it.start(team("ada"), workflow="hands_out")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                while not any(one.sent for one in channels.opened):
+                    await anyio.lowlevel.checkpoint()
+                await steering.interrupt(it.look, TASK)
+                await until_asked(it, YOU, 1)
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        said = await it.storage.conversation.messages(f"{TASK}.1")
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]

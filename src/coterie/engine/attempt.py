@@ -11,7 +11,7 @@ from time import monotonic
 
 from coterie.engine.resuming import EarlierAttempts, never_ran
 from coterie.model import instant
-from coterie.model.conversation import Brief, Limits
+from coterie.model.conversation import Brief, Limits, Prompt
 from coterie.model.journal import (
     AppendAudit,
     AppendThread,
@@ -145,6 +145,8 @@ class Attempt:
     """The agent's own id of the conversation."""
     machine: str | None = None
     """The machine that makes it, in a store shared by several."""
+    interrupts: float = inf
+    """How often turns had been interrupted when its turn began; infinite: people are not."""
     opened_at: str = ""
     acted: bool = False
     """Whether the agent has used a tool: then a retry must be told about it."""
@@ -183,6 +185,16 @@ class Attempt:
     def milliseconds(self) -> int:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
+
+    def prompt(self, text: str, newest: str, thread: str | None, now: str | None) -> Prompt:
+        """What is sent: the text, after what is known of earlier attempts; `thread` is the agent's
+        last thread and `now` the one that it has."""
+        # An agent without a memory knows about its calls only what we tell it.
+        needs_note = now or self.earlier.calls
+        note = self.earlier.note(lost=thread not in (None, now)) if needs_note else ""
+        schema = self.brief.schema if self.brief else None
+        text = f"{note}\n{text}" if note else text
+        return Prompt(text, self.number, self.name, schema, newest)
 
     @property
     def _key(self) -> tuple[str, str, int]:

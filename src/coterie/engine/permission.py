@@ -186,7 +186,7 @@ class PermissionGate:
             return before.response
         if before is not None:
             question = _once_more(question, before.at)
-        return (await self._questions.ask(name, question, by_agent=True)).response
+        return (await self._questions.ask(name, question, interrupts=attempt.interrupts)).response
 
     async def _tell(self, response: Response) -> None:
         """Tell an agent why a person denied its call, if its protocol has no place for that."""
