@@ -12,7 +12,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.task_run import RunServices
-from coterie.model.conversation import YOU, Prompt
+from coterie.model.conversation import YOU, Brief, Prompt
 from coterie.model.interaction import Display
 from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, Ended, TaskCreated
@@ -255,3 +255,51 @@ async def test_esc_interrupts_a_part_that_was_handed_out(tmp_path: Path) -> None
                 await it.storage.inbox.request(TASK, "stop", YOU, "")
         said = await it.storage.conversation.messages(f"{TASK}.1")
         assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+
+
+class Both:
+    """All members take a turn at the same time."""
+
+    name = "both"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async with anyio.create_task_group() as group:
+            for number, one in enumerate(task.team.members, 1):
+                brief = Brief(f"part {number}", [number])
+                group.start_soon(context.turn, f"part/{number}", one, number, brief)
+        return Ended("done", "")
+
+
+async def test_a_member_is_given_no_subtask_while_it_takes_a_turn(tmp_path: Path) -> None:
+    """Its agent works on undisturbed, and whoever asked is told; once it is free, it does one."""
+    refused = anyio.Event()
+
+    async def working(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "ada":
+            return [Delegated("d1", "x", "rex"), Delegated("d2", "x", "rex"), TurnCompleted("")]
+        if prompt.text == "part 2":
+            await refused.wait()
+        return [TurnCompleted("done")]
+
+    channels = ScriptedChannels(working)
+    async with scripted_project(tmp_path, workflow=Both(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), workflow="both")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                await until_asked(it, "ada", 1)
+                [asked] = await it.look.questions()
+                assert [one.detail for one in asked.interaction.options] == ["busy now", ""]
+                await steering.answer(it.look, "q1", "rex", None, YOU)
+                await until_asked(it, "ada", 2)
+                assert [one.alive for one in channels.opened] == [True, True]
+                refused.set()
+                while "completed" not in [
+                    one.outcome for one in await it.storage.journal.turns(TASK)
+                ]:
+                    await anyio.lowlevel.checkpoint()
+                await steering.answer(it.look, "q2", "rex", None, YOU)
+        why = "rex is busy with a turn of its own. Do it yourself, or ask again later."
+        assert answers_received(channels) == [("reject", why), ("rex", "done")]
+        assert [row.id for row in await it.storage.events.tasks()] == [TASK, f"{TASK}.1"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import defaultdict
+from collections.abc import Container
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions
@@ -21,10 +24,18 @@ from coterie.ports import Parked, RunChild
 class Subtasks:
     """Hands out subtasks: asks who should do each one, and returns what came of it."""
 
-    def __init__(self, run: TaskRun, questions: Questions, run_child: RunChild) -> None:
+    def __init__(
+        self,
+        run: TaskRun,
+        questions: Questions,
+        run_child: RunChild,
+        locks: defaultdict[str, asyncio.Lock],
+    ) -> None:
         self._run = run
         self._questions = questions
         self._run_child = run_child
+        self._locks = locks
+        """By member: held while it takes a turn."""
 
     async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
         """Return what the other member said, as `input_value`; a rejection if nobody does it."""
@@ -32,21 +43,38 @@ class Subtasks:
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
         name = step_name.asked(attempt.name, asked.key)
-        question = _who(attempt.member, asked, others)
+        busy = {one.id for one in others if self._locks[one.id].locked()}
+        question = _who(attempt.member, asked, others, busy)
         answer = await self._questions.ask(name, question, interrupts=attempt.interrupts)
         response = answer.response
         member = next((one for one in others if one.id == response.selected_option_id), None)
         if member is None or self._questions.interrupts > attempt.interrupts:
             return response.model_copy(update={"selected_option_id": REJECT})
         reply = await self._reply(name, member, asked.goal, attempt.task_id)
+        if reply is None:
+            why = f"{member.id} is busy with a turn of its own. Do it yourself, or ask again later."
+            return self._response(asked.key, REJECT, why)
         return self._response(asked.key, member.id, reply)
 
-    async def _reply(self, name: str, member: Member, goal: str, parent: str) -> str:
+    async def _reply(self, name: str, member: Member, goal: str, parent: str) -> str | None:
+        """What the member says about the goal; None if it takes another turn now.
+
+        That turn is not waited for: it could itself wait for this one, for a subtask or a budget.
+        """
         intent = [member.id, goal]
         step, _ = self._run.journal.begin(step_name.subtask(name), "step", intent)
         if step.result is not None:
             return str(json.loads(step.result))
-        return await self._done(step, member, goal, parent)
+        lock = self._locks[member.id]
+        try:
+            async with asyncio.timeout(0):  # unless somebody has it, or is next to get it
+                await lock.acquire()
+        except TimeoutError:
+            return None
+        try:
+            return await self._done(step, member, goal, parent)
+        finally:
+            lock.release()
 
     async def _done(self, step: Step, member: Member, goal: str, parent: str) -> str:
         run, task = self._run, self._run.task
@@ -107,7 +135,7 @@ async def interrupt_parts(run: TaskRun) -> None:
             await run.storage.inbox.request(part, kind, run.task.author, END)
 
 
-def _who(asker: Member, asked: Delegated, others: list[Member]) -> Ask:
+def _who(asker: Member, asked: Delegated, others: list[Member], busy: Container[str]) -> Ask:
     return Ask(
         author=asker.id,
         kind="Select",
@@ -120,6 +148,7 @@ def _who(asker: Member, asked: Delegated, others: list[Member]) -> Ask:
                     id=one.id,
                     label=f"{one.id} does it",
                     style="primary" if one.id == asked.member else "plain",
+                    detail="busy now" if one.id in busy else "",
                 )
                 for one in others
             ),

@@ -308,7 +308,7 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
-            subtasks = Subtasks(self._run, self._questions, self._run_child)
+            subtasks = Subtasks(self._run, self._questions, self._run_child, self._locks)
             response = await subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
